@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# What a fresh Debian 12 lacks, installed once; sourced by demo.sh and test.sh.
+#
+# Sets TOP (the source tree), VIRTMAN_CACHE (downloads and built images, each
+# keyed by its recipe) and puts the virtual environment first on PATH.
+
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+export VIRTMAN_CACHE=${VIRTMAN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/virtman}
+
+say() { printf '== %s\n' "$*" >&2; }
+
+install_packages() {
+    local name missing=()
+    while read -r name; do
+        case $name in ''|\#*) continue ;; esac
+        dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
+    done < "$TOP/tools/packages.txt"
+    [ ${#missing[@]} -eq 0 ] && return
+    if [ "$(id -u)" -ne 0 ]; then
+        say "run this as root, or install: ${missing[*]}"
+        return 1
+    fi
+    say "installing ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+}
+
+make_venv() {
+    local key venv
+    key=$(cat "$TOP/requirements.txt" "$TOP/test-requirements.txt" | sha256sum | cut -c1-16)
+    venv=$VIRTMAN_CACHE/venv-$key
+    if [ ! -e "$venv/complete" ]; then
+        say "building the Python environment"
+        rm -rf "$venv"
+        /usr/bin/python3 -m venv "$venv" &&
+            "$venv/bin/pip" install --quiet --disable-pip-version-check \
+                -r "$TOP/requirements.txt" -r "$TOP/test-requirements.txt" &&
+            touch "$venv/complete" || return
+    fi
+    export PATH="$venv/bin:/usr/local/sbin:/usr/sbin:/sbin:$PATH"
+}
+
+prepare() {
+    mkdir -p "$VIRTMAN_CACHE"
+    exec 9> "$VIRTMAN_CACHE/setup.lock"
+    flock 9
+    install_packages && make_venv
+    exec 9>&-
+    export PYTHONPATH="$TOP" PYTHONUNBUFFERED=1
+    cd "$TOP" || return
+}
