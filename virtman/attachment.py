@@ -1,0 +1,266 @@
+"""One image on this node: brought up once for all who want it, kept a while, then left.
+
+All changes to an image's devices happen on one thread of its own, one after another. So
+there is no lock to hold while waiting for Volt, for a parent or for the kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from virtman import plan
+from virtman.coordinator import Coordinator, ImageInfo
+from virtman.errors import (
+    CoordinatorUnreachable,
+    DeviceBusy,
+    KernelFailure,
+    ParentUnreachable,
+    PlacementStale,
+    VirtmanError,
+)
+from virtman.layer import wait_until
+from virtman.layers.export import Export
+from virtman.naming import Device
+from virtman.plan import Placement, Portal
+from virtman.stack import Stack
+
+LOG = logging.getLogger(__name__)
+
+_RETRY = 1.0
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds: how long an unused image is kept, and how long a change may take."""
+
+    keep: float
+    attach: float
+    leave: float
+
+
+class Attachment:
+    """One image's stack: who wants it, and where Volt has placed it.
+
+    :param portal: where this node serves the image
+    """
+
+    def __init__(
+        self, info: ImageInfo, portal: Portal, stack: Stack, coordinator: Coordinator, times: Times
+    ) -> None:
+        self.info = info
+        self.portal = portal
+        self.stack = stack
+        self.coordinator = coordinator
+        self.times = times
+        self.placement: Placement | None = None
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
+        self._devices: dict[Device, str] = {}
+        # Guards the four below; held for moments, never while anything is waited for.
+        self._lock = threading.Lock()
+        self._users: set[str] = set()
+        self._up: Future[None] | None = None
+        self._timer: threading.Timer | None = None
+        self._news: Placement | None = None
+
+    @property
+    def users(self) -> frozenset[str]:
+        """VMs that want the image."""
+        with self._lock:
+            return frozenset(self._users)
+
+    @property
+    def generation(self) -> int:
+        """Generation of the placement in use; 0 if there is none."""
+        return self.placement.generation if self.placement else 0
+
+    def acquire(self, user: str) -> Mapping[Device, str]:
+        """Want the image; return its devices once they are up.
+
+        Callers side by side share one bring-up, and its error.
+        """
+        with self._lock:
+            self._users.add(user)
+            self._stop_timer()
+            if self._up is None or (self._up.done() and self._up.exception()):
+                self._up = self._worker.submit(self._bring_up)
+            up = self._up
+        try:
+            up.result()
+        except BaseException:
+            with self._lock:
+                self._users.discard(user)
+            raise
+        return self._devices
+
+    def release(self, user: str) -> None:
+        """Want the image no longer; the last one starts the keep time."""
+        with self._lock:
+            self._users.discard(user)
+            if not self._users and self._up is not None:
+                self._start_timer(self.times.keep)
+
+    def apply(self, placement: Placement) -> None:
+        """Move to a newer placement, soon."""
+        with self._lock:
+            waiting, self._news = self._news, placement
+        if waiting is None:
+            self._worker.submit(self._logged, self._apply_news)
+
+    def rejoin(self) -> None:
+        """Take a place again: Volt has lost this host's."""
+        self._worker.submit(self._logged, self._rejoin)
+
+    def drop(self) -> None:
+        """Leave the image now.
+
+        :raises DeviceBusy: while VMs want it
+        """
+        self._worker.submit(self._leave).result()
+
+    def stop(self) -> None:
+        """End the thread and leave all devices as they are."""
+        with self._lock:
+            self._stop_timer()
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    # From here on everything runs on the worker.
+
+    def _bring_up(self) -> None:
+        begin = time.monotonic()
+        name, size = self.info.name, self.info.size
+        serve = plan.serve(name, size, self.portal)
+        found = self.stack.layer(serve[1]).is_up()
+        try:
+            self._devices = self.stack.up(serve)
+            placement = self.coordinator.join(name, self.portal)
+            below = plan.assemble(name, size, self.info.stripes)
+            self._devices = self.stack.up(below, self._devices)
+            self._connect(placement, begin + self.times.attach)
+        except BaseException:
+            # A stack that was there before may carry running VMs: it is left as it is.
+            if not found:
+                self._undo()
+            raise
+        LOG.info("image %s is up after %.2f s", name, time.monotonic() - begin)
+        self._worker.submit(self._logged, self._connect_standby)
+
+    def _connect(self, placement: Placement, deadline: float) -> None:
+        """Use a placement, or the newer one that Volt has by the time this one is in use."""
+        while True:
+            try:
+                self.placement = placement
+                steps = plan.connect(placement, standby=False)
+                self._devices = self.stack.up(steps, self._devices)
+                self.stack.prune(placement.image, plan.connect(placement))
+                self.coordinator.ready(placement.image, placement.generation)
+                return
+            except PlacementStale:
+                LOG.debug("image %s: placed anew meanwhile", placement.image)
+            except (ParentUnreachable, KernelFailure) as err:
+                if time.monotonic() > deadline:
+                    raise
+                LOG.warning("image %s: %s; trying again", placement.image, err)
+                time.sleep(_RETRY)
+            placement = self.coordinator.placement(placement.image)
+
+    def _connect_standby(self) -> None:
+        if self.placement is not None:
+            self._devices = self.stack.up(plan.connect(self.placement), self._devices)
+
+    def _apply_news(self) -> None:
+        with self._lock:
+            placement, self._news = self._news, None
+        if placement is None or self.placement is None:
+            return
+        if placement.generation != self.generation:
+            LOG.info("image %s: placement %s", placement.image, placement.generation)
+            self._connect(placement, time.monotonic() + self.times.attach)
+            self._connect_standby()
+
+    def _rejoin(self) -> None:
+        if self.placement is not None:
+            placement = self.coordinator.join(self.info.name, self.portal)
+            self._connect(placement, time.monotonic() + self.times.attach)
+            self._connect_standby()
+
+    def _leave(self) -> None:
+        with self._lock:
+            if self._users:
+                names = ", ".join(sorted(self._users))
+                raise DeviceBusy(f"image {self.info.name} is in use by {names}; destroy them first")
+            if self._up is None:
+                return
+            self._stop_timer()
+            self._up = None
+        try:
+            self._part()
+        except BaseException:
+            with self._lock:
+                self._up = Future()
+                self._up.set_result(None)
+                self._start_timer(max(self.times.keep, _RETRY))
+            raise
+        LOG.info("left image %s", self.info.name)
+
+    def _part(self) -> None:
+        """Have the children moved, wait until they have gone, then take all down."""
+        name = self.info.name
+        self.coordinator.leave(name)
+        export = self.stack.layer(plan.serve(name, self.info.size, self.portal)[1])
+        assert isinstance(export, Export)
+        wait_until(
+            lambda: not export.children(), self.times.leave, f"image {name}: children moving on"
+        )
+        self.stack.down(self._all_steps())
+        self.placement = None
+        self._devices = {}
+        self.coordinator.remove(name)
+
+    def _undo(self) -> None:
+        with contextlib.suppress(ExceptionGroup, VirtmanError):
+            self.stack.down(self._all_steps())
+        self.placement = None
+        self._devices = {}
+        with contextlib.suppress(VirtmanError):
+            self.coordinator.remove(self.info.name)
+
+    def _all_steps(self) -> plan.Plan:
+        """Everything of this image that the kernel may have, bottom to top."""
+        name, size = self.info.name, self.info.size
+        paths = tuple(
+            plan.Path(device, plan.sectors(size), (), None)
+            for device in self.stack.present().get(name, [])
+            if device.role == "path"
+        )
+        above = plan.serve(name, size, self.portal)
+        return (*paths, *plan.assemble(name, size, self.info.stripes), *above[1:])
+
+    def _logged(self, work) -> None:  # type: ignore[no-untyped-def]
+        """Run work that nobody waits for; the next heartbeat brings it again."""
+        try:
+            work()
+        except CoordinatorUnreachable as err:
+            LOG.warning("image %s: %s", self.info.name, err)
+        except Exception:
+            LOG.exception("image %s", self.info.name)
+
+    def _start_timer(self, delay: float) -> None:
+        self._stop_timer()
+        self._timer = threading.Timer(delay, self._worker.submit, (self._logged, self._idle))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _idle(self) -> None:
+        with contextlib.suppress(DeviceBusy):
+            self._leave()

@@ -1,0 +1,89 @@
+"""The agent's verbs as Python calls, over its Unix socket."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from virtman import errors, naming
+from virtman.errors import AgentUnreachable, VirtmanError
+
+_TIMEOUT = 300.0
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, VirtmanError)
+}
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Client:
+    """The agent of this node.
+
+    Errors are those of ``virtman.errors``, as the agent raised them.
+
+    :param path: of the agent's socket
+    """
+
+    def __init__(self, path: str, timeout: float = _TIMEOUT) -> None:
+        self.path = path
+        self.timeout = timeout
+
+    def create(self, vm: str, image: str) -> dict[str, Any]:
+        """Give a VM its device; return ``{"vm", "image", "device", "size", "store"}``."""
+        naming.check("image", image)
+        made: dict[str, Any] = self._call("PUT", _instance(vm), {"image": image})
+        return made
+
+    def destroy(self, vm: str) -> None:
+        """Take a VM's device away."""
+        self._call("DELETE", _instance(vm))
+
+    def list(self) -> Sequence[dict[str, Any]]:
+        """Return the VMs of this node."""
+        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/instances")["instances"]
+        return found
+
+    def images(self) -> Sequence[dict[str, Any]]:
+        """Return the images that are attached on this node."""
+        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/images")["images"]
+        return found
+
+    def drop(self, image: str) -> None:
+        """Leave an image that no VM uses."""
+        self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
+
+    def _call(self, method: str, path: str, body: object = None) -> Any:
+        connection = _Connection(self.path, self.timeout)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as err:
+            raise AgentUnreachable(
+                f"the agent does not answer at {self.path} ({err}); check that virtman-agent runs"
+            ) from err
+        finally:
+            connection.close()
+        if answer.status < 400:
+            return json.loads(text) if text else None
+        error = json.loads(text)["error"]
+        raise _BY_CODE.get(error["code"], VirtmanError)(error["message"])
+
+
+def _instance(vm: str) -> str:
+    return f"/v1/instances/{naming.check('VM', vm)}"

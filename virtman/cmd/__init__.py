@@ -1,0 +1,1 @@
+"""The programs: ``virtman-agent`` and ``virtman``."""

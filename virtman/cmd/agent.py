@@ -1,0 +1,119 @@
+"""Starts a node's agent: root only for the privileged part, then a service on a socket."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import waitress
+from oslo_config import cfg
+from oslo_log import log as logging
+from oslo_privsep import priv_context
+
+from virtman import conf as options
+from virtman import naming, privileged
+from virtman.agent import Agent, Host
+from virtman.api import Api
+from virtman.attachment import Times
+from virtman.coordinator import SOURCE, Coordinator
+from virtman.errors import InvalidName, VirtmanError
+from virtman.heartbeat import Heartbeat
+from virtman.record import Records
+from virtman.stack import Stack
+
+LOG = logging.getLogger(__name__)
+
+_SOCKET_MODE = "660"
+_PRIVILEGED_THREADS = 16
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until told to stop; return the exit status."""
+    conf = options.register(cfg.CONF)
+    logging.register_options(conf)
+    conf(sys.argv[1:] if argv is None else argv, project="virtman")
+    logging.setup(conf, "virtman")
+    try:
+        host = _host(conf)
+        _enter(conf)
+        agent = _agent(conf, host)
+    except (VirtmanError, OSError, KeyError) as err:
+        sys.exit(f"virtman-agent: {err}")
+    _serve(conf, agent)
+    return 0
+
+
+def _host(conf: cfg.ConfigOpts) -> Host:
+    name = naming.check("host", conf.agent.host)
+    if name == SOURCE:
+        raise InvalidName(f"host name {SOURCE!r} is what the root of a tree is called")
+    if not conf.export.ip:
+        raise VirtmanError("set [export] ip to this node's address on the storage network")
+    return Host(name, conf.export.ip, conf.export.port)
+
+
+def _enter(conf: cfg.ConfigOpts) -> None:
+    """Fork the privileged part off, then become an ordinary account."""
+    if os.geteuid() != 0:
+        raise VirtmanError("start as root: the privileged part is forked off first, then the "
+                           f"agent becomes {conf.agent.user}")  # fmt: skip
+    account = pwd.getpwnam(conf.agent.user)
+    # bring-ups, prunes and new VMs each hold a thread while the kernel works
+    conf.set_default("thread_pool_size", _PRIVILEGED_THREADS, group="virtman_privileged")
+    privileged.context.start(priv_context.Method.FORK)
+    for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
+        folder.mkdir(parents=True, exist_ok=True)
+        os.chown(folder, account.pw_uid, account.pw_gid)
+    os.initgroups(account.pw_name, account.pw_gid)
+    os.setgid(account.pw_gid)
+    os.setuid(account.pw_uid)
+    os.umask(0o077)
+
+
+def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
+    folder = Path(conf.agent.state_dir)
+    records = Records(folder, conf.store.overcommit)
+    records.prepare()
+    images = folder / "images"
+    images.mkdir(exist_ok=True)
+    return Agent(
+        host,
+        Stack(conf.cache.devices, images),
+        Coordinator(conf.volt.url, host.name, conf.volt.timeout),
+        records,
+        Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
+    )
+
+
+def _serve(conf: cfg.ConfigOpts, agent: Agent) -> None:
+    Path(conf.agent.socket).unlink(missing_ok=True)
+    server = waitress.create_server(
+        Api(agent),
+        unix_socket=conf.agent.socket,
+        unix_socket_perms=_SOCKET_MODE,
+        threads=conf.agent.threads,
+    )
+    heartbeat = Heartbeat(agent)
+    heartbeat.start()
+    signal.signal(signal.SIGTERM, _stop)
+    LOG.info("serving images as %s on %s", agent.host.name, agent.host.ip)
+    try:
+        server.run()
+    except (KeyboardInterrupt, SystemExit):
+        LOG.info("stopping; devices stay as they are")
+    finally:
+        server.close()
+        heartbeat.stop()
+        agent.stop()
+
+
+def _stop(signum: int, frame: object) -> None:
+    raise SystemExit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

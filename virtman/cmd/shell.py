@@ -1,0 +1,147 @@
+"""The ``virtman`` command: the agent's verbs, and images' sources, at a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from virtman.client import Client
+from virtman.errors import VirtmanError
+
+_SOCKET = "/run/virtman/agent.sock"
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--socket", default=_SOCKET, show_default=True, envvar="VIRTMAN_SOCKET", help="Of the agent."
+)
+@click.pass_context
+def shell(context: click.Context, socket: str) -> None:
+    """Devices for virtual machines, over images that nodes feed to each other."""
+    context.obj = Client(socket)
+
+
+@shell.command()
+@click.argument("image")
+@click.argument("vm")
+@_json
+@click.pass_obj
+def create(client: Client, image: str, vm: str, as_json: bool) -> None:
+    """Give VM a private device over IMAGE and print its path."""
+    made = client.create(vm, image)
+    click.echo(json.dumps(made) if as_json else made["device"])
+
+
+@shell.command()
+@click.argument("vms", metavar="VM...", nargs=-1, required=True)
+@click.pass_obj
+def destroy(client: Client, vms: tuple[str, ...]) -> None:
+    """Take the devices of VMs away, with all that the VMs wrote."""
+    for vm in vms:
+        client.destroy(vm)
+
+
+@shell.command("list")
+@_json
+@click.pass_obj
+def list_vms(client: Client, as_json: bool) -> None:
+    """List the VMs of this node."""
+    found = client.list()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    _table(("VM", "IMAGE", "DEVICE"), [(one["vm"], one["image"], one["device"]) for one in found])
+
+
+@shell.group()
+def image() -> None:
+    """Images on this node."""
+
+
+@image.command("list")
+@_json
+@click.pass_obj
+def list_images(client: Client, as_json: bool) -> None:
+    """List the images that are attached, who feeds them and who uses them."""
+    found = client.images()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        (one["image"], str(one["size"]), ",".join(one["parents"]), ",".join(one["instances"]))
+        for one in found
+    ]
+    _table(("IMAGE", "BYTES", "PARENTS", "VMS"), rows)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@click.pass_obj
+def drop(client: Client, name: str) -> None:
+    """Leave IMAGE now instead of after its keep time; its children are moved first."""
+    client.drop(name)
+
+
+@shell.group()
+def source() -> None:
+    """Raw files or block devices that are the source of an image."""
+
+
+@source.command()
+@click.argument("name", metavar="IMAGE")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False))
+@click.option("--host", required=True, help="Name of this storage node.")
+@click.option("--ip", required=True, help="Address to serve on.")
+@click.option("--port", default=3260, show_default=True, type=click.IntRange(1, 65535))
+@click.option("--volt", required=True, help="URL of Volt.")
+@click.option("--stripes", default=2, show_default=True, type=click.IntRange(1, 16))
+@click.option("--fanout", default=2, show_default=True, type=click.IntRange(1, 64))
+def add(name: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int,
+        fanout: int) -> None:  # fmt: skip
+    """Serve PATH, write-protected, as the source of IMAGE and register it. Run as root."""
+    from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
+
+    where = sources.add(name, path, host, ip, port, volt, stripes, fanout)
+    click.echo(f"{name}: {where.iqn} on {where.ip}:{where.port}")
+
+
+@source.command()
+@click.argument("name", metavar="IMAGE")
+@click.option("--host", required=True, help="Name of this storage node.")
+@click.option("--volt", required=True, help="URL of Volt.")
+def remove(name: str, host: str, volt: str) -> None:
+    """Make IMAGE unknown and stop serving it. Refused while hosts use it."""
+    from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
+
+    sources.remove(name, host, volt)
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
+    for row in (titles, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def main() -> NoReturn:
+    """Run a command; an error is one line on standard error and exit status 1."""
+    try:
+        shell(standalone_mode=False)
+    except VirtmanError as err:
+        click.echo(f"virtman: {err} [{err.code}]", err=True)
+        sys.exit(1)
+    except click.ClickException as err:
+        err.show()
+        sys.exit(err.exit_code)
+    except click.Abort:
+        sys.exit(130)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

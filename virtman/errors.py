@@ -1,0 +1,125 @@
+"""What can go wrong, as users and programs see it: a stable code and what to do.
+
+``status`` is the HTTP status under which the local API reports the error.
+"""
+
+from __future__ import annotations
+
+
+class VirtmanError(Exception):
+    """Base of every error that VirtMan raises on purpose."""
+
+    code = "virtman.error"
+    status = 500
+
+
+class InvalidName(VirtmanError):
+    """A name that cannot become part of a device or iSCSI name."""
+
+    code = "virtman.name.invalid"
+    status = 400
+
+
+class InvalidRequest(VirtmanError):
+    """A request whose body or address is not understood."""
+
+    code = "virtman.request.invalid"
+    status = 400
+
+
+class InvalidSize(VirtmanError):
+    """A size that no block device can have."""
+
+    code = "virtman.image.size"
+    status = 400
+
+
+class ImageUnknown(VirtmanError):
+    """Volt has no image of this name."""
+
+    code = "virtman.image.unknown"
+    status = 404
+
+
+class ImageMismatch(VirtmanError):
+    """A parent serves something that is not the image as Volt describes it."""
+
+    code = "virtman.image.mismatch"
+    status = 502
+
+
+class InstanceExists(VirtmanError):
+    """A VM of this name has its device already."""
+
+    code = "virtman.instance.exists"
+    status = 409
+
+
+class InstanceUnknown(VirtmanError):
+    """No VM of this name on this node."""
+
+    code = "virtman.instance.unknown"
+    status = 404
+
+
+class DeviceBusy(VirtmanError):
+    """Somebody still holds the device open."""
+
+    code = "virtman.device.busy"
+    status = 409
+
+
+class NoSpace(VirtmanError):
+    """The exception store does not fit."""
+
+    code = "virtman.store.no_space"
+    status = 507
+
+
+class ModulesMissing(VirtmanError):
+    """The kernel lacks modules that the stack is made of."""
+
+    code = "virtman.kernel.modules_missing"
+    status = 503
+
+
+class ParentUnreachable(VirtmanError):
+    """A parent or the source does not answer, or does not serve the image."""
+
+    code = "virtman.parent.unreachable"
+    status = 504
+
+
+class CoordinatorUnreachable(VirtmanError):
+    """Volt does not answer."""
+
+    code = "virtman.volt.unreachable"
+    status = 503
+
+
+class CoordinatorRefused(VirtmanError):
+    """Volt answered with an error that the agent did not expect."""
+
+    code = "virtman.volt.refused"
+    status = 502
+
+
+class PlacementStale(VirtmanError):
+    """Volt placed this host anew meanwhile: fetch the placement again."""
+
+    code = "virtman.placement.stale"
+    status = 409
+
+
+class AgentUnreachable(VirtmanError):
+    """The local agent does not answer."""
+
+    code = "virtman.agent.unreachable"
+    status = 503
+
+
+class KernelFailure(VirtmanError):
+    """A root verb failed for a reason that has no name of its own."""
+
+    code = "virtman.kernel.failure"
+    status = 500

@@ -1,0 +1,135 @@
+"""The layers of a stack, one a file, and what those made of device mapper share."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from virtman.errors import DeviceBusy, KernelFailure
+from virtman.layer import wait_until
+from virtman.privileged import dm, kernel, loop
+
+Table = list[tuple[int, int, str, str]]
+
+_NUMBER = re.compile(r"\b\d+:\d+\b")
+_REMOVE_DEADLINE = 5.0
+_DETACH_DEADLINE = 10.0
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn an error of a root verb into one that users can read."""
+    try:
+        yield
+    except OSError as err:
+        if err.errno == errno.EBUSY:
+            raise DeviceBusy(f"{what}: still in use; stop what holds it and try again") from err
+        raise KernelFailure(f"{what}: {err.strerror or err}") from err
+
+
+def number(device: str) -> str:
+    """Return a block device's ``major:minor``, as tables name it."""
+    rdev = os.stat(device).st_rdev
+    return f"{os.major(rdev)}:{os.minor(rdev)}"
+
+
+def kernel_name(device: str) -> str:
+    """Return a block device's name in ``/sys/block``, such as ``dm-3``."""
+    return Path(f"/sys/dev/block/{number(device)}").resolve().name
+
+
+def loop_of(path: str) -> str | None:
+    """Return the loop device that shows this file or device; None if there is none."""
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if backing.read_text().rstrip("\n") == path:
+                return f"/dev/{backing.parent.parent.name}"
+    return None
+
+
+def detach_loop(path: str) -> None:
+    """Detach the loop device that shows this file or device; none is fine."""
+    device = loop_of(path)
+    if device is not None:
+        with explained(f"detaching {device} from {path}"):
+            loop.detach(device)
+        wait_until(lambda: loop_of(path) is None, _DETACH_DEADLINE, f"detaching {device}")
+
+
+def mapped() -> list[str]:
+    """Names of all device-mapper devices that the kernel has."""
+    with explained("listing device-mapper devices"):
+        return sorted(dm.names())
+
+
+def load_modules(names: Iterable[str]) -> list[str]:
+    """Load kernel modules; return the names of those that the kernel does not have."""
+    with explained("loading kernel modules"):
+        return list(kernel.load_modules(list(names)))
+
+
+class Mapped:
+    """A device-mapper device whose table follows from what lies below it."""
+
+    flush = True
+    read_only = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.node = f"/dev/mapper/{name}"
+
+    def set_up(self, table: Table) -> None:
+        """Make the device, or swap its table if it lies on other devices."""
+        with explained(f"device {self.name}"):
+            present = self.table()
+            if present is None:
+                dm.create(self.name, table, self.read_only)
+            elif _shape(present) != _shape(table):
+                dm.reload(self.name, table, self.read_only, self.flush)
+
+    def take_down(self) -> None:
+        """Remove the device.
+
+        A prober such as udev may hold any device for a moment, so a busy one is tried
+        again for a short while.
+
+        :raises DeviceBusy: if somebody still holds it after that
+        """
+        with contextlib.suppress(KernelFailure):
+            wait_until(self._removed, _REMOVE_DEADLINE, f"removing {self.name}")
+            return
+        with explained(f"device {self.name}"):
+            dm.remove(self.name)
+
+    def _removed(self) -> bool:
+        try:
+            dm.remove(self.name)
+        except OSError as err:
+            if err.errno != errno.ENXIO:
+                return False
+        return True
+
+    def table(self) -> Table | None:
+        """Return the live table; None if there is no such device."""
+        try:
+            return [(row[0], row[1], row[2], row[3]) for row in dm.table(self.name)]
+        except OSError as err:
+            if err.errno == errno.ENXIO:
+                return None
+            raise
+
+    def exists(self) -> bool:
+        """Tell whether the kernel has the device."""
+        return self.table() is not None
+
+
+def _shape(table: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, int, str, list[str]]]:
+    """Return what makes two tables the same: the devices, under which targets, and where.
+
+    The kernel prints a table's other words in its own way, so they are not compared.
+    """
+    return [(row[0], row[1], row[2], _NUMBER.findall(row[3])) for row in table]

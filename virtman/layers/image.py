@@ -1,0 +1,57 @@
+"""The image: the one device that everything above refers to, whatever lies below."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from virtman import plan
+from virtman.layers import Mapped, explained, number
+from virtman.privileged import dm
+
+
+class Image(Mapped):
+    """A bio-mode multipath whose first path is the cache and whose second goes round it.
+
+    A cache that dies is then a failed path, not an error for every VM. Before anything
+    lies below, the device is suspended: it opens, has its size and holds all I/O.
+    """
+
+    flush = False
+
+    def __init__(self, step: plan.Image) -> None:
+        super().__init__(str(step.device))
+        self.step = step
+
+    def up(self, below: Sequence[str]) -> str:
+        """Lie on ``below``, best first, and let the I/O go on."""
+        if not below:
+            self._hold()
+            return self.node
+        groups = "".join(f" 1 round-robin 0 1 1 {number(device)} 1" for device in below)
+        parameters = f"3 queue_if_no_path queue_mode bio 0 {len(below)} 1{groups}"
+        self.set_up([(0, self.step.sectors, "multipath", parameters)])
+        with explained(f"device {self.name}"):
+            dm.resume(self.name)
+        return self.node
+
+    def release(self) -> None:
+        """Fail I/O that was held back or that nothing below can serve."""
+        with contextlib.suppress(OSError):
+            dm.resume(self.name)
+            dm.message(self.name, "fail_if_no_path")
+
+    def down(self) -> None:
+        """Remove the device."""
+        self.take_down()
+
+    def is_up(self) -> bool:
+        """Tell whether the image can be read."""
+        table = self.table()
+        return bool(table) and table is not None and table[0][2] == "multipath"
+
+    def _hold(self) -> None:
+        if not self.exists():
+            self.set_up([(0, self.step.sectors, "error", "")])
+            with explained(f"device {self.name}"):
+                dm.suspend(self.name, True)

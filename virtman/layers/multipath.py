@@ -1,0 +1,68 @@
+"""The paths of one stripe: the best that works is used, and I/O waits while none does."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+
+from virtman import plan
+from virtman.layers import Mapped, explained, number
+from virtman.privileged import dm
+
+# Path states in the status line: device, A(ctive) or F(ailed), failures.
+_PATH = re.compile(r"(\d+:\d+) ([AF]) \d+")
+
+
+class Multipath(Mapped):
+    """dm-multipath in bio mode: it lies on other device-mapper devices.
+
+    Each path is a priority group of its own, so that a standby is used only when all
+    before it failed.
+    """
+
+    flush = False  # I/O that waits for a path can only end after the swap
+
+    def __init__(self, step: plan.Multipath) -> None:
+        super().__init__(str(step.device))
+        self.step = step
+
+    def up(self, below: Sequence[str]) -> str:
+        """Use these paths, best first; a failed path that is named again is tried again."""
+        if below or not self.exists():
+            groups = "".join(f" 1 service-time 0 1 1 {number(path)} 1" for path in below)
+            first = 1 if below else 0
+            features = "3 queue_if_no_path queue_mode bio"
+            parameters = f"{features} 0 {len(below)} {first}{groups}"
+            self.set_up([(0, self.step.sectors, "multipath", parameters)])
+        self._retry_failed()
+        return self.node
+
+    def release(self) -> None:
+        """Fail I/O that no path can serve, instead of holding it."""
+        with contextlib.suppress(OSError):
+            dm.message(self.name, "fail_if_no_path")
+
+    def down(self) -> None:
+        """Remove the device."""
+        self.take_down()
+
+    def is_up(self) -> bool:
+        """Tell whether a path works."""
+        return any(state == "A" for _, state in self._paths())
+
+    def _paths(self) -> list[tuple[str, str]]:
+        if not self.exists():
+            return []
+        with explained(f"device {self.name}"):
+            return [
+                (match[1], match[2])
+                for row in dm.status(self.name)
+                for match in _PATH.finditer(row[3])
+            ]
+
+    def _retry_failed(self) -> None:
+        for device, state in self._paths():
+            if state == "F":
+                with contextlib.suppress(OSError):
+                    dm.message(self.name, f"reinstate_path {device}")

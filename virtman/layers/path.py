@@ -1,0 +1,129 @@
+"""A parent's disk: an iSCSI session, and the image's part of its LUN."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+from pathlib import Path as File
+
+from virtman import plan
+from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
+from virtman.layer import wait_until
+from virtman.layers import Mapped, explained
+from virtman.plan import SECTOR, Portal
+from virtman.privileged import iscsi
+
+LOG = logging.getLogger(__name__)
+
+_SESSIONS = File("/sys/class/iscsi_session")
+_CONNECT_DEADLINE = 3.0
+_DISK_DEADLINE = 15.0
+
+
+class Path:
+    """One iSCSI session and a linear device over the image's part of its disk."""
+
+    def __init__(self, step: plan.Path) -> None:
+        self.step = step
+        self.mapped = Mapped(str(step.device))
+
+    def up(self, below: Sequence[str]) -> str:
+        """Log in, wait for the disk, and show the image on it.
+
+        :raises ParentUnreachable: if the portal does not answer or refuses
+        :raises ImageMismatch: if the disk is too small to be the image
+        """
+        portal = self.step.portal
+        if portal is None:
+            raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
+        disk = _disk(portal.iqn, portal.lun) or self._log_in(portal)
+        start = portal.offset // SECTOR
+        have = int((File("/sys/class/block") / disk / "size").read_text())
+        if have < start + self.step.sectors:
+            raise ImageMismatch(
+                f"{portal.iqn} at {portal.ip} serves {have * SECTOR} bytes, but image "
+                f"{self.step.device.image} needs {(start + self.step.sectors) * SECTOR}"
+            )
+        device = (File("/sys/class/block") / disk / "dev").read_text().strip()
+        self.mapped.set_up([(0, self.step.sectors, "linear", f"{device} {start}")])
+        return self.mapped.node
+
+    def release(self) -> None:
+        """Nothing waits here: iSCSI fails a lost session's I/O by itself."""
+
+    def down(self) -> None:
+        """Remove the device and log out of the session it lies on."""
+        session = self._session()
+        self.mapped.take_down()
+        if session is not None:
+            with explained(f"logging out of {session.iqn}"):
+                iscsi.logout(session.ip, session.port, session.iqn)
+
+    def is_up(self) -> bool:
+        """Tell whether the device lies on a disk that is there."""
+        return self.mapped.exists() and self._session() is not None
+
+    def _log_in(self, portal: Portal) -> str:
+        what = f"image {self.step.device.image}: {self.step.device.argument} at {portal.ip}"
+        try:
+            socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()
+        except OSError as err:
+            raise ParentUnreachable(
+                f"{what} does not answer on port {portal.port} ({err}); check that it runs "
+                "and that this node reaches it"
+            ) from err
+        try:
+            iscsi.login(portal.ip, portal.port, portal.iqn)
+        except OSError as err:
+            raise ParentUnreachable(f"{what} refused the login: {err.strerror}") from err
+        wait_until(
+            lambda: _disk(portal.iqn, portal.lun) is not None,
+            _DISK_DEADLINE,
+            f"{what}: LUN {portal.lun} of {portal.iqn}",
+        )
+        disk = _disk(portal.iqn, portal.lun)
+        assert disk is not None
+        LOG.info("connected to %s (%s) as %s", self.step.device.argument, portal.iqn, disk)
+        return disk
+
+    def _session(self) -> Portal | None:
+        """Find the session of the disk below: the kernel knows it better than the plan."""
+        table = self.mapped.table()
+        if table:
+            disk = File("/sys/dev/block") / table[0][3].split()[0]
+            names = [part for part in disk.resolve().parts if part.startswith("session")]
+            if names:
+                return _portal(_SESSIONS / names[0])
+        if self.step.portal is not None:
+            for session in _sessions(self.step.portal.iqn):
+                return _portal(session)
+        return None
+
+
+def _sessions(iqn: str) -> Iterator[File]:
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if (session / "targetname").read_text().strip() == iqn:
+                yield session
+
+
+def _disk(iqn: str, lun: int) -> str | None:
+    """Kernel name of the disk of a session, such as ``sda``; not through udev."""
+    for session in _sessions(iqn):
+        for disk in session.glob(f"device/target*/*:{lun}/block/*"):
+            return disk.name
+    return None
+
+
+def _portal(session: File) -> Portal:
+    connection = next(iter((session / "device").glob("connection*/iscsi_connection/*")), None)
+    if connection is None:
+        raise OSError(errno.ENOTCONN, f"{session.name} has no connection")
+    return Portal(
+        (connection / "persistent_address").read_text().strip(),
+        int((connection / "persistent_port").read_text()),
+        (session / "targetname").read_text().strip(),
+    )

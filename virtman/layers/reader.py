@@ -1,0 +1,42 @@
+"""How the VMs of this node read the image: through the page cache that the export uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtman import plan
+from virtman.layers import detach_loop, explained, loop_of
+from virtman.naming import Device
+from virtman.plan import HEADER
+from virtman.privileged import loop
+
+
+class Reader:
+    """One read-only loop device over the export, past its header.
+
+    dm-snapshot reads its origin directly. The loop device makes those reads buffered,
+    so that a block wanted by a VM and by a child at once is read from below once.
+    """
+
+    def __init__(self, step: plan.Reader) -> None:
+        self.step = step
+        self.backing = Device(step.device.image, "export").node
+
+    def up(self, below: Sequence[str]) -> str:
+        """Attach the loop device."""
+        device = loop_of(self.backing)
+        if device is None:
+            with explained(f"reader of image {self.step.device.image}"):
+                device = loop.attach(self.backing, HEADER, True)
+        return device
+
+    def release(self) -> None:
+        """Nothing waits here."""
+
+    def down(self) -> None:
+        """Detach the loop device."""
+        detach_loop(self.backing)
+
+    def is_up(self) -> bool:
+        """Tell whether the loop device is there."""
+        return loop_of(self.backing) is not None

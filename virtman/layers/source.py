@@ -1,0 +1,40 @@
+"""The root of an image's trees: a raw file or block device, served as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtman import plan
+from virtman.layers import explained
+from virtman.plan import SECTOR
+from virtman.privileged import lio
+
+
+class Source:
+    """A write-protected LUN over a file or block device."""
+
+    def __init__(self, step: plan.Source) -> None:
+        self.step = step
+        self.storage = f"virtman_{step.device.image}"
+
+    def up(self, below: Sequence[str]) -> str:
+        """Serve it."""
+        portal, path = self.step.portal, self.step.path
+        with explained(f"serving {path} on {portal.ip}:{portal.port}"):
+            if not lio.serves(self.storage, portal.iqn):
+                lio.withdraw(self.storage, portal.iqn)
+                size = self.step.sectors * SECTOR
+                lio.serve(self.storage, path, size, portal.iqn, portal.ip, portal.port)
+        return path
+
+    def release(self) -> None:
+        """Nothing waits here."""
+
+    def down(self) -> None:
+        """Stop serving it."""
+        with explained(f"withdrawing {self.step.portal.iqn}"):
+            lio.withdraw(self.storage, self.step.portal.iqn)
+
+    def is_up(self) -> bool:
+        """Tell whether hosts can log in."""
+        return bool(lio.serves(self.storage, self.step.portal.iqn))

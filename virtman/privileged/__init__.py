@@ -1,0 +1,26 @@
+"""The root edge: everything here, and nothing else, runs with capabilities.
+
+One verb a function, typed arguments, no shell. The modules import nothing of
+VirtMan's: what a name means is decided by the layers that call.
+
+``oslo.privsep`` runs the functions in a process of their own. Errors come back
+as OSError, whose text says which tool or file refused and why.
+"""
+
+from __future__ import annotations
+
+from oslo_privsep import capabilities, priv_context
+
+context = priv_context.PrivContext(
+    __name__,
+    cfg_section="virtman_privileged",
+    pypath=f"{__name__}.context",
+    capabilities=[
+        capabilities.CAP_SYS_ADMIN,  # device mapper, loop, bcache, configfs
+        capabilities.CAP_SYS_MODULE,  # modprobe
+        capabilities.CAP_DAC_OVERRIDE,  # exception stores belong to the agent's user
+        capabilities.CAP_SYS_RAWIO,  # bcache registration
+        capabilities.CAP_NET_ADMIN,  # iscsiadm speaks netlink
+        capabilities.CAP_IPC_LOCK,  # iscsiadm locks its memory
+    ],
+)

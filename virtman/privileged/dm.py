@@ -1,0 +1,234 @@
+"""Device-mapper verbs, through libdevmapper: no process is started.
+
+Device nodes are made here, not by udev: a busy udev would otherwise sit between
+a table and the next one (see the udev rules in ``etc/``).
+
+A table is a list of (start, length, target, parameters), in sectors of 512 bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import errno
+import os
+import threading
+from collections.abc import Callable
+
+from virtman.privileged import context
+
+Table = list[tuple[int, int, str, str]]
+
+# enum in libdevmapper.h
+_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _MESSAGE = (
+    0, 1, 2, 4, 5, 10, 11, 13, 17,
+)  # fmt: skip
+
+# The library keeps pending device-node changes in a global list, so only one verb
+# that makes or removes nodes may run at a time. Suspend touches no node and may wait
+# for I/O, so it runs outside: it must never hold up the verb that lets the I/O end.
+_nodes = threading.Lock()
+
+
+class _Names(ctypes.Structure):
+    _fields_ = (("dev", ctypes.c_uint64), ("next", ctypes.c_uint32))
+
+
+def _load() -> ctypes.CDLL:
+    os.environ["DM_DISABLE_UDEV"] = "1"  # read by the library on its first call
+    lib = ctypes.CDLL("libdevmapper.so.1.02.1", use_errno=True)
+    lib.dm_task_create.restype = ctypes.c_void_p
+    lib.dm_task_get_names.restype = ctypes.POINTER(_Names)
+    lib.dm_get_next_target.restype = ctypes.c_void_p
+    lib.dm_log_with_errno_init.argtypes = (ctypes.c_void_p,)
+    # The library's own messages go nowhere: every failure is reported with its errno.
+    lib.dm_log_with_errno_init(ctypes.cast(_silent, ctypes.c_void_p))
+    return lib
+
+
+def _say_nothing(level: int, file: bytes, line: int, number: int, text: bytes) -> None:
+    pass
+
+
+# A callback that C keeps must be kept by Python too.
+_silent = ctypes.CFUNCTYPE(
+    None, ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, ctypes.c_char_p
+)(_say_nothing)
+
+_library: ctypes.CDLL | None = None
+
+
+def _lib() -> ctypes.CDLL:
+    global _library  # noqa: PLW0603 - loaded by the first verb, in the privileged process
+    if _library is None:
+        _library = _load()
+    return _library
+
+
+class _Task:
+    """One ioctl, prepared, run and freed."""
+
+    def __init__(self, verb: int, name: str | None, *, read_only: bool = False) -> None:
+        self.lib = _lib()
+        self.name = name
+        self.handle = ctypes.c_void_p(self.lib.dm_task_create(verb))
+        if name is not None:
+            self._must(self.lib.dm_task_set_name(self.handle, name.encode()))
+        if read_only:
+            self._must(self.lib.dm_task_set_ro(self.handle))
+
+    def __enter__(self) -> _Task:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.lib.dm_task_destroy(self.handle)
+
+    def _must(self, ok: int) -> None:
+        if not ok:
+            number = self.lib.dm_task_get_errno(self.handle) or errno.EINVAL
+            raise OSError(number, f"device mapper, {self.name}: {os.strerror(number)}")
+
+    def targets(self, table: Table) -> None:
+        for start, length, target, parameters in table:
+            self._must(
+                self.lib.dm_task_add_target(
+                    self.handle, ctypes.c_uint64(start), ctypes.c_uint64(length),
+                    target.encode(), parameters.encode(),
+                )
+            )  # fmt: skip
+
+    def run(self) -> None:
+        self._must(self.lib.dm_task_run(self.handle))
+
+    def read_table(self) -> Table:
+        start, length = ctypes.c_uint64(), ctypes.c_uint64()
+        target, parameters = ctypes.c_char_p(), ctypes.c_char_p()
+        table: Table = []
+        position = None
+        while True:
+            position = self.lib.dm_get_next_target(
+                self.handle, ctypes.c_void_p(position), ctypes.byref(start), ctypes.byref(length),
+                ctypes.byref(target), ctypes.byref(parameters),
+            )  # fmt: skip
+            if target.value is not None:
+                words = (parameters.value or b"").decode().strip()
+                table.append((start.value, length.value, target.value.decode(), words))
+            if not position:
+                return table
+
+    def read_names(self) -> list[str]:
+        pointer = self.lib.dm_task_get_names(self.handle)
+        names: list[str] = []
+        if not pointer or not pointer.contents.dev:
+            return names
+        address = ctypes.addressof(pointer.contents)
+        while True:
+            entry = _Names.from_address(address)
+            # the kernel puts the zero-terminated name behind the two numbers
+            names.append(ctypes.string_at(address + _Names.next.offset + 4).decode())
+            if not entry.next:
+                return names
+            address += entry.next
+
+
+def _with_nodes(task: _Task) -> None:
+    with _nodes:
+        try:
+            task.run()
+        finally:
+            task.lib.dm_task_update_nodes()
+
+
+@context.entrypoint
+def create(name: str, table: Table, read_only: bool) -> None:
+    """Make a device with a live table.
+
+    :raises OSError: EBUSY if the name is taken, EINVAL for a table the kernel refuses
+    """
+    with _Task(_CREATE, name, read_only=read_only) as task:
+        task.targets(table)
+        _with_nodes(task)
+
+
+@context.entrypoint
+def reload(name: str, table: Table, read_only: bool, flush: bool) -> None:
+    """Swap a device's table in place; I/O waits for that time and sees no error.
+
+    :param flush: wait for I/O in flight to end first. False where that I/O can only
+        end after the swap (a multipath that queues because it has no path)
+    """
+    with _Task(_RELOAD, name, read_only=read_only) as task:
+        task.targets(table)
+        task.run()
+    _suspend(name, flush)
+    _resume(name)
+
+
+@context.entrypoint
+def suspend(name: str, flush: bool) -> None:
+    """Hold back a device's I/O until it is resumed or reloaded."""
+    _suspend(name, flush)
+
+
+@context.entrypoint
+def resume(name: str) -> None:
+    """Let a suspended device's I/O go on."""
+    _resume(name)
+
+
+def _suspend(name: str, flush: bool) -> None:
+    with _Task(_SUSPEND, name) as task:
+        task.lib.dm_task_skip_lockfs(task.handle)
+        if not flush:
+            task.lib.dm_task_no_flush(task.handle)
+        task.run()
+
+
+def _resume(name: str) -> None:
+    with _Task(_RESUME, name) as task:
+        _with_nodes(task)
+
+
+@context.entrypoint
+def remove(name: str) -> None:
+    """Remove a device.
+
+    :raises OSError: EBUSY while it is open, ENXIO if there is none
+    """
+    with _Task(_REMOVE, name) as task:
+        _with_nodes(task)
+
+
+@context.entrypoint
+def message(name: str, words: str) -> None:
+    """Send a target its message, such as ``reinstate_path 8:0``."""
+    with _Task(_MESSAGE, name) as task:
+        task.lib.dm_task_set_sector(task.handle, ctypes.c_uint64(0))
+        task.lib.dm_task_set_message(task.handle, words.encode())
+        task.run()
+
+
+@context.entrypoint
+def table(name: str) -> Table:
+    """Return the live table."""
+    return _query(_TABLE, name, _Task.read_table)
+
+
+@context.entrypoint
+def status(name: str) -> Table:
+    """Return each target's status in place of its parameters."""
+    return _query(_STATUS, name, _Task.read_table)
+
+
+@context.entrypoint
+def names() -> list[str]:
+    """Names of all device-mapper devices of this node."""
+    with _Task(_LIST, None) as task:
+        task.run()
+        return task.read_names()
+
+
+def _query(verb: int, name: str, read: Callable[[_Task], Table]) -> Table:
+    with _Task(verb, name) as task:
+        task.run()
+        return read(task)

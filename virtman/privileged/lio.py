@@ -1,0 +1,109 @@
+"""LIO target verbs: serve a block device, write-protected, and stop serving it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from virtman.privileged import context
+from virtman.privileged.command import run
+
+_CONFIGFS = Path("/sys/kernel/config/target")
+_DBROOT = Path("/etc/rtslib-fb-target")
+_ENABLE_TRIES = 5
+_ENABLE_PAUSE = 0.2
+
+
+@context.entrypoint
+def serve(name: str, device: str, size: int, target: str, ip: str, port: int) -> None:
+    """Serve ``device`` as LUN 0 of ``target`` on one portal, read-only for everyone.
+
+    The LUN is buffered (fileio): reads of several children for the same block meet in
+    the page cache and become one read below.
+
+    :param size: in bytes; LIO asks a block device itself, but a file needs it
+    :param name: of the storage object; begins the disk's model name at the initiator
+    :raises OSError: EIO with what LIO said; nothing stays behind then
+    """
+    from rtslib_fb import FabricModule, FileIOStorageObject, RTSLibError  # noqa: PLC0415
+    from rtslib_fb.target import LUN, TPG, NetworkPortal, Target  # noqa: PLC0415
+
+    _prepare()
+    try:
+        storage = _retried(lambda: FileIOStorageObject(name, device, size, write_back=True))
+        group = TPG(Target(FabricModule("iscsi"), target), 1)
+        for attribute, value in (
+            ("authentication", 0),
+            ("generate_node_acls", 1),
+            ("cache_dynamic_acls", 1),
+            ("demo_mode_write_protect", 1),
+        ):
+            group.set_attribute(attribute, value)
+        LUN(group, 0, storage)
+        NetworkPortal(group, ip, port)
+        group.enable = True
+    except (RTSLibError, OSError) as err:
+        with contextlib.suppress(OSError):
+            _withdraw(name, target)
+        raise OSError(errno.EIO, f"LIO, {target}: {err}") from err
+
+
+@context.entrypoint
+def withdraw(name: str, target: str) -> None:
+    """Stop serving: sessions end, the device is free again. Gone already is fine."""
+    _withdraw(name, target)
+
+
+@context.entrypoint
+def serves(name: str, target: str) -> bool:
+    """Tell whether the target is there, complete and enabled."""
+    group = _CONFIGFS / "iscsi" / target / "tpgt_1"
+    links = list(group.glob("lun/lun_0/*/udev_path")) if group.is_dir() else []
+    return bool(links) and (group / "enable").read_text().strip() == "1"
+
+
+@context.entrypoint
+def sessions(target: str) -> list[str]:
+    """Initiator names of those who are logged in now."""
+    group = _CONFIGFS / "iscsi" / target / "tpgt_1"
+    if not (group / "dynamic_sessions").exists():
+        return []
+    return [name for name in (group / "dynamic_sessions").read_text().split("\0") if name.strip()]
+
+
+def _prepare() -> None:
+    """Tell LIO where to keep its state before a fabric is loaded, else rtslib refuses."""
+    run("modprobe", "target_core_mod")
+    (_DBROOT / "pr").mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # fabrics are loaded: somebody chose a folder already
+        (_CONFIGFS / "dbroot").write_text(str(_DBROOT))
+    run("modprobe", "iscsi_target_mod")
+
+
+def _retried(make: Callable[[], Any]) -> Any:
+    """Call ``make`` again if LIO is not ready: seen as EAGAIN on a busy processor."""
+    from rtslib_fb import RTSLibError  # noqa: PLC0415
+
+    for attempt in range(_ENABLE_TRIES):
+        try:
+            return make()
+        except (RTSLibError, OSError):
+            if attempt == _ENABLE_TRIES - 1:
+                raise
+            time.sleep(_ENABLE_PAUSE)
+    return None
+
+
+def _withdraw(name: str, target: str) -> None:
+    from rtslib_fb import FabricModule, FileIOStorageObject, RTSLibNotInCFSError  # noqa: PLC0415
+    from rtslib_fb.target import Target  # noqa: PLC0415
+
+    if (_CONFIGFS / "iscsi" / target).is_dir():
+        Target(FabricModule("iscsi"), target, mode="lookup").delete()
+    if _CONFIGFS.is_dir():
+        with contextlib.suppress(RTSLibNotInCFSError):
+            FileIOStorageObject(name).delete()

@@ -1,0 +1,77 @@
+"""Loop-device verbs: files as block devices, by ioctl."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+
+from virtman.privileged import context
+
+# linux/loop.h
+_CTL_GET_FREE, _CLR_FD, _CONFIGURE = 0x4C82, 0x4C01, 0x4C0A
+_READ_ONLY = 1
+
+
+class _Info(ctypes.Structure):
+    _fields_ = (
+        ("device", ctypes.c_uint64), ("inode", ctypes.c_uint64), ("rdevice", ctypes.c_uint64),
+        ("offset", ctypes.c_uint64), ("sizelimit", ctypes.c_uint64), ("number", ctypes.c_uint32),
+        ("encrypt_type", ctypes.c_uint32), ("encrypt_key_size", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32), ("file_name", ctypes.c_char * 64),
+        ("crypt_name", ctypes.c_char * 64), ("encrypt_key", ctypes.c_uint8 * 32),
+        ("init", ctypes.c_uint64 * 2),
+    )  # fmt: skip
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("fd", ctypes.c_uint32), ("block_size", ctypes.c_uint32), ("info", _Info),
+        ("reserved", ctypes.c_uint64 * 8),
+    )  # fmt: skip
+
+
+@context.entrypoint
+def attach(path: str, offset: int, read_only: bool) -> str:
+    """Show a file or device, from ``offset`` bytes on, as a new block device.
+
+    :returns: path of the loop device
+    :raises OSError: ENOENT, or what the kernel said
+    """
+    flags = os.O_RDONLY if read_only else os.O_RDWR
+    with _opened(path, flags) as backing, _opened("/dev/loop-control", os.O_RDWR) as control:
+        while True:
+            device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
+            config = _Config(fd=backing)
+            config.info.offset = offset
+            config.info.flags = _READ_ONLY if read_only else 0
+            config.info.file_name = path.encode()[:63]
+            with _opened(device, flags) as loop:
+                try:
+                    fcntl.ioctl(loop, _CONFIGURE, config)
+                except OSError as err:
+                    if err.errno == errno.EBUSY:  # another took the free number first
+                        continue
+                    raise
+            return device
+
+
+@context.entrypoint
+def detach(device: str) -> None:
+    """Let go of the file; the kernel waits for the last user of the device.
+
+    :raises OSError: ENXIO if nothing is attached
+    """
+    with _opened(device, os.O_RDONLY) as loop:
+        fcntl.ioctl(loop, _CLR_FD)
+
+
+@contextlib.contextmanager
+def _opened(path: str, flags: int):  # type: ignore[no-untyped-def]
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,73 @@
+"""Makes a raw file or block device the source of an image: served, then known to Volt."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from oslo_privsep import priv_context
+
+from virtman import naming, plan, privileged
+from virtman.coordinator import Coordinator, ImageInfo
+from virtman.errors import InvalidRequest, VirtmanError
+from virtman.layers.source import Source
+from virtman.naming import Device
+from virtman.plan import Portal
+
+_TIMEOUT = 30.0
+
+
+def add(
+    image: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int, fanout: int
+) -> Portal:
+    """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
+
+    :raises InvalidSize: if the file is not a multiple of 512 bytes long
+    """
+    naming.check("image", image)
+    naming.check("host", host)
+    size = _size(path)
+    step = _step(image, host, size, path, ip, port)
+    _become_privileged()
+    source = Source(step)
+    served = source.is_up()
+    source.up(())
+    try:
+        coordinator = Coordinator(volt, host, _TIMEOUT)
+        coordinator.register(ImageInfo(image, size, stripes, fanout), step.portal)
+    except VirtmanError:
+        if not served:
+            source.down()
+        raise
+    return step.portal
+
+
+def remove(image: str, host: str, volt: str) -> None:
+    """Make the image unknown to Volt, then stop serving it."""
+    naming.check("image", image)
+    naming.check("host", host)
+    Coordinator(volt, host, _TIMEOUT).forget(image)
+    _become_privileged()
+    Source(_step(image, host, plan.SECTOR, "", "", 0)).down()
+
+
+def _step(image: str, host: str, size: int, path: str, ip: str, port: int) -> plan.Source:
+    portal = Portal(ip, port, naming.iqn(host, image))
+    return plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal)
+
+
+def _size(path: str) -> int:
+    info = os.stat(path)
+    if stat.S_ISREG(info.st_mode):
+        return info.st_size
+    if stat.S_ISBLK(info.st_mode):
+        number = f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
+        return int(Path(f"/sys/dev/block/{number}/size").read_text()) * plan.SECTOR
+    raise InvalidRequest(f"{path} is neither a file nor a block device")
+
+
+def _become_privileged() -> None:
+    if os.geteuid() != 0:
+        raise InvalidRequest("serving an image needs root")
+    privileged.context.start(priv_context.Method.FORK)

@@ -1,0 +1,113 @@
+"""Carries a plan out: each device over those below it, and down again in reverse."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from virtman import layers, naming, plan
+from virtman.caches.bcache import Bcache, Group
+from virtman.errors import ModulesMissing, VirtmanError
+from virtman.layer import Layer
+from virtman.layers.export import Export
+from virtman.layers.image import Image
+from virtman.layers.multipath import Multipath
+from virtman.layers.path import Path as PathLayer
+from virtman.layers.reader import Reader
+from virtman.layers.snapshot import Snapshot
+from virtman.layers.stripe import Stripe
+from virtman.naming import Device
+
+LOG = logging.getLogger(__name__)
+
+
+class Stack:
+    """The layers of this node. Holds no state: the kernel does.
+
+    :param cache_devices: local block devices of the cache group
+    :param folder: where small files of the stack may live
+    """
+
+    def __init__(self, cache_devices: Iterable[str], folder: Path) -> None:
+        self.group = Group(tuple(cache_devices))
+        self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
+            plan.Path: PathLayer,
+            plan.Multipath: Multipath,
+            plan.Stripe: Stripe,
+            plan.Cache: lambda step: Bcache(step, self.group, folder),
+            plan.Image: Image,
+            plan.Export: Export,
+            plan.Reader: Reader,
+            plan.Snapshot: Snapshot,
+        }
+
+    def layer(self, step: plan.Step) -> Layer:
+        """Return what carries out one step."""
+        return self._make[type(step)](step)
+
+    def up(self, steps: plan.Plan, made: Mapping[Device, str] | None = None) -> dict[Device, str]:
+        """Bring devices up in order; those that are up already are left alone.
+
+        :param made: devices that earlier plans brought up
+        :returns: the path of each device so far
+        """
+        paths = dict(made or {})
+        for step in steps:
+            begin = time.monotonic()
+            below = [paths[device] for device in step.below]
+            paths[step.device] = self.layer(step).up(below)
+            LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
+        return paths
+
+    def down(self, steps: plan.Plan) -> None:
+        """Take devices away in reverse, each one tried whatever became of the others.
+
+        First all I/O that waits is failed, bottom to top: a device can only go once
+        nothing is on its way through it.
+
+        :raises ExceptionGroup: of what could not be taken away
+        """
+        failures: list[Exception] = []
+        # a device may be in a plan twice, first alone and then with what lies below
+        unique = list({step.device: step for step in steps}.values())
+        for step in unique:
+            self.layer(step).release()
+        for step in reversed(unique):
+            try:
+                self.layer(step).down()
+            except (VirtmanError, OSError) as err:
+                failures.append(err)
+        if failures:
+            raise ExceptionGroup(f"taking down {unique[0].device.image}", failures)
+
+    def present(self) -> dict[str, list[Device]]:
+        """Devices of ours that the kernel has, by image."""
+        found: dict[str, list[Device]] = {}
+        for device in map(naming.parse, layers.mapped()):
+            if device is not None:
+                found.setdefault(device.image, []).append(device)
+        return found
+
+    def prune(self, image: str, steps: plan.Plan) -> None:
+        """Take away the paths of an image that ``steps`` no longer names."""
+        wanted = {step.device for step in steps}
+        for device in self.present().get(image, []):
+            if device.role == "path" and device not in wanted:
+                self.layer(plan.Path(device, 0, (), None)).down()
+
+
+def check_modules(names: Iterable[str]) -> None:
+    """Load the kernel modules that the stack is made of.
+
+    :raises ModulesMissing: naming those that this kernel does not have
+    """
+    missing = layers.load_modules(names)
+    if missing:
+        raise ModulesMissing(
+            f"the running kernel has no module {', '.join(missing)}: install the package with "
+            "this kernel's extra modules (Debian: linux-image-$(uname -r); Ubuntu: "
+            "linux-modules-extra-$(uname -r)) or boot a kernel that has them, then run "
+            "'depmod -a' and try again"
+        )
