@@ -1,0 +1,32 @@
+"""Unit tests: pure and fast. One that starts a process or really sleeps fails."""
+
+import sys
+from typing import Any
+
+_FORBIDDEN = frozenset(
+    {"subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system",
+     "time.sleep"}
+)  # fmt: skip
+_RUNNERS = ("unittest/case.py", "testtools/runtest.py")
+
+
+class ImpureTest(AssertionError):
+    """A unit test started a process or slept."""
+
+
+def _guard(event: str, args: tuple[Any, ...]) -> None:
+    if event in _FORBIDDEN and _inside_a_test():
+        raise ImpureTest(f"unit tests are pure and fast, but this one calls {event}{args[:1]}")
+
+
+def _inside_a_test() -> bool:
+    """Tell whether a test is on this thread's stack: the runner itself may fork and wait."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_RUNNERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+sys.addaudithook(_guard)

@@ -13,7 +13,7 @@ from virtman.privileged import context
 from virtman.privileged.command import run
 
 _CONFIGFS = Path("/sys/kernel/config/target")
-_DBROOT = Path("/etc/rtslib-fb-target")
+_DBROOT = Path("/etc/target")
 _ENABLE_TRIES = 5
 _ENABLE_PAUSE = 0.2
 
