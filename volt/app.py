@@ -5,10 +5,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from flask import Flask, Response, jsonify
+from flask import Flask, Response, jsonify, request
 from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from volt.db.engine import connect
 from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
@@ -55,8 +55,9 @@ def from_conf(conf: cfg.ConfigOpts) -> Flask:
 
 def create_app(service: Service) -> Flask:
     """Return the WSGI application over a service."""
-    app = _VoltApp("volt", static_folder=None)
-    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY
+    app = _VoltApp(__name__, static_folder=None)
+    # One more: werkzeug cuts a chunked body at this length without a word.
+    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
     for method, path, handler in ROUTES:
         app.add_url_rule(path, f"{method} {path}", _bind(handler, service), methods=[method])
@@ -69,6 +70,8 @@ def _bind(handler: Callable[..., Answer], service: Service) -> Callable[..., Ans
     def serve(**names: str) -> Answer:
         for noun, name in names.items():
             check_name(noun, name)
+        if len(request.get_data()) > LARGEST_BODY:
+            raise RequestEntityTooLarge(f"send at most {LARGEST_BODY} bytes")
         return handler(service, **names)
 
     return serve

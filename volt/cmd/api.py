@@ -44,7 +44,6 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 )
 def main(files: tuple[str, ...]) -> None:
     """Serve Volt's REST API."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         options = conf.load(files or None)
         engine = connect(options.database.connection, options.database.busy_timeout)
@@ -52,6 +51,7 @@ def main(files: tuple[str, ...]) -> None:
         engine.dispose()
     except (VoltError, cfg.Error) as err:
         raise click.ClickException(str(err)) from err
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     _Server(options).run()
 
 
