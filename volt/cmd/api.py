@@ -23,6 +23,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "workers": self._options.api.workers,
             "threads": self._options.api.threads,
             "worker_class": "gthread",
+            "keepalive": 75,  # longer than any heartbeat interval: no new connection for each
             "proc_name": "volt-api",
             "control_socket_disable": True,  # nothing listens that was not asked for
         }
