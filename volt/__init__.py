@@ -1,0 +1,1 @@
+"""Volt decides where each host hangs in each image's attach trees."""

@@ -1,0 +1,67 @@
+"""What volt-manage and volt-api print and refuse."""
+
+import json
+
+from click.testing import CliRunner
+
+from tests.functional.volt.base import TestCase
+from volt.cmd import api, manage
+from volt.objects import Portal
+
+
+class TestCommands(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.conf = self.configure("volt.conf", self.ground.url)
+
+    def configure(self, name, url):
+        path = self.ground.folder / name
+        path.write_text(f"[database]\nconnection = {url}\n[source]\ntimeout = 1\n")
+        return str(path)
+
+    def run_manage(self, *words, conf=None):
+        return CliRunner().invoke(manage.main, ["--config-file", conf or self.conf, *words])
+
+    def add(self, *more):
+        source = ["--source-ip", "127.0.0.1", "--source-iqn", "iqn.2003-01.org.example:s"]
+        port = ["--source-port", str(self.ground.source_port)]
+        return self.run_manage("image", "add", "demo", "--size", "1024", *source, *port, *more)
+
+    def test_an_image_is_added_listed_and_drawn(self):
+        assert self.add("--fanout", "3").output == "image demo created\n"
+        assert self.add("--fanout", "3").output == "image demo was there already\n"
+        portal = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:h", 0)
+        self.ground.coordinator.join("demo", "node1", portal)
+        assert "demo" in self.run_manage("image", "list").output
+        assert self.run_manage("tree", "show", "demo").output == (
+            "stripe 0\nsource\n└─ node1* (joining)\n\nstripe 1\nsource\n└─ node1 (joining)\n"
+        )
+        shown = json.loads(self.run_manage("tree", "show", "demo", "--json").output)
+        served = self.ground.app.test_client().get("/v1/images/demo/trees").json
+        assert shown == served
+
+    def test_refusals_are_messages_and_exit_status_one(self):
+        self.add()
+        for words in (
+            ("tree", "show", "nope"),
+            ("image", "add", "demo", "--size", "1", "--source-ip", "::1", "--source-iqn", "x"),
+        ):
+            result = self.run_manage(*words)
+            assert result.exit_code == 1
+            assert result.output.startswith("Error: ")
+
+    def test_every_command_has_a_help(self):
+        for words in ([], ["db", "upgrade"], ["image", "add"], ["image", "list"], ["tree", "show"]):
+            result = CliRunner().invoke(manage.main, ["--config-file", self.conf, *words, "--help"])
+            assert result.exit_code == 0
+        assert CliRunner().invoke(api.main, ["--help"]).exit_code == 0
+
+    def test_an_old_schema_is_refused_until_it_is_upgraded(self):
+        conf = self.configure("old.conf", f"sqlite:///{self.ground.folder}/old.sqlite")
+        refused = CliRunner().invoke(api.main, ["--config-file", conf])
+        assert refused.exit_code == 1
+        assert "volt-manage db upgrade" in refused.output
+        assert self.run_manage("image", "list", conf=conf).exit_code == 1
+        for _ in range(2):
+            assert self.run_manage("db", "upgrade", conf=conf).exit_code == 0
+        assert self.run_manage("image", "list", conf=conf).exit_code == 0

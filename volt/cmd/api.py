@@ -1,0 +1,60 @@
+"""How volt-api serves: gunicorn with threads, on a database at the newest schema."""
+
+import logging
+
+import click
+from gunicorn.app.base import BaseApplication
+from oslo_config import cfg
+
+from volt import app, conf
+from volt.db import upgrade
+from volt.db.engine import connect
+from volt.errors import VoltError
+
+
+class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, options: cfg.ConfigOpts) -> None:
+        self._options = options
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings = {
+            "bind": self._options.api.bind,
+            "workers": self._options.api.workers,
+            "threads": self._options.api.threads,
+            "worker_class": "gthread",
+            "keepalive": 75,  # longer than any heartbeat interval: no new connection for each
+            "proc_name": "volt-api",
+            "control_socket_disable": True,  # nothing listens that was not asked for
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> object:
+        """Build the application in the worker: SQLite connections must not cross a fork."""
+        return app.from_conf(self._options)
+
+
+@click.command()
+@click.option(
+    "--config-file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Read options from this file instead of /etc/volt/volt.conf.",
+)
+def main(files: tuple[str, ...]) -> None:
+    """Serve Volt's REST API."""
+    try:
+        options = conf.load(files or None)
+        engine = connect(options.database.connection, options.database.busy_timeout)
+        upgrade.check(engine)
+        engine.dispose()
+    except (VoltError, cfg.Error) as err:
+        raise click.ClickException(str(err)) from err
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _Server(options).run()
+
+
+if __name__ == "__main__":
+    main()

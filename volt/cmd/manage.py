@@ -1,0 +1,135 @@
+"""How volt-manage reads its command line: schema, images and trees, without the REST API."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import click
+from oslo_config import cfg
+
+from volt import conf, schemas
+from volt.db import upgrade
+from volt.db.engine import connect
+from volt.drawing import draw
+from volt.errors import VoltError
+from volt.trees import Coordinator
+
+
+@click.group()
+@click.option(
+    "--config-file",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="Read options from this file instead of /etc/volt/volt.conf.",
+)
+@click.pass_context
+def main(context: click.Context, files: tuple[str, ...]) -> None:
+    """Manage Volt's database."""
+    with _reported():
+        context.obj = conf.load(files or None)
+
+
+@main.group()
+def db() -> None:
+    """Manage the database schema."""
+
+
+@db.command("upgrade")
+@click.pass_obj
+def upgrade_schema(options: cfg.ConfigOpts) -> None:
+    """Bring the schema to the newest revision."""
+    with _reported():
+        upgrade.upgrade(connect(options.database.connection, options.database.busy_timeout))
+
+
+@main.group()
+def image() -> None:
+    """Manage images."""
+
+
+@image.command()
+@click.argument("name")
+@click.option("--size", type=int, required=True, help="Bytes, a multiple of 512.")
+@click.option("--source-ip", required=True, help="Address of the source's portal.")
+@click.option("--source-port", type=int, default=3260, show_default=True)
+@click.option("--source-iqn", required=True, help="iSCSI name of the source's target.")
+@click.option("--source-lun", type=int, default=0, show_default=True)
+@click.option(
+    "--source-offset",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Byte of the LUN where the image starts.",
+)
+@click.option("--stripes", type=click.IntRange(1, 8), default=2, show_default=True)
+@click.option("--fanout", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.pass_obj
+def add(
+    options: cfg.ConfigOpts,
+    *,
+    name: str,
+    size: int,
+    stripes: int,
+    fanout: int,
+    source_ip: str,
+    source_port: int,
+    source_iqn: str,
+    source_lun: int,
+    source_offset: int,
+) -> None:
+    """Store image NAME, whose source must answer."""
+    with _reported():
+        source = schemas.portal(source_ip, source_port, source_iqn, source_lun, source_offset)
+        new = schemas.new_image(name, size, stripes, fanout, source)
+        _, is_new = _coordinator(options).create_image(new, datetime.now(UTC))
+    click.echo(f"image {name} {'created' if is_new else 'was there already'}")
+
+
+@image.command("list")
+@click.pass_obj
+def index(options: cfg.ConfigOpts) -> None:
+    """List all images."""
+    with _reported():
+        images = _coordinator(options).images()
+    row = "{:<48} {:>16} {:>7} {:>6} {:>6}"
+    click.echo(row.format("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"))
+    for each in images:
+        click.echo(row.format(each.name, each.size, each.stripes, each.fanout, each.hosts))
+
+
+@main.group()
+def tree() -> None:
+    """Look at attach trees."""
+
+
+@tree.command()
+@click.argument("image")
+@click.option("--json", "as_json", is_flag=True, help="Print what the REST API answers.")
+@click.pass_obj
+def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
+    """Draw the trees of IMAGE; an asterisk marks hosts that may feed others."""
+    with _reported():
+        trees = asdict(_coordinator(options).trees(image))
+    click.echo(json.dumps(trees, indent=2) if as_json else draw(trees))
+
+
+def _coordinator(options: cfg.ConfigOpts) -> Coordinator:
+    engine = connect(options.database.connection, options.database.busy_timeout)
+    upgrade.check(engine)
+    return Coordinator(engine, options.source.timeout)
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    """Turn what Volt refuses into a message and exit status 1."""
+    try:
+        yield
+    except (VoltError, cfg.Error) as err:
+        raise click.ClickException(str(err)) from err
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Where Volt listens and how many requests it serves at once."""
+
+from oslo_config import cfg
+
+GROUP = "api"
+
+OPTIONS = [
+    cfg.StrOpt(
+        "bind",
+        default="127.0.0.1:8778",
+        help="Address and port to listen on. The default serves this machine only; give the "
+        "address of the network of the hosts, since nothing else is listened on.",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=1,
+        min=1,
+        max=64,
+        help="Processes that serve requests. More use more cores; with SQLite they still write "
+        "one at a time, so raise this only with another database.",
+    ),
+    cfg.IntOpt(
+        "threads",
+        default=16,
+        min=1,
+        max=1024,
+        help="Threads in each process. More let more hosts be served at once while others wait "
+        "for the database; fewer save memory.",
+    ),
+]

@@ -1,0 +1,1 @@
+"""How Volt's state lies in the database."""

@@ -1,0 +1,101 @@
+"""How rows become the objects that callers see."""
+
+from collections import defaultdict
+from collections.abc import Collection
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
+
+from volt.db import forests
+from volt.db.models import EdgeRow, ImageRow, PlacementRow
+from volt.objects import Feed, Image, Node, Peer, Placement, Portal, State, Tree, Trees
+
+
+def portal(row: ImageRow | PlacementRow) -> Portal:
+    """Return the portal of an image's source or of a host's export."""
+    return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
+
+
+def images(session: Session, name: str | None = None) -> list[Image]:
+    """Return all images, or the one of that name, by name."""
+    query = (
+        select(ImageRow, func.count(PlacementRow.host))
+        .outerjoin(PlacementRow, PlacementRow.image == ImageRow.name)
+        .group_by(ImageRow.name)
+        .order_by(ImageRow.name)
+    )
+    if name is not None:
+        query = query.where(ImageRow.name == name)
+    return [
+        Image(row.name, row.size, row.stripes, row.fanout, portal(row), hosts, row.created_at)
+        for row, hosts in session.execute(query)
+    ]
+
+
+def trees(session: Session, image: ImageRow) -> Trees:
+    """Return all stripe trees of the image."""
+    forest = forests.load(session, image)
+    states: dict[str, str] = {
+        host: state
+        for host, state in session.execute(
+            select(PlacementRow.host, PlacementRow.state).where(PlacementRow.image == image.name)
+        )
+    }
+    drawn = tuple(
+        Tree(
+            stripe,
+            tuple(
+                Node(
+                    host,
+                    forest.parent(host, stripe),
+                    depth,
+                    forest.colour(host) == stripe,
+                    State(states[host]),
+                )
+                for host, depth in forest.breadth_first(stripe)
+            ),
+        )
+        for stripe in range(image.stripes)
+    )
+    return Trees(image.name, image.size, image.stripes, image.fanout, image.generation, drawn)
+
+
+def placements(session: Session, host: str, names: Collection[str]) -> list[Placement]:
+    """Return the host's placements in the images of these names, by name."""
+    parent, standby = aliased(PlacementRow), aliased(PlacementRow)
+    edges = session.execute(
+        select(EdgeRow, parent, standby)
+        .outerjoin(parent, (parent.image == EdgeRow.image) & (parent.host == EdgeRow.parent))
+        .outerjoin(standby, (standby.image == EdgeRow.image) & (standby.host == EdgeRow.standby))
+        .where(EdgeRow.host == host, EdgeRow.image.in_(names))
+        .order_by(EdgeRow.image, EdgeRow.stripe)
+        .execution_options(populate_existing=True)
+    )
+    images = {
+        row.name: row for row in session.scalars(select(ImageRow).where(ImageRow.name.in_(names)))
+    }
+    feeds: dict[str, list[Feed]] = defaultdict(list)
+    for edge, above, spare in edges:
+        source = images[edge.image]
+        second = None if above is None else _peer(spare, source)
+        feeds[edge.image].append(Feed(edge.stripe, _peer(above, source), second))
+    rows = session.scalars(
+        select(PlacementRow)
+        .where(PlacementRow.host == host, PlacementRow.image.in_(names))
+        .order_by(PlacementRow.image)
+    )
+    return [
+        Placement(
+            row.image,
+            row.host,
+            images[row.image].size,
+            State(row.state),
+            row.generation,
+            tuple(feeds[row.image]),
+        )
+        for row in rows
+    ]
+
+
+def _peer(row: PlacementRow | None, source: ImageRow) -> Peer:
+    return Peer(None, portal(source)) if row is None else Peer(row.host, portal(row))

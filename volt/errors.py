@@ -1,0 +1,104 @@
+"""What can go wrong in Volt: one class and one stable code per cause.
+
+The four kinds say who has to act; ``volt.app`` alone turns a kind into an HTTP status.
+"""
+
+
+class VoltError(Exception):
+    """Anything Volt refuses; ``code`` is stable, the message says what to do."""
+
+    code = "volt.internal"
+
+
+class Invalid(VoltError):
+    """The request itself is wrong: change it."""
+
+
+class Unknown(VoltError):
+    """The thing asked for is not there."""
+
+
+class Conflict(VoltError):
+    """The request is well formed but does not fit the present state."""
+
+
+class Unavailable(VoltError):
+    """Volt cannot serve just now: try again."""
+
+
+class RequestInvalid(Invalid):
+    """A body that is not the JSON that the route takes."""
+
+    code = "volt.request.invalid"
+
+
+class NameInvalid(Invalid):
+    """An image or host name that could not become part of an iSCSI name."""
+
+    code = "volt.name.invalid"
+
+
+class ImageSizeInvalid(Invalid):
+    """A size that is not a positive number of whole sectors."""
+
+    code = "volt.image.size"
+
+
+class ShapeInvalid(Invalid):
+    """Stripes and fan-out for which no trees exist."""
+
+    code = "volt.image.shape"
+
+
+class SourceUnreachable(Invalid):
+    """The source portal does not answer."""
+
+    code = "volt.image.source_unreachable"
+
+
+class ImageUnknown(Unknown):
+    """No image has that name."""
+
+    code = "volt.image.unknown"
+
+
+class HostUnknown(Unknown):
+    """The host has no place in that image's trees."""
+
+    code = "volt.host.unknown"
+
+
+class ImageExists(Conflict):
+    """The name is taken by an image with other content."""
+
+    code = "volt.image.exists"
+
+
+class ImageInUse(Conflict):
+    """Hosts still hold places in the image's trees."""
+
+    code = "volt.image.in_use"
+
+
+class PlacementStale(Conflict):
+    """The caller acts on a placement that has changed since."""
+
+    code = "volt.placement.stale"
+
+
+class HostPlaced(Conflict):
+    """The host already has a place in the trees."""
+
+    code = "volt.host.placed"
+
+
+class DatabaseBusy(Unavailable):
+    """Other writers held the database for longer than the busy timeout."""
+
+    code = "volt.database.busy"
+
+
+class SchemaOutdated(VoltError):
+    """The database was not brought to the schema that this Volt needs."""
+
+    code = "volt.database.schema"

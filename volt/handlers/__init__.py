@@ -1,0 +1,17 @@
+"""How each noun of the REST API answers."""
+
+from dataclasses import dataclass
+
+from flask.typing import ResponseReturnValue
+
+from volt.trees import Coordinator
+
+Answer = ResponseReturnValue
+
+
+@dataclass(frozen=True)
+class Service:
+    """What handlers work with; ``heartbeat_interval`` in seconds."""
+
+    coordinator: Coordinator
+    heartbeat_interval: float

@@ -1,0 +1,26 @@
+"""Which handler serves which method and path: the whole API in one table.
+
+A host is the ``path`` kind so that a name with a slash gets the answer that states
+the rule for names, instead of "no such route".
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from volt.handlers import Answer, health, hosts, images
+
+_PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
+
+ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer]], ...]] = (
+    ("GET", "/healthz", health.show),
+    ("POST", "/v1/images", images.create),
+    ("GET", "/v1/images", images.index),
+    ("GET", "/v1/images/<image>", images.show),
+    ("DELETE", "/v1/images/<image>", images.delete),
+    ("GET", "/v1/images/<image>/trees", images.trees),
+    ("GET", _PLACE, hosts.show),
+    ("PUT", _PLACE, hosts.join),
+    ("PATCH", _PLACE, hosts.change),
+    ("DELETE", _PLACE, hosts.remove),
+    ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat),
+)
