@@ -126,6 +126,7 @@ class Agent:
 
         :returns: names of VMs that could not be served yet; call again for these
         """
+        check_modules(MODULES)
         failed = []
         for instance in self.records.all():
             try:

@@ -145,7 +145,7 @@ class Bcache:
     def is_up(self) -> bool:
         """Tell whether reads go through the cache to the image."""
         table = self.backing.table()
-        return table is not None and table[-1][2] == "linear" and self._member() is not None
+        return bool(table) and table[-1][2] == "linear" and self._member() is not None
 
     def _make(self, stripe: str) -> None:
         cache_set = self.group.up()

@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def _enter(conf: cfg.ConfigOpts) -> None:
     # bring-ups, prunes and new VMs each hold a thread while the kernel works
     conf.set_default("thread_pool_size", _PRIVILEGED_THREADS, group="virtman_privileged")
     privileged.context.start(priv_context.Method.FORK)
+    threading.Thread(target=_end_with_privileged, name="privileged", daemon=True).start()
     for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
         folder.mkdir(parents=True, exist_ok=True)
         os.chown(folder, account.pw_uid, account.pw_gid)
@@ -72,6 +74,18 @@ def _enter(conf: cfg.ConfigOpts) -> None:
     os.setgid(account.pw_gid)
     os.setuid(account.pw_uid)
     os.umask(0o077)
+
+
+def _end_with_privileged() -> None:
+    """End the agent when its privileged part ends: nothing could be done without it.
+
+    A supervisor then starts both anew; this account could not.
+    """
+    channel = privileged.context.channel
+    assert channel is not None
+    channel.reader_thread.join()
+    LOG.critical("the privileged part ended; stopping")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:

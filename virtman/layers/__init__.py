@@ -86,7 +86,7 @@ class Mapped:
         """Make the device, or swap its table if it lies on other devices."""
         with explained(f"device {self.name}"):
             present = self.table()
-            if present is None:
+            if not present:
                 dm.create(self.name, table, self.read_only)
             elif _shape(present) != _shape(table):
                 dm.reload(self.name, table, self.read_only, self.flush)
@@ -113,18 +113,14 @@ class Mapped:
                 return False
         return True
 
-    def table(self) -> Table | None:
-        """Return the live table; None if there is no such device."""
-        try:
+    def table(self) -> Table:
+        """Return the live table; empty if there is no such device."""
+        with explained(f"device {self.name}"):
             return [(row[0], row[1], row[2], row[3]) for row in dm.table(self.name)]
-        except OSError as err:
-            if err.errno == errno.ENXIO:
-                return None
-            raise
 
     def exists(self) -> bool:
         """Tell whether the kernel has the device."""
-        return self.table() is not None
+        return bool(self.table())
 
 
 def _shape(table: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, int, str, list[str]]]:

@@ -28,7 +28,7 @@ class Image(Mapped):
         if not below:
             self._hold()
             return self.node
-        groups = "".join(f" 1 round-robin 0 1 1 {number(device)} 1" for device in below)
+        groups = "".join(f" round-robin 0 1 1 {number(device)} 1" for device in below)
         parameters = f"3 queue_if_no_path queue_mode bio 0 {len(below)} 1{groups}"
         self.set_up([(0, self.step.sectors, "multipath", parameters)])
         with explained(f"device {self.name}"):
@@ -48,7 +48,7 @@ class Image(Mapped):
     def is_up(self) -> bool:
         """Tell whether the image can be read."""
         table = self.table()
-        return bool(table) and table is not None and table[0][2] == "multipath"
+        return bool(table) and table[0][2] == "multipath"
 
     def _hold(self) -> None:
         if not self.exists():

@@ -17,6 +17,8 @@ context = priv_context.PrivContext(
     pypath=f"{__name__}.context",
     capabilities=[
         capabilities.CAP_SYS_ADMIN,  # device mapper, loop, bcache, configfs
+        capabilities.CAP_MKNOD,  # device nodes, which udev does not make for us
+        capabilities.CAP_CHOWN,  # and their owner
         capabilities.CAP_SYS_MODULE,  # modprobe
         capabilities.CAP_DAC_OVERRIDE,  # exception stores belong to the agent's user
         capabilities.CAP_SYS_RAWIO,  # bcache registration

@@ -72,6 +72,8 @@ class _Task:
         self.lib = _lib()
         self.name = name
         self.handle = ctypes.c_void_p(self.lib.dm_task_create(verb))
+        if not self.handle:
+            raise OSError(errno.ENODEV, "the kernel has no device mapper: module dm-mod is missing")
         if name is not None:
             self._must(self.lib.dm_task_set_name(self.handle, name.encode()))
         if read_only:
@@ -210,8 +212,13 @@ def message(name: str, words: str) -> None:
 
 @context.entrypoint
 def table(name: str) -> Table:
-    """Return the live table."""
-    return _query(_TABLE, name, _Task.read_table)
+    """Return the live table; empty if there is no such device."""
+    try:
+        return _query(_TABLE, name, _Task.read_table)
+    except OSError as err:
+        if err.errno == errno.ENXIO:
+            return []
+        raise
 
 
 @context.entrypoint

@@ -80,7 +80,7 @@ def _prepare() -> None:
     run("modprobe", "target_core_mod")
     (_DBROOT / "pr").mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):  # fabrics are loaded: somebody chose a folder already
-        (_CONFIGFS / "dbroot").write_text(str(_DBROOT))
+        (_CONFIGFS / "dbroot").write_text(f"{_DBROOT}\n")
     run("modprobe", "iscsi_target_mod")
 
 
