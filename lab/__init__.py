@@ -1,0 +1,1 @@
+"""The test bed: whole hosts with kernels of their own, on one machine."""
