@@ -29,6 +29,10 @@ class NodeLost(LabError):
     """A node's kernel is gone, with the end of its console in the message."""
 
 
+class NodeUnreachable(LabError):
+    """A node's kernel runs, but nothing in it can be reached: its link may be cut."""
+
+
 class CommandNotStarted(LabError):
     """A node could not start a command, for example because there is no such program."""
 
@@ -38,7 +42,8 @@ class CommandFailed(LabError):
 
     def __init__(self, where: str, argv: list[str], status: int, stdout: str, stderr: str):
         super().__init__(
-            f"{where}: {' '.join(argv)} ended with status {status}\n{stdout[-4000:]}{stderr[-4000:]}"
+            f"{where}: {' '.join(argv)} ended with status {status}\n"
+            f"{stdout[-4000:]}{stderr[-4000:]}"
         )
         self.argv = argv
         self.status = status
