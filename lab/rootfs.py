@@ -1,0 +1,194 @@
+"""How the nodes' root file system is built, once for each recipe.
+
+    lab/images/node + requirements.txt + kernel modules
+      -> mmdebstrap -> pip --target /opt/virtman -> modules, overlay, user
+      -> mke2fs -d -> $VIRTMAN_CACHE/node-<key>/root.img
+
+No mount and no loop device is made; an unfinished build never carries the final name.
+"""
+
+import compileall
+import fcntl
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from lab.errors import BuildFailed
+
+LOG = logging.getLogger(__name__)
+TOP = Path(__file__).resolve().parent.parent
+RECIPE = TOP / "lab/images/node"
+MODULES = Path("/usr/lib/uml/modules")
+SIZE = "16G"
+# Not in a node: documents, translations and udev's hardware names.
+EXCLUDED = [
+    "/usr/share/doc/*",
+    "/usr/share/man/*",
+    "/usr/share/info/*",
+    "/usr/share/locale/*",
+    "/usr/lib/udev/hwdb.d/*",
+]
+FOLDERS = [
+    "host",
+    "opt/src",
+    "etc/virtman",
+    "etc/rtslib-fb-target/pr",
+    "etc/target",
+    "var/target/pr",
+]
+
+
+def cache_folder() -> Path:
+    """Return the folder of built images, as tools/setup.sh names it."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("VIRTMAN_CACHE") or Path(home) / "virtman")
+
+
+def kernel_version() -> str:
+    """Return the version of the User Mode Linux modules installed here."""
+    found = sorted(folder.name for folder in MODULES.glob("*") if folder.is_dir())
+    if not found:
+        raise BuildFailed(f"{MODULES} has no kernel modules: install user-mode-linux")
+    return found[-1]
+
+
+def recipe_key(files: dict[str, bytes]) -> str:
+    """Return the name that a recipe's contents give to what is built from it."""
+    digest = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:16]
+
+
+def recipe_files() -> dict[str, bytes]:
+    """Return everything the image's contents depend on, by name."""
+    paths = [p for p in RECIPE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    files = {str(path.relative_to(TOP)): path.read_bytes() for path in paths}
+    files["requirements.txt"] = (TOP / "requirements.txt").read_bytes()
+    files["rootfs.py"] = Path(__file__).read_bytes()
+    files["kernel"] = kernel_version().encode()
+    return files
+
+
+def packages(text: str) -> list[str]:
+    """Return the package names of a list with comments."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def ensure_image() -> Path:
+    """Return the root image of this recipe, building it if it is not there yet."""
+    folder = cache_folder() / f"node-{recipe_key(recipe_files())}"
+    image = folder / "root.img"
+    if image.exists():
+        return image
+    with _build_lock():
+        if not image.exists():
+            LOG.info("building the nodes' root file system, %s", folder.name)
+            _build(folder)
+    return image
+
+
+@contextmanager
+def _build_lock() -> Iterator[None]:
+    """Let one process build at a time."""
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with open(cache_folder() / "node.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build(folder: Path) -> None:
+    temp = Path(tempfile.mkdtemp(prefix="node-build-", dir=cache_folder()))
+    root = temp / "root"
+    try:
+        _install_packages(root)
+        _install_libraries(root)
+        _install_modules(root)
+        _install_recipe(root)
+        result = temp / "result"
+        result.mkdir()
+        _make_file_system(root, result / "root.img")
+        result.rename(folder)
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def _run(*argv: str | Path) -> None:
+    """Run a build step; its output is shown only when it fails."""
+    done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
+    if done.returncode:
+        tail = "\n".join((done.stdout + done.stderr).splitlines()[-30:])
+        raise BuildFailed(f"{argv[0]} ended with status {done.returncode}:\n{tail}")
+
+
+def _install_packages(root: Path) -> None:
+    names = packages((RECIPE / "packages.txt").read_text())
+    _run(
+        "mmdebstrap",
+        "--variant=essential",
+        "--mode=root",
+        '--aptopt=Apt::Install-Recommends "false"',
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED),
+        f"--include={','.join(names)}",
+        "bookworm",
+        root,
+    )
+
+
+def _install_libraries(root: Path) -> None:
+    """Install the product's requirements with this Python, whose ABI is the node's."""
+    if sys.version_info[:2] != (3, 11):
+        raise BuildFailed("build the nodes' image with Python 3.11, the one that they have")
+    _run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"),
+        *("--disable-pip-version-check", "--root-user-action=ignore"),
+        *("--target", root / "opt/virtman", "-r", TOP / "requirements.txt"),
+    )
+
+
+def _install_modules(root: Path) -> None:
+    version = kernel_version()
+    shutil.copytree(MODULES / version, root / "usr/lib/modules" / version)
+    _run("depmod", "--basedir", root, version)
+
+
+def _install_recipe(root: Path) -> None:
+    """Add the recipe's own files, folders and the product's user; compile what is Python."""
+    shutil.copytree(RECIPE / "overlay", root, dirs_exist_ok=True, symlinks=True)
+    sbin = root / "usr/local/sbin"
+    shutil.copy2(RECIPE / "init", sbin / "init")
+    shutil.copy2(RECIPE / "execd.py", sbin / "execd.py")
+    for name in FOLDERS:
+        (root / name).mkdir(parents=True, exist_ok=True)
+    home = "/var/lib/virtman"
+    _run(
+        *("useradd", "--root", root, "--system", "--user-group", "--create-home"),
+        *("--home-dir", home, "--shell", "/usr/sbin/nologin", "virtman"),
+    )
+    compileall.compile_dir(
+        root / "opt/virtman",
+        quiet=2,
+        stripdir=str(root),
+        prependdir="/",
+        invalidation_mode=compileall.py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+def _make_file_system(root: Path, image: Path) -> None:
+    """Make a sparse ext4 image of a tree.
+
+    The inode tables are few and written now, or every node's kernel would write
+    them into its copy-on-write file in the background.
+    """
+    _run(
+        *("mke2fs", "-q", "-t", "ext4", "-L", "node", "-m", "0", "-N", "131072", "-J", "size=16"),
+        *("-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, image, SIZE),
+    )
