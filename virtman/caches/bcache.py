@@ -33,6 +33,7 @@ _SHIM_STORE = 4 * 1024 * 1024
 _SHIM_CHUNK = 2048
 _DATA_OFFSET = _SUPERBLOCK // SECTOR
 _DEADLINE = 20.0
+_SETS = Path("/sys/fs/bcache")
 
 # What bcache would bypass is just what an image is read for: runs of blocks while a VM
 # boots. Neither these nor the error limits survive a registration, so they are set anew.
@@ -52,15 +53,17 @@ class Group:
         self.devices = tuple(devices)
         self.mapped = Mapped(CACHE_GROUP)
         self.mapped.read_only = False
-        # Images come up side by side, but the node has one cache set to make.
-        self._making = threading.Lock()
+        # Images come and go side by side, but the node has one cache set to make or stop.
+        self._changing = threading.Lock()
+        self._images: set[str] = set()
 
-    def up(self) -> str:
-        """Bring the cache set up and return its UUID.
+    def enter(self, image: str) -> str:
+        """Bring the cache set up for an image and return its UUID.
 
         A device that holds something other than a cache is refused, not overwritten.
         """
-        with self._making:
+        with self._changing:
+            self._images.add(image)
             if not self.devices:
                 raise KernelFailure("no cache device: set [cache] devices")
             self.mapped.set_up(self._table())
@@ -73,14 +76,18 @@ class Group:
                     bcache.configure_set(found, setting, value)
             return found
 
-    def down(self) -> None:
-        """Give the devices back; what they hold is kept."""
-        found = self._uuid()
-        if found is not None:
-            with explained(f"cache set {found}"):
-                bcache.stop_set(found)
-            wait_until(lambda: self._uuid() is None, _DEADLINE, f"stopping cache set {found}")
-        self.mapped.take_down()
+    def leave(self, image: str) -> None:
+        """Give the devices back once no image is in the group."""
+        with self._changing:
+            self._images.discard(image)
+            found = self._uuid()
+            if self._images or (found and any(_SETS.glob(f"{found}/bdev*"))):
+                return
+            if found is not None:
+                with explained(f"cache set {found}"):
+                    bcache.stop_set(found)
+                wait_until(lambda: self._uuid() is None, _DEADLINE, f"stopping cache set {found}")
+            self.mapped.take_down()
 
     def _table(self) -> list[tuple[int, int, str, str]]:
         table, start = [], 0
@@ -141,6 +148,7 @@ class Bcache:
         for file in self.files:
             detach_loop(file)
             Path(file).unlink(missing_ok=True)
+        self.group.leave(self.step.device.image)
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache to the image."""
@@ -148,7 +156,7 @@ class Bcache:
         return bool(table) and table[-1][2] == "linear" and self._member() is not None
 
     def _make(self, stripe: str) -> None:
-        cache_set = self.group.up()
+        cache_set = self.group.enter(self.step.device.image)
         superblock, store = (self._loop(file, size) for file, size in self.files.items())
         length = self.step.sectors
         self.shim.set_up(
