@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, explained, number
+from virtman import plan, sysfs
+from virtman.layers import Mapped, explained
 from virtman.plan import HEADER, SECTOR
 from virtman.privileged import lio
 
@@ -26,7 +26,7 @@ class Export(Mapped):
         self.set_up(
             [
                 (0, header, "zero", ""),
-                (header, self.step.sectors - header, "linear", f"{number(image)} 0"),
+                (header, self.step.sectors - header, "linear", f"{sysfs.number(image)} 0"),
             ]
         )
         portal = self.step.portal

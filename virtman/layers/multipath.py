@@ -6,8 +6,8 @@ import contextlib
 import re
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, explained, number
+from virtman import plan, sysfs
+from virtman.layers import Mapped, explained
 from virtman.privileged import dm
 
 # Path states in the status line: device, A(ctive) or F(ailed), failures.
@@ -30,7 +30,7 @@ class Multipath(Mapped):
     def up(self, below: Sequence[str]) -> str:
         """Use these paths, best first; a failed path that is named again is tried again."""
         if below or not self.exists():
-            groups = "".join(f" service-time 0 1 1 {number(path)} 1" for path in below)
+            groups = "".join(f" service-time 0 1 1 {sysfs.number(path)} 1" for path in below)
             first = 1 if below else 0
             features = "3 queue_if_no_path queue_mode bio"
             parameters = f"{features} 0 {len(below)} {first}{groups}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import detach_loop, explained, loop_of
+from virtman import plan, sysfs
+from virtman.layers import detach_loop, explained
 from virtman.naming import Device
 from virtman.plan import HEADER
 from virtman.privileged import loop
@@ -24,7 +24,7 @@ class Reader:
 
     def up(self, below: Sequence[str]) -> str:
         """Attach the loop device."""
-        device = loop_of(self.backing)
+        device = sysfs.loop_of(self.backing)
         if device is None:
             with explained(f"reader of image {self.step.device.image}"):
                 device = loop.attach(self.backing, HEADER, True)
@@ -39,4 +39,4 @@ class Reader:
 
     def is_up(self) -> bool:
         """Tell whether the loop device is there."""
-        return loop_of(self.backing) is not None
+        return sysfs.loop_of(self.backing) is not None
