@@ -51,10 +51,10 @@ class Path:
         """Nothing waits here: iSCSI fails a lost session's I/O by itself."""
 
     def down(self) -> None:
-        """Remove the device and log out of the session it lies on."""
+        """Remove the device, and log out of its session unless another stripe uses it."""
         session = self._session()
         self.mapped.take_down()
-        if session is not None:
+        if session is not None and not sysfs.session_in_use(session.iqn):
             with explained(f"logging out of {session.iqn}"):
                 iscsi.logout(session.ip, session.port, session.iqn)
 
