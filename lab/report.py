@@ -13,7 +13,7 @@ from rich.table import Table
 
 from volt.drawing import draw
 
-_BAR = 40
+_BAR = 24
 
 
 @dataclass(frozen=True)

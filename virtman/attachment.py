@@ -34,6 +34,7 @@ from virtman.stack import Stack
 LOG = logging.getLogger(__name__)
 
 _RETRY = 1.0
+_ASK = 0.25
 
 
 @dataclass(frozen=True)
@@ -222,12 +223,19 @@ class Attachment:
         LOG.info("left image %s", self.info.name)
 
     def _part(self) -> None:
-        """Have the children moved, wait until they have gone, then take all down."""
+        """Have the children moved, wait until they have, then take all down.
+
+        Children that are leaving too stay logged in until they go themselves, and may be
+        waiting for this host in turn. So it is Volt who knows when nobody needs it.
+        """
         name = self.info.name
         self.coordinator.leave(name)
         export = self._export()
         wait_until(
-            lambda: not export.children(), self.times.leave, f"image {name}: children moving on"
+            lambda: not export.children() or not self.coordinator.needed(name),
+            self.times.leave,
+            f"image {name}: children moving on",
+            every=_ASK,
         )
         self.stack.down(self._all_steps())
         self.placement = None

@@ -96,6 +96,10 @@ class Coordinator:
         """Have the children placed elsewhere; this host keeps serving meanwhile."""
         self._call("PATCH", self._own(image), {"state": "leaving"})
 
+    def needed(self, image: str) -> bool:
+        """Tell whether, after ``leave``, somebody may still read from this host."""
+        return bool(self._call("GET", self._own(image))["needed"])
+
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""
         self._call("DELETE", self._own(image))
