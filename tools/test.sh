@@ -44,12 +44,16 @@ lint() {
     gate lint-imports --no-logo
     gate mypy
     gate bashate -i E006 "${scripts[@]}"
-    gate reno -q lint
+    if [ -e .git ]; then
+        gate reno -q lint
+    else
+        say "release notes not checked: reno needs a git clone"
+    fi
     gate tools/sample_config.py --check
 }
 
 docs() {
-    gate sphinx-build -q -W --keep-going -b html doc/source doc/build/html
+    gate sphinx-build -q -E -W --keep-going -b html doc/source doc/build/html
 }
 
 # A part of gates counts as one test.
