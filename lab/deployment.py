@@ -160,7 +160,7 @@ _LOOKS = {
     "iSCSI disk": "ls -d /sys/block/sd* 2>/dev/null",
     "LIO target": "ls -d /sys/kernel/config/target/iscsi/iqn.*virtman* 2>/dev/null",
     "LIO object": "ls -d /sys/kernel/config/target/core/fileio_*/virtman_* 2>/dev/null",
-    "file": "find /var/lib/virtman -type f",
+    "file": "find /var/lib/virtman/*/ -type f 2>/dev/null",
     "guest": "pgrep -a qemu-system",
 }
 

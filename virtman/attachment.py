@@ -26,6 +26,7 @@ from virtman.errors import (
 )
 from virtman.layer import wait_until
 from virtman.layers.export import Export
+from virtman.layers.multipath import Multipath
 from virtman.naming import Device
 from virtman.plan import Placement, Portal
 from virtman.stack import Stack
@@ -116,6 +117,10 @@ class Attachment:
         """Take a place again: Volt has lost this host's."""
         self._worker.submit(self._logged, self._rejoin)
 
+    def mend(self) -> None:
+        """Use paths again that failed and are back."""
+        self._worker.submit(self._logged, self._mend)
+
     def drop(self) -> None:
         """Leave the image now.
 
@@ -134,8 +139,8 @@ class Attachment:
     def _bring_up(self) -> None:
         begin = time.monotonic()
         name, size = self.info.name, self.info.size
-        serve = plan.serve(name, size, self.portal)
-        found = self.stack.layer(serve[1]).is_up()
+        serve = self._serve()
+        found = self._export().is_up()
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
@@ -172,6 +177,14 @@ class Attachment:
     def _connect_standby(self) -> None:
         if self.placement is not None:
             self._devices = self.stack.up(plan.connect(self.placement), self._devices)
+
+    def _mend(self) -> None:
+        if self.placement is None:
+            return
+        stripes = plan.assemble(self.info.name, self.info.size, self.info.stripes)
+        layers = [self.stack.layer(step) for step in stripes]
+        if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
+            self._connect_standby()
 
     def _apply_news(self) -> None:
         with self._lock:
@@ -212,8 +225,7 @@ class Attachment:
         """Have the children moved, wait until they have gone, then take all down."""
         name = self.info.name
         self.coordinator.leave(name)
-        export = self.stack.layer(plan.serve(name, self.info.size, self.portal)[1])
-        assert isinstance(export, Export)
+        export = self._export()
         wait_until(
             lambda: not export.children(), self.times.leave, f"image {name}: children moving on"
         )
@@ -236,10 +248,18 @@ class Attachment:
         paths = tuple(
             plan.Path(device, plan.sectors(size), (), None)
             for device in self.stack.present().get(name, [])
-            if device.role == "path"
+            if plan.is_path(device)
         )
-        above = plan.serve(name, size, self.portal)
-        return (*paths, *plan.assemble(name, size, self.info.stripes), *above[1:])
+        return (*paths, *plan.assemble(name, size, self.info.stripes), *self._serve())
+
+    def _serve(self) -> plan.Plan:
+        return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
+
+    def _export(self) -> Export:
+        step = next(step for step in self._serve() if isinstance(step, plan.Export))
+        export = self.stack.layer(step)
+        assert isinstance(export, Export)
+        return export
 
     def _logged(self, work) -> None:  # type: ignore[no-untyped-def]
         """Run work that nobody waits for; the next heartbeat brings it again."""

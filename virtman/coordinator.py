@@ -17,10 +17,7 @@ from virtman.errors import (
     PlacementStale,
     VirtmanError,
 )
-from virtman.plan import Feed, Parent, Placement, Portal
-
-SOURCE = "source"
-"""What the root of a tree is called where hosts have names."""
+from virtman.plan import SOURCE, Feed, Parent, Placement, Portal
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,

@@ -18,6 +18,7 @@ from virtman.layers.path import Path as PathLayer
 from virtman.layers.reader import Reader
 from virtman.layers.snapshot import Snapshot
 from virtman.layers.stripe import Stripe
+from virtman.layers.void import Void
 from virtman.naming import Device
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Stack:
             plan.Stripe: Stripe,
             plan.Cache: lambda step: Bcache(step, self.group, folder),
             plan.Image: Image,
+            plan.Void: Void,
             plan.Export: Export,
             plan.Reader: Reader,
             plan.Snapshot: Snapshot,
@@ -94,7 +96,7 @@ class Stack:
         """Take away the paths of an image that ``steps`` no longer names."""
         wanted = {step.device for step in steps}
         for device in self.present().get(image, []):
-            if device.role == "path" and device not in wanted:
+            if plan.is_path(device) and device not in wanted:
                 self.layer(plan.Path(device, 0, (), None)).down()
 
 

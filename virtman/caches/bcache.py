@@ -20,10 +20,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from virtman import plan
+from virtman import plan, sysfs
 from virtman.errors import KernelFailure
 from virtman.layer import wait_until
-from virtman.layers import Mapped, detach_loop, explained, kernel_name, loop_of, number
+from virtman.layers import Mapped, detach_loop, explained
 from virtman.naming import CACHE_GROUP, Device
 from virtman.plan import SECTOR
 from virtman.privileged import bcache, loop
@@ -33,7 +33,6 @@ _SHIM_STORE = 4 * 1024 * 1024
 _SHIM_CHUNK = 2048
 _DATA_OFFSET = _SUPERBLOCK // SECTOR
 _DEADLINE = 20.0
-_SETS = Path("/sys/fs/bcache")
 
 # What bcache would bypass is just what an image is read for: runs of blocks while a VM
 # boots. Neither these nor the error limits survive a registration, so they are set anew.
@@ -81,7 +80,7 @@ class Group:
         with self._changing:
             self._images.discard(image)
             found = self._uuid()
-            if self._images or (found and any(_SETS.glob(f"{found}/bdev*"))):
+            if self._images or (found and sysfs.has_members(found)):
                 return
             if found is not None:
                 with explained(f"cache set {found}"):
@@ -92,8 +91,8 @@ class Group:
     def _table(self) -> list[tuple[int, int, str, str]]:
         table, start = [], 0
         for device in self.devices:
-            length = int(Path(f"/sys/class/block/{kernel_name(device)}/size").read_text())
-            table.append((start, length, "linear", f"{number(device)} 0"))
+            length = sysfs.sectors(sysfs.kernel_name(device))
+            table.append((start, length, "linear", f"{sysfs.number(device)} 0"))
             start += length
         return table
 
@@ -108,8 +107,7 @@ class Group:
     def _uuid(self) -> str | None:
         if not self.mapped.exists():
             return None
-        link = Path(f"/sys/block/{kernel_name(self.mapped.node)}/bcache/set")
-        return link.resolve().name if link.exists() else None
+        return sysfs.cache_set_on(self.mapped.node)
 
 
 class Bcache:
@@ -160,13 +158,20 @@ class Bcache:
         superblock, store = (self._loop(file, size) for file, size in self.files.items())
         length = self.step.sectors
         self.shim.set_up(
-            [(0, length, "snapshot", f"{number(stripe)} {number(store)} N {_SHIM_CHUNK}")]
+            [
+                (
+                    0,
+                    length,
+                    "snapshot",
+                    f"{sysfs.number(stripe)} {sysfs.number(store)} N {_SHIM_CHUNK}",
+                )
+            ]
         )
-        head = (0, _DATA_OFFSET, "linear", f"{number(superblock)} 0")
+        head = (0, _DATA_OFFSET, "linear", f"{sysfs.number(superblock)} 0")
         if self._member() is None:
             self.backing.set_up([head, (_DATA_OFFSET, length, "error", "")])
             self._register(cache_set)
-        shim = f"{number(self.shim.node)} 0"
+        shim = f"{sysfs.number(self.shim.node)} 0"
         self.backing.set_up([head, (_DATA_OFFSET, length, "linear", shim)])
 
     def _register(self, cache_set: str) -> None:
@@ -183,19 +188,15 @@ class Bcache:
                 bcache.configure(member, setting, value)
             bcache.no_readahead(member)
             bcache.attach(member, cache_set)
-        state = Path(f"/sys/block/{member}/bcache/state")
         wait_until(
-            lambda: state.read_text().strip() != "no cache", _DEADLINE, f"attaching {member}"
+            lambda: sysfs.bcache_state(member) != "no cache", _DEADLINE, f"attaching {member}"
         )
 
     def _stop(self, member: str) -> None:
-        folder = Path(f"/sys/block/{member}/bcache")
         with explained(f"cache member {member}"):
-            if (folder / "cache").exists():
+            if sysfs.has_cache(member):
                 bcache.detach(member)
-                wait_until(
-                    lambda: not (folder / "cache").exists(), _DEADLINE, f"detaching {member}"
-                )
+                wait_until(lambda: not sysfs.has_cache(member), _DEADLINE, f"detaching {member}")
             bcache.stop(member)
         wait_until(lambda: self._member() is None, _DEADLINE, f"stopping {member}")
 
@@ -203,11 +204,10 @@ class Bcache:
         """Kernel name of the bcache device over our backing device, such as ``bcache0``."""
         if not self.backing.exists():
             return None
-        link = Path(f"/sys/block/{kernel_name(self.backing.node)}/bcache/dev")
-        return link.resolve().name if link.exists() else None
+        return sysfs.bcache_over(self.backing.node)
 
     def _loop(self, file: str, size: int) -> str:
-        found = loop_of(file)
+        found = sysfs.loop_of(file)
         if found is not None:
             return found
         with explained(f"file {file}"):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
+from virtman import sysfs
 from virtman.errors import DeviceBusy, KernelFailure
 from virtman.layer import wait_until
 from virtman.privileged import dm, kernel, loop
@@ -31,33 +30,13 @@ def explained(what: str) -> Iterator[None]:
         raise KernelFailure(f"{what}: {err.strerror or err}") from err
 
 
-def number(device: str) -> str:
-    """Return a block device's ``major:minor``, as tables name it."""
-    rdev = os.stat(device).st_rdev
-    return f"{os.major(rdev)}:{os.minor(rdev)}"
-
-
-def kernel_name(device: str) -> str:
-    """Return a block device's name in ``/sys/block``, such as ``dm-3``."""
-    return Path(f"/sys/dev/block/{number(device)}").resolve().name
-
-
-def loop_of(path: str) -> str | None:
-    """Return the loop device that shows this file or device; None if there is none."""
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
-        with contextlib.suppress(OSError):
-            if backing.read_text().rstrip("\n") == path:
-                return f"/dev/{backing.parent.parent.name}"
-    return None
-
-
 def detach_loop(path: str) -> None:
     """Detach the loop device that shows this file or device; none is fine."""
-    device = loop_of(path)
+    device = sysfs.loop_of(path)
     if device is not None:
         with explained(f"detaching {device} from {path}"):
             loop.detach(device)
-        wait_until(lambda: loop_of(path) is None, _DETACH_DEADLINE, f"detaching {device}")
+        wait_until(lambda: sysfs.loop_of(path) is None, _DETACH_DEADLINE, f"detaching {device}")
 
 
 def mapped() -> list[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, explained, number
+from virtman import plan, sysfs
+from virtman.layers import Mapped, explained
 from virtman.privileged import dm
 
 
@@ -28,7 +28,7 @@ class Image(Mapped):
         if not below:
             self._hold()
             return self.node
-        groups = "".join(f" round-robin 0 1 1 {number(device)} 1" for device in below)
+        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in below)
         parameters = f"3 queue_if_no_path queue_mode bio 0 {len(below)} 1{groups}"
         self.set_up([(0, self.step.sectors, "multipath", parameters)])
         with explained(f"device {self.name}"):

@@ -6,8 +6,8 @@ import contextlib
 import re
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, explained, number
+from virtman import plan, sysfs
+from virtman.layers import Mapped, explained
 from virtman.privileged import dm
 
 # Path states in the status line: device, A(ctive) or F(ailed), failures.
@@ -30,7 +30,7 @@ class Multipath(Mapped):
     def up(self, below: Sequence[str]) -> str:
         """Use these paths, best first; a failed path that is named again is tried again."""
         if below or not self.exists():
-            groups = "".join(f" service-time 0 1 1 {number(path)} 1" for path in below)
+            groups = "".join(f" service-time 0 1 1 {sysfs.number(path)} 1" for path in below)
             first = 1 if below else 0
             features = "3 queue_if_no_path queue_mode bio"
             parameters = f"{features} 0 {len(below)} {first}{groups}"
@@ -51,6 +51,10 @@ class Multipath(Mapped):
         """Tell whether a path works."""
         return any(state == "A" for _, state in self._paths())
 
+    def has_failed(self) -> bool:
+        """Tell whether any path does not work."""
+        return any(state == "F" for _, state in self._paths())
+
     def _paths(self) -> list[tuple[str, str]]:
         if not self.exists():
             return []
@@ -62,7 +66,13 @@ class Multipath(Mapped):
             ]
 
     def _retry_failed(self) -> None:
-        for device, state in self._paths():
-            if state == "F":
-                with contextlib.suppress(OSError):
-                    dm.message(self.name, f"reinstate_path {device}")
+        """Use paths again whose disks are back, the best of them first."""
+        paths = self._paths()
+        back = [device for device, state in paths if state == "F" and sysfs.disks_run(device)]
+        for device in back:
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"reinstate_path {device}")
+        works = [state == "A" or device in back for device, state in paths]
+        if back and any(works):
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"switch_group {works.index(True) + 1}")

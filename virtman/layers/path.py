@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import socket
-from collections.abc import Iterator, Sequence
-from pathlib import Path as File
+from collections.abc import Sequence
 
-from virtman import plan
+from virtman import plan, sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
@@ -18,7 +15,6 @@ from virtman.privileged import iscsi
 
 LOG = logging.getLogger(__name__)
 
-_SESSIONS = File("/sys/class/iscsi_session")
 _CONNECT_DEADLINE = 3.0
 _DISK_DEADLINE = 15.0
 
@@ -39,15 +35,15 @@ class Path:
         portal = self.step.portal
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
-        disk = _disk(portal.iqn, portal.lun) or self._log_in(portal)
+        disk = sysfs.disk(portal.iqn, portal.lun) or self._log_in(portal)
         start = portal.offset // SECTOR
-        have = int((File("/sys/class/block") / disk / "size").read_text())
+        have = sysfs.sectors(disk)
         if have < start + self.step.sectors:
             raise ImageMismatch(
                 f"{portal.iqn} at {portal.ip} serves {have * SECTOR} bytes, but image "
                 f"{self.step.device.image} needs {(start + self.step.sectors) * SECTOR}"
             )
-        device = (File("/sys/class/block") / disk / "dev").read_text().strip()
+        device = sysfs.disk_number(disk)
         self.mapped.set_up([(0, self.step.sectors, "linear", f"{device} {start}")])
         return self.mapped.node
 
@@ -55,10 +51,10 @@ class Path:
         """Nothing waits here: iSCSI fails a lost session's I/O by itself."""
 
     def down(self) -> None:
-        """Remove the device and log out of the session it lies on."""
+        """Remove the device, and log out of its session unless another stripe uses it."""
         session = self._session()
         self.mapped.take_down()
-        if session is not None:
+        if session is not None and not sysfs.session_in_use(session.iqn):
             with explained(f"logging out of {session.iqn}"):
                 iscsi.logout(session.ip, session.port, session.iqn)
 
@@ -80,11 +76,11 @@ class Path:
         except OSError as err:
             raise ParentUnreachable(f"{what} refused the login: {err.strerror}") from err
         wait_until(
-            lambda: _disk(portal.iqn, portal.lun) is not None,
+            lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
             _DISK_DEADLINE,
             f"{what}: LUN {portal.lun} of {portal.iqn}",
         )
-        disk = _disk(portal.iqn, portal.lun)
+        disk = sysfs.disk(portal.iqn, portal.lun)
         assert disk is not None
         LOG.info("connected to %s (%s) as %s", self.step.device.argument, portal.iqn, disk)
         return disk
@@ -93,37 +89,7 @@ class Path:
         """Find the session of the disk below: the kernel knows it better than the plan."""
         table = self.mapped.table()
         if table:
-            disk = File("/sys/dev/block") / table[0][3].split()[0]
-            names = [part for part in disk.resolve().parts if part.startswith("session")]
-            if names:
-                return _portal(_SESSIONS / names[0])
-        if self.step.portal is not None:
-            for session in _sessions(self.step.portal.iqn):
-                return _portal(session)
-        return None
-
-
-def _sessions(iqn: str) -> Iterator[File]:
-    for session in _SESSIONS.glob("session*"):
-        with contextlib.suppress(OSError):
-            if (session / "targetname").read_text().strip() == iqn:
-                yield session
-
-
-def _disk(iqn: str, lun: int) -> str | None:
-    """Kernel name of the disk of a session, such as ``sda``; not through udev."""
-    for session in _sessions(iqn):
-        for disk in session.glob(f"device/target*/*:{lun}/block/*"):
-            return disk.name
-    return None
-
-
-def _portal(session: File) -> Portal:
-    connection = next(iter((session / "device").glob("connection*/iscsi_connection/*")), None)
-    if connection is None:
-        raise OSError(errno.ENOTCONN, f"{session.name} has no connection")
-    return Portal(
-        (connection / "persistent_address").read_text().strip(),
-        int((connection / "persistent_port").read_text()),
-        (session / "targetname").read_text().strip(),
-    )
+            session = sysfs.session_of(table[0][3].split()[0])
+            if session is not None:
+                return session
+        return sysfs.session_to(self.step.portal.iqn) if self.step.portal else None

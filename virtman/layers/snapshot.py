@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, detach_loop, explained, loop_of, number
+from virtman import plan, sysfs
+from virtman.layers import Mapped, detach_loop, explained
 from virtman.privileged import loop
 
 CHUNK = 16
@@ -25,8 +25,8 @@ class Snapshot(Mapped):
         """Join the origin below and the VM's exception store."""
         (origin,) = below
         with explained(f"exception store {self.step.store}"):
-            store = loop_of(self.step.store) or loop.attach(self.step.store, 0, False)
-        parameters = f"{number(origin)} {number(store)} P {CHUNK}"
+            store = sysfs.loop_of(self.step.store) or loop.attach(self.step.store, 0, False)
+        parameters = f"{sysfs.number(origin)} {sysfs.number(store)} P {CHUNK}"
         self.set_up([(0, self.step.sectors, "snapshot", parameters)])
         return self.node
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman import plan
-from virtman.layers import Mapped, number
-from virtman.plan import SECTOR
-
-REGION = 1024 * 1024
-"""Bytes; the same on every node, since a parent serves only what its stripe carries well."""
+from virtman import plan, sysfs
+from virtman.layers import Mapped
+from virtman.plan import REGION, SECTOR
 
 
 class Stripe(Mapped):
@@ -26,7 +23,7 @@ class Stripe(Mapped):
 
     def up(self, below: Sequence[str]) -> str:
         """Deal the regions to ``below``."""
-        devices = "".join(f" {number(device)} 0" for device in below)
+        devices = "".join(f" {sysfs.number(device)} 0" for device in below)
         parameters = f"{len(below)} {REGION // SECTOR} 0{devices}"
         self.set_up([(0, self.step.sectors, "switch", parameters)])
         return self.node

@@ -1,0 +1,127 @@
+"""What the kernel shows of block devices in /dev and /sys: all look-ups that need no root."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from virtman.plan import Portal
+
+_BLOCK = Path("/sys/class/block")
+_SESSIONS = Path("/sys/class/iscsi_session")
+_CACHE_SETS = Path("/sys/fs/bcache")
+
+
+def number(device: str) -> str:
+    """Return a block device's ``major:minor``, as tables name it."""
+    rdev = os.stat(device).st_rdev
+    return f"{os.major(rdev)}:{os.minor(rdev)}"
+
+
+def kernel_name(device: str) -> str:
+    """Return a block device's name in ``/sys/block``, such as ``dm-3``."""
+    return Path(f"/sys/dev/block/{number(device)}").resolve().name
+
+
+def sectors(name: str) -> int:
+    """Return the size of a block device, named as in ``/sys/block``."""
+    return int((_BLOCK / name / "size").read_text())
+
+
+def loop_of(path: str) -> str | None:
+    """Return the loop device that shows this file or device; None if there is none."""
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if backing.read_text().rstrip("\n") == path:
+                return f"/dev/{backing.parent.parent.name}"
+    return None
+
+
+def disk(iqn: str, lun: int) -> str | None:
+    """Return the name of an iSCSI disk, such as ``sda``; not through udev."""
+    for session in _sessions(iqn):
+        for found in session.glob(f"device/target*/*:{lun}/block/*"):
+            return found.name
+    return None
+
+
+def disk_number(name: str) -> str:
+    """Return a disk's ``major:minor``, with or without a device node."""
+    return (_BLOCK / name / "dev").read_text().strip()
+
+
+def session_of(device_number: str) -> Portal | None:
+    """Return the portal of the session that a disk belongs to; None if it is no such disk."""
+    parts = (Path("/sys/dev/block") / device_number).resolve().parts
+    names = [part for part in parts if part.startswith("session")]
+    return _portal(_SESSIONS / names[0]) if names else None
+
+
+def session_to(iqn: str) -> Portal | None:
+    """Return the portal of a session with this target; None if there is none."""
+    return next(map(_portal, _sessions(iqn)), None)
+
+
+def session_in_use(iqn: str) -> bool:
+    """Tell whether any device lies on a disk of a session with this target."""
+    return any(
+        True
+        for session in _sessions(iqn)
+        for _ in session.glob("device/target*/*/block/*/holders/*")
+    )
+
+
+def disks_run(device_number: str) -> bool:
+    """Tell whether all disks below a device-mapper device take I/O."""
+    states = (Path("/sys/dev/block") / device_number).glob("slaves/*/device/state")
+    return all(state.read_text().strip() == "running" for state in states)
+
+
+def bcache_over(device: str) -> str | None:
+    """Return the bcache device over a backing device, such as ``bcache0``; None if none is."""
+    return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))
+
+
+def cache_set_on(device: str) -> str | None:
+    """Return the UUID of the cache set on a cache device; None if there is none."""
+    return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/set"))
+
+
+def has_members(cache_set: str) -> bool:
+    """Tell whether any bcache device belongs to a cache set."""
+    return any(_CACHE_SETS.glob(f"{cache_set}/bdev*"))
+
+
+def has_cache(bcache: str) -> bool:
+    """Tell whether a bcache device belongs to a cache set."""
+    return Path(f"/sys/block/{bcache}/bcache/cache").exists()
+
+
+def bcache_state(bcache: str) -> str:
+    """Return how a bcache device is: ``no cache``, ``clean``, ``dirty``."""
+    return Path(f"/sys/block/{bcache}/bcache/state").read_text().strip()
+
+
+def _target(link: Path) -> str | None:
+    return link.resolve().name if link.exists() else None
+
+
+def _sessions(iqn: str) -> Iterator[Path]:
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if (session / "targetname").read_text().strip() == iqn:
+                yield session
+
+
+def _portal(session: Path) -> Portal:
+    connection = next(iter((session / "device").glob("connection*/iscsi_connection/*")), None)
+    if connection is None:
+        raise OSError(errno.ENOTCONN, f"{session.name} has no connection")
+    return Portal(
+        (connection / "persistent_address").read_text().strip(),
+        int((connection / "persistent_port").read_text()),
+        (session / "targetname").read_text().strip(),
+    )
