@@ -87,10 +87,13 @@ run_tests() {
     shift
     [ "$part" != system ] || options=(--serial)
     mkdir -p "$repository"
+    export VIRTMAN_FIGURES=$PWD/$repository/figures
+    : > "$VIRTMAN_FIGURES"
     stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@" 2>&1 |
         tee "$repository/report"
     status=${PIPESTATUS[0]}
     echo # stestr may leave its last line open
+    cat "$VIRTMAN_FIGURES"
     if ! count "$repository/report"; then
         say "$part: no test was executed"
     elif [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; then

@@ -254,7 +254,7 @@ class Attachment:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
         paths = tuple(
-            plan.Path(device, plan.sectors(size), (), None)
+            plan.Path(device, plan.padded(size), (), None)
             for device in self.stack.present().get(name, [])
             if plan.is_path(device)
         )

@@ -34,6 +34,9 @@ from virtman.errors import InvalidSize
 from virtman.naming import Device, iqn
 
 SECTOR = 512
+BLOCK = 4096
+"""Bytes; the cache's block. An image's devices are whole blocks long, padded with zeros."""
+
 HEADER = 1024 * 1024
 """Bytes of zeros before the image in an export."""
 
@@ -88,11 +91,6 @@ class Placement:
     generation: int
     feeds: tuple[Feed, ...]
 
-    @property
-    def sectors(self) -> int:
-        """Size of the image in sectors."""
-        return sectors(self.size)
-
 
 @dataclass(frozen=True)
 class Step:
@@ -105,7 +103,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Path(Step):
-    """A parent's disk; no portal where only the kernel knows it any more."""
+    """A parent's disk; no portal where only the kernel knows it any more.
+
+    The source's disk may lack the image's padding.
+    """
 
     portal: Portal | None
 
@@ -165,6 +166,12 @@ class Source(Step):
 Plan = tuple[Step, ...]
 
 
+def padded(size: int) -> int:
+    """Return the length of an image's devices, in sectors."""
+    sectors(size)
+    return -(-size // BLOCK) * BLOCK // SECTOR
+
+
 def sectors(size: int) -> int:
     """Return a size in bytes as sectors.
 
@@ -186,7 +193,7 @@ def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
     The image holds its I/O back until it lies on something, so children may log in
     and read at once; all levels of a tree come up at the same time.
     """
-    length = sectors(size)
+    length = padded(size)
     top = Image(Device(image, "image"), length, ())
     void = Void(Device(image, "void"), length, ())
     steps: list[Step] = [top, void]
@@ -203,7 +210,7 @@ def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
 
 def assemble(image: str, size: int, stripes: int) -> Plan:
     """All that lies below the image, still without a parent, and the image on top of it."""
-    length = sectors(size)
+    length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
     stripe = Stripe(Device(image, "stripe"), length, tuple(step.device for step in feeds))
     cache = Cache(Device(image, "cache"), length, (stripe.device,))
@@ -216,7 +223,7 @@ def connect(placement: Placement, *, standby: bool = True) -> Plan:
 
     :param standby: connect those too who only take over; False to be ready sooner
     """
-    name, length = placement.image, placement.sectors
+    name, length = placement.image, padded(placement.size)
     paths: list[Path] = []
     fed: list[Multipath] = []
     for index, feed in enumerate(placement.feeds):

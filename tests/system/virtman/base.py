@@ -115,3 +115,13 @@ def read_bytes(node, device):
     number = node.run(["dmsetup", "info", "-c", "--noheadings", "-o", "major,minor",
                        "--separator", ":", name]).stdout.strip()  # fmt: skip
     return int(node.run(["cat", f"/sys/dev/block/{number}/stat"]).stdout.split()[2]) * 512
+
+
+def report(text):
+    """Note a figure; tools/test.sh shows them all at the end."""
+    file = os.environ.get("VIRTMAN_FIGURES")
+    if file:
+        with open(file, "a", encoding="utf-8") as figures:
+            figures.write(f"{text}\n")
+    else:
+        print(text)

@@ -2,7 +2,7 @@
 
 import time
 
-from tests.system.virtman.base import MIB, DeployedCase, each, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 
 class TestForest(DeployedCase):
@@ -18,7 +18,7 @@ class TestForest(DeployedCase):
         sums = each(zip(self.nodes, devices, strict=True), lambda one: sha256(*one))
         self.assertEqual([self.sha256] * len(self.nodes), sums)
         sent = (self.storage.sent_bytes() - before) / self.size
-        print(f"\nsource sent {sent:.2f} images to {len(self.nodes)} nodes, depths {depths}")
+        report(f"source sent {sent:.2f} images to {len(self.nodes)} nodes, depths {depths}")
         self.assertLess(sent, 1.5)
 
 
@@ -41,6 +41,6 @@ class TestChain(DeployedCase):
         by_depth = {depths[0]: took[host] for host, depths in
                     self.deployment.depths(self.image).items()}  # fmt: skip
         shown = {depth: f"{seconds:.2f} s" for depth, seconds in sorted(by_depth.items())}
-        print(f"\nattached, first block read, by depth: {shown}")
+        report(f"attached, first block read, by depth: {shown}")
         self.assertEqual([1, 2, 3, 4], sorted(by_depth))
         self.assertLess(by_depth[4], 1.5 * by_depth[1])
