@@ -6,6 +6,7 @@ store is whose, so that it outlives the agent and the node.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -103,9 +104,11 @@ class Records:
 
     def all(self) -> list[Instance]:
         """Return all records, by name."""
-        return [
-            Instance(**json.loads(file.read_text())) for file in sorted(self.folder.glob("*.json"))
-        ]
+        found = []
+        for file in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found.append(Instance(**json.loads(file.read_text())))
+        return found
 
     def remove(self, instance: Instance) -> None:
         """Forget a VM and everything that it wrote."""
