@@ -233,13 +233,8 @@ class Attachment:
     def _all_steps(self) -> plan.Plan:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
-        paths = tuple(
-            plan.Path(device, plan.sectors(size), (), None)
-            for device in self.stack.present().get(name, [])
-            if device.role == "path"
-        )
         above = plan.serve(name, size, self.portal)
-        return (*paths, *plan.assemble(name, size, self.info.stripes), *above[1:])
+        return (*self.stack.paths(name), *plan.assemble(name, size, self.info.stripes), *above[1:])
 
     def _logged(self, work) -> None:  # type: ignore[no-untyped-def]
         """Run work that nobody waits for; the next heartbeat brings it again."""

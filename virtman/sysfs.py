@@ -65,6 +65,16 @@ def session_to(iqn: str) -> Portal | None:
     return next(map(_portal, _sessions(iqn)), None)
 
 
+def idle_sessions() -> list[Portal]:
+    """Return the portals of iSCSI sessions on whose disks nothing lies."""
+    idle = []
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if not any(session.glob("device/target*/*/block/*/holders/*")):
+                idle.append(_portal(session))
+    return idle
+
+
 def bcache_over(device: str) -> str | None:
     """Return the bcache device over a backing device, such as ``bcache0``; None if none is."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))

@@ -19,6 +19,7 @@ from tests.functional.volt.base import Ground
 from virtman import attachment, layers
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
+from virtman.caches import bcache
 from virtman.coordinator import Coordinator, ImageInfo
 from virtman.heartbeat import Heartbeat
 from virtman.plan import Portal
@@ -28,6 +29,7 @@ from virtman.stack import Stack
 MIB = 1024 * 1024
 SIZE = 8 * MIB
 FOREVER = 3600.0
+DEADLINE = 5.0
 
 
 class _Quiet(WSGIRequestHandler):
@@ -178,6 +180,7 @@ class Impatient(fixtures.Fixture):
     def _setUp(self) -> None:
         self.useFixture(fixtures.MockPatchObject(layers, "_REMOVE_DEADLINE", 0.05))
         self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
+        self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
 
 
@@ -195,13 +198,17 @@ class TestCase(testtools.TestCase):
     def no_kernel_was_harmed(self):
         self.assertEqual([], [harm for node in self.bed.nodes for harm in node.kernel.harm])
 
-    def await_(self, condition: Callable[[], bool], deadline: float = 10) -> None:
-        end = time.monotonic() + deadline
+    def await_(self, condition: Callable[[], bool], what: Callable[[], object] = str) -> None:
+        end = time.monotonic() + DEADLINE
         while not condition():
-            self.assertLess(time.monotonic(), end, "waited too long")
+            if time.monotonic() > end:
+                self.fail(f"waited too long: {what()}")
             time.sleep(0.005)
 
-    def assert_nothing_is_left(self, node: Node, image: str = "debian") -> None:
-        self.await_(lambda: node.kernel.is_clean() and node.name not in self.bed.volt.hosts(image))
+    def assert_nothing_is_left(self, node: Node, after: object = None) -> None:
+        self.await_(
+            lambda: node.kernel.is_clean() and node.name not in self.bed.volt.hosts("debian"),
+            lambda: f"after {after}: {node.kernel.state()}, {self.bed.volt.trees('debian')}",
+        )
         self.assertEqual([], node.records.all())
         self.assertEqual([], [path for path in node.folder.rglob("*") if path.is_file()])

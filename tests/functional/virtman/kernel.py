@@ -457,6 +457,10 @@ class Kernel:
     def sys_session_to(self, iqn: str) -> Portal | None:
         return next((Portal(*one.key) for one in self.sessions if one.key[2] == iqn), None)
 
+    def sys_idle_sessions(self) -> list[Portal]:
+        held = {number for one in self.mappings.values() for number in one.below}
+        return [Portal(*one.key) for one in self.sessions if one.number not in held]
+
     def sys_bcache_over(self, device: str) -> str | None:
         number = self._number(device)
         return next((name for name, one in self.members.items() if one.backing == number), None)
