@@ -75,6 +75,11 @@ def idle_sessions() -> list[Portal]:
     return idle
 
 
+def is_held(name: str) -> bool:
+    """Tell whether another device lies on a block device, named as in ``/sys/block``."""
+    return any(Path(f"/sys/block/{name}/holders").glob("*"))
+
+
 def bcache_over(device: str) -> str | None:
     """Return the bcache device over a backing device, such as ``bcache0``; None if none is."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))

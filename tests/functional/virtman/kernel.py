@@ -461,6 +461,10 @@ class Kernel:
         held = {number for one in self.mappings.values() for number in one.below}
         return [Portal(*one.key) for one in self.sessions if one.number not in held]
 
+    def sys_is_held(self, name: str) -> bool:
+        number = self._member(name).number
+        return any(number in one.below for one in self.mappings.values())
+
     def sys_bcache_over(self, device: str) -> str | None:
         number = self._number(device)
         return next((name for name, one in self.members.items() if one.backing == number), None)
