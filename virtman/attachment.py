@@ -200,11 +200,13 @@ class Attachment:
             self._up = None
         try:
             self._part()
-        except BaseException:
+        except BaseException as err:
             with self._lock:
-                self._up = Future()
-                self._up.set_result(None)
-                self._start_timer(max(self.times.keep, _RETRY))
+                if self._up is None:
+                    # whoever wants the image now must have it brought up and placed again
+                    self._up = Future()
+                    self._up.set_exception(err)
+                    self._start_timer(max(self.times.keep, _RETRY))
             raise
         LOG.info("left image %s", self.info.name)
 
@@ -218,9 +220,9 @@ class Attachment:
             lambda: not export.children(), self.times.leave, f"image {name}: children moving on"
         )
         self.stack.down(self._all_steps())
-        self.placement = None
         self._devices = {}
         self.coordinator.remove(name)
+        self.placement = None
 
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
 import time
@@ -36,25 +37,30 @@ class _Quiet(WSGIRequestHandler):
     def log(self, type: str, message: str, *args: object) -> None:
         pass
 
+    def run_wsgi(self) -> None:
+        if self.server.silent:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            super().run_wsgi()
+
 
 class Volt:
     """A Volt that answers on 127.0.0.1; it can be made to fall silent."""
 
     def __init__(self, cleanups: ExitStack) -> None:
         self.ground = Ground(cleanups)
-        self.silent = False
-        server = make_server("127.0.0.1", 0, self._serve, threaded=True, request_handler=_Quiet)
+        server = make_server("127.0.0.1", 0, self.ground.app, threaded=True, request_handler=_Quiet)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         cleanups.callback(server.server_close)
         cleanups.callback(thread.join)
         cleanups.callback(server.shutdown)
+        self._server = server
+        self.silence(False)
         self.url = f"http://127.0.0.1:{server.server_port}"
 
-    def _serve(self, environ, start_response):
-        if self.silent:
-            raise ConnectionAbortedError
-        return self.ground.app(environ, start_response)
+    def silence(self, silent: bool = True) -> None:
+        self._server.silent = silent
 
     def hosts(self, image: str) -> set[str]:
         """Hosts in the image's trees."""

@@ -1,7 +1,7 @@
 """Any root verb may fail: the error is a clear one, and nothing of the attempt is left."""
 
 from tests.functional.virtman.base import FOREVER, TestCase
-from virtman.errors import DeviceBusy, KernelFailure, VirtmanError
+from virtman.errors import CoordinatorUnreachable, DeviceBusy, KernelFailure, VirtmanError
 
 ENOUGH = 400
 
@@ -103,6 +103,31 @@ class FailureTest(TestCase):
                 self.assertIsInstance(error, (VirtmanError, ExceptionGroup), verb)
                 node.drop()
             self.assert_nothing_is_left(node, (verb, error))
+
+    def test_a_create_after_a_drop_that_failed_makes_the_image_whole(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        expected = node.kernel.state()
+        node.destroy("vm1")
+        node.drop()
+        for verb, error in self.prepared_drops(node):
+            node.create("vm1")
+            node.settle()
+            self.assertEqual(expected, node.kernel.state(), (verb, error))
+            self.assertEqual({"a"}, self.bed.volt.hosts("debian"))
+            node.destroy("vm1")
+            node.drop()
+
+    def test_an_image_is_left_later_if_volt_does_not_answer(self):
+        node = self.bed.node(keep=0.05)
+        node.create("vm1")
+        self.bed.volt.silence()
+        node.destroy("vm1")
+        self.assertRaises(CoordinatorUnreachable, node.drop)
+        self.assertIn("virtman_debian_image", node.kernel.state()["dm"])
+        self.bed.volt.silence(False)
+        self.assert_nothing_is_left(node)
 
     def prepared_drops(self, node):
         for index in range(1, ENOUGH):
