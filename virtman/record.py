@@ -70,12 +70,14 @@ class Records:
                     "another name"
                 )
             self.check_space(size)
-            self._write(instance)
+            # The store comes first: a record without one could never be served. One that an
+            # agent which died left behind is nobody's.
             try:
-                with open(instance.store, "xb") as store:
+                with open(instance.store, "wb") as store:
                     store.truncate(instance.store_size)
+                self._write(instance)
             except OSError:
-                self._file(vm).unlink()
+                self.remove(instance)
                 raise
         return instance
 
