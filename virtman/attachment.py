@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -135,7 +135,7 @@ class Attachment:
         begin = time.monotonic()
         name, size = self.info.name, self.info.size
         serve = plan.serve(name, size, self.portal)
-        found = self.stack.layer(serve[1]).is_up()
+        found = self.stack.layer(serve[1]).is_up() or bool(self._running())
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
@@ -190,10 +190,10 @@ class Attachment:
             self._connect_standby()
 
     def _leave(self) -> None:
+        name = self.info.name
         with self._lock:
             if self._users:
-                names = ", ".join(sorted(self._users))
-                raise DeviceBusy(f"image {self.info.name} is in use by {names}; destroy them first")
+                raise _in_use(name, self._users)
             if self._up is None:
                 return
             self._stop_timer()
@@ -208,11 +208,14 @@ class Attachment:
                     self._up.set_exception(err)
                     self._start_timer(max(self.times.keep, _RETRY))
             raise
-        LOG.info("left image %s", self.info.name)
+        LOG.info("left image %s", name)
 
     def _part(self) -> None:
         """Have the children moved, wait until they have gone, then take all down."""
         name = self.info.name
+        running = self._running()
+        if running:
+            raise _in_use(name, running)
         self.coordinator.leave(name)
         export = self.stack.layer(plan.serve(name, self.info.size, self.portal)[1])
         assert isinstance(export, Export)
@@ -223,6 +226,11 @@ class Attachment:
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
+
+    def _running(self) -> set[str]:
+        """VMs that the kernel has: after a restart there may be more than users."""
+        devices = self.stack.present().get(self.info.name, [])
+        return {one.argument for one in devices if one.role == "vm"}
 
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
@@ -249,7 +257,7 @@ class Attachment:
 
     def _start_timer(self, delay: float) -> None:
         self._stop_timer()
-        self._timer = threading.Timer(delay, self._worker.submit, (self._logged, self._idle))
+        self._timer = threading.Timer(delay, self._idle_soon)
         self._timer.daemon = True
         self._timer.start()
 
@@ -258,6 +266,15 @@ class Attachment:
             self._timer.cancel()
             self._timer = None
 
+    def _idle_soon(self) -> None:
+        with contextlib.suppress(RuntimeError):  # stopped meanwhile
+            self._worker.submit(self._logged, self._idle)
+
     def _idle(self) -> None:
         with contextlib.suppress(DeviceBusy):
             self._leave()
+
+
+def _in_use(image: str, vms: Iterable[str]) -> DeviceBusy:
+    names = ", ".join(sorted(vms))
+    return DeviceBusy(f"image {image} is in use by {names}; destroy them first")

@@ -99,6 +99,11 @@ class Node:
         self.agent = Agent(host, stack, coordinator, self.records, self.times)
         self.heartbeat = Heartbeat(self.agent)
 
+    def reboot(self) -> None:
+        """Lose all that the kernel has, and start an agent."""
+        self.kernel.forget()
+        self.start()
+
     def create(self, vm: str, image: str = "debian") -> object:
         with self.process.here():
             return self.agent.create(vm, image)

@@ -204,6 +204,13 @@ class Kernel:
         self._minors = itertools.count()
         network.kernels.append(self)
 
+    def forget(self) -> None:
+        """Boot: nothing is left but what lies on disks."""
+        for target in self._targets():
+            del self.network.targets[target.ip, target.port, target.iqn]
+        for table in (self.mappings, self.loops, self.sessions, self.members, self.cache_sets):
+            table.clear()
+
     # What tests ask.
 
     def state(self) -> dict[str, object]:
