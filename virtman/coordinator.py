@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from virtman.errors import (
     ImageUnknown,
     InvalidRequest,
     PlacementStale,
+    PlacementUnknown,
     VirtmanError,
 )
 from virtman.plan import Feed, Parent, Placement, Portal
@@ -24,6 +26,7 @@ SOURCE = "source"
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
+    "volt.host.unknown": PlacementUnknown,
     "volt.placement.stale": PlacementStale,
 }
 
@@ -96,8 +99,12 @@ class Coordinator:
         self._call("PATCH", self._own(image), {"state": "ready", "generation": generation})
 
     def leave(self, image: str) -> None:
-        """Have the children placed elsewhere; this host keeps serving meanwhile."""
-        self._call("PATCH", self._own(image), {"state": "leaving"})
+        """Have the children placed elsewhere; this host keeps serving meanwhile.
+
+        Fine if Volt has no place for this host: then it sends nobody here.
+        """
+        with contextlib.suppress(ImageUnknown, PlacementUnknown):
+            self._call("PATCH", self._own(image), {"state": "leaving"})
 
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""
