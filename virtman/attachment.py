@@ -48,6 +48,7 @@ class Attachment:
     """One image's stack: who wants it, and where Volt has placed it.
 
     :param portal: where this node serves the image
+    :ivar generation: of the placement in use; 0 if there is none
     """
 
     def __init__(
@@ -59,6 +60,9 @@ class Attachment:
         self.coordinator = coordinator
         self.times = times
         self.placement: Placement | None = None
+        # Of the placement that is in use, not of one that could not be reached yet: Volt
+        # sends that one again with every heartbeat.
+        self.generation = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._devices: dict[Device, str] = {}
         # Guards the four below; held for moments, never while anything is waited for.
@@ -73,11 +77,6 @@ class Attachment:
         """VMs that want the image."""
         with self._lock:
             return frozenset(self._users)
-
-    @property
-    def generation(self) -> int:
-        """Generation of the placement in use; 0 if there is none."""
-        return self.placement.generation if self.placement else 0
 
     def acquire(self, user: str) -> Mapping[Device, str]:
         """Want the image; return its devices once they are up.
@@ -159,6 +158,7 @@ class Attachment:
                 self._devices = self.stack.up(steps, self._devices)
                 self.stack.prune(placement.image, plan.connect(placement))
                 self.coordinator.ready(placement.image, placement.generation)
+                self.generation = placement.generation
                 return
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
@@ -226,6 +226,7 @@ class Attachment:
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
+        self.generation = 0
 
     def _running(self) -> set[str]:
         """VMs that the kernel has: after a restart there may be more than users."""
@@ -236,6 +237,7 @@ class Attachment:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
             self.stack.down(self._all_steps())
         self.placement = None
+        self.generation = 0
         self._devices = {}
         with contextlib.suppress(VirtmanError):
             self.coordinator.remove(self.info.name)

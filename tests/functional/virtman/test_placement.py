@@ -156,6 +156,21 @@ class HeartbeatTest(PlacementCase):
         self.assertTrue(node.kernel.is_clean())
         self.assertEqual([], node.records.all())
 
+    def test_a_placement_that_could_not_be_used_comes_again(self):
+        one = self.bed.node("a", attach=0.05)
+        two = self.bed.node("b")
+        one.create("vm1")
+        two.create("vm1")
+        served = dict(self.bed.network.targets)
+        for key in served:
+            if key[2] == iqn("b", "debian"):
+                del self.bed.network.targets[key]
+        one.beat()
+        self.assertEqual(["source"], self.parents(one, 1))
+        self.bed.network.targets.update(served)
+        self.settle(one, two)
+        self.assertEqual(["b", "source"], self.parents(one, 1))
+
     def test_the_thread_recovers_first_and_then_beats(self):
         node = self.bed.node()
         node.create("vm1")
