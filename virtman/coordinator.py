@@ -133,13 +133,22 @@ class Coordinator:
                 "and that [volt] url is right"
             ) from err
         if answer.ok:
-            return answer.json() if answer.content else None
+            return _content(answer)
         code, message = _error(answer)
         if code in _ERRORS:
             raise _ERRORS[code](message)
         if answer.status_code == 400:
             raise InvalidRequest(f"{message} ({code})")
         raise CoordinatorRefused(f"Volt, {method} {path}: {message} ({code})")
+
+
+def _content(answer: requests.Response) -> Any:
+    try:
+        return answer.json() if answer.content else None
+    except ValueError as err:
+        raise CoordinatorRefused(
+            f"what answers at {answer.url} does not speak JSON; check that [volt] url is right"
+        ) from err
 
 
 def _error(answer: requests.Response) -> tuple[str, str]:
