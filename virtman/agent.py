@@ -124,30 +124,35 @@ class Agent:
     def recover(self) -> Sequence[str]:
         """Take over what an earlier agent left, or build it again after a reboot.
 
-        :returns: names of VMs that could not be served yet; call again for these
+        :returns: names of VMs and images that could not be served yet; call again for these
         """
         check_modules(MODULES)
         failed = []
         for instance in self.records.all():
             try:
-                attachment = self._attachment(instance.image)
-                if instance.vm not in attachment.users:
-                    devices = attachment.acquire(instance.vm)
-                    self.stack.up(_plan(instance), devices)
+                self._resume(instance)
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s: %s", instance.vm, err)
                 failed.append(instance.vm)
-        self._adopt()
-        return failed
+        return [*failed, *self._adopt()]
 
     def stop(self) -> None:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
 
-    def _adopt(self) -> None:
+    def _resume(self, instance: Instance) -> None:
+        with _Claim(self, instance.vm):
+            self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
+            attachment, steps = self._attachment(instance.image), _plan(instance)
+            if instance.vm not in attachment.users or not self.stack.layer(steps[0]).is_up():
+                self.stack.up(steps, attachment.acquire(instance.vm))
+
+    def _adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""
-        for image in self.stack.present():
+        failed = []
+        used = {instance.image for instance in self.records.all()}
+        for image in self.stack.present().keys() - used:
             try:
                 attachment = self._attachment(image)
                 if not attachment.users and attachment.placement is None:
@@ -155,6 +160,8 @@ class Agent:
                     attachment.release("")
             except (VirtmanError, OSError) as err:
                 LOG.warning("image %s: %s", image, err)
+                failed.append(image)
+        return failed
 
     def _attachment(self, image: str) -> Attachment:
         with self._lock:

@@ -11,6 +11,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from virtman import naming
 from virtman.agent import Agent, device_path
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.record import Instance
@@ -52,6 +53,8 @@ class Api:
             status, body = handler(request, **arguments)
         except VirtmanError as err:
             status, body = err.status, _error(err.code, str(err))
+        except ExceptionGroup as err:
+            status, body = _several(err)
         except HTTPException as err:
             status, body = err.code or 500, _error("virtman.request.invalid", str(err.description))
         except Exception as err:
@@ -71,7 +74,7 @@ class Api:
 
     def show(self, request: Request, vm: str) -> Answer:
         """Return one VM."""
-        return 200, _shown(self.agent.records.get(vm))
+        return 200, _shown(self.agent.records.get(naming.check("VM", vm)))
 
     def create(self, request: Request, vm: str) -> Answer:
         """Give a VM its device; the body is ``{"image": name}``."""
@@ -118,6 +121,12 @@ def _shown(instance: Instance) -> dict[str, Any]:
         "size": instance.size,
         "store": instance.store,
     }
+
+
+def _several(group: ExceptionGroup[Exception]) -> Answer:
+    """Report what a teardown could not take away: under the first error, with all of them."""
+    first = next((one for one in group.exceptions if isinstance(one, VirtmanError)), VirtmanError())
+    return first.status, _error(first.code, "; ".join(map(str, group.exceptions)))
 
 
 def _error(code: str, message: str) -> dict[str, Any]:

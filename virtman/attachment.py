@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -50,6 +50,7 @@ class Attachment:
     """One image's stack: who wants it, and where Volt has placed it.
 
     :param portal: where this node serves the image
+    :ivar generation: of the placement in use; 0 if there is none
     """
 
     def __init__(
@@ -61,6 +62,9 @@ class Attachment:
         self.coordinator = coordinator
         self.times = times
         self.placement: Placement | None = None
+        # Of the placement that is in use, not of one that could not be reached yet: Volt
+        # sends that one again with every heartbeat.
+        self.generation = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._devices: dict[Device, str] = {}
         # Guards the four below; held for moments, never while anything is waited for.
@@ -75,11 +79,6 @@ class Attachment:
         """VMs that want the image."""
         with self._lock:
             return frozenset(self._users)
-
-    @property
-    def generation(self) -> int:
-        """Generation of the placement in use; 0 if there is none."""
-        return self.placement.generation if self.placement else 0
 
     def acquire(self, user: str) -> Mapping[Device, str]:
         """Want the image; return its devices once they are up.
@@ -141,7 +140,7 @@ class Attachment:
         begin = time.monotonic()
         name, size = self.info.name, self.info.size
         serve = self._serve()
-        found = self._export().is_up()
+        found = self._export().is_up() or bool(self._running())
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
@@ -165,6 +164,7 @@ class Attachment:
                 self._devices = self.stack.up(steps, self._devices)
                 self.stack.prune(placement.image, plan.connect(placement))
                 self.coordinator.ready(placement.image, placement.generation)
+                self.generation = placement.generation
                 return
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
@@ -204,23 +204,25 @@ class Attachment:
             self._connect_standby()
 
     def _leave(self) -> None:
+        name = self.info.name
         with self._lock:
             if self._users:
-                names = ", ".join(sorted(self._users))
-                raise DeviceBusy(f"image {self.info.name} is in use by {names}; destroy them first")
+                raise _in_use(name, self._users)
             if self._up is None:
                 return
             self._stop_timer()
             self._up = None
         try:
             self._part()
-        except BaseException:
+        except BaseException as err:
             with self._lock:
-                self._up = Future()
-                self._up.set_result(None)
-                self._start_timer(max(self.times.keep, _RETRY))
+                if self._up is None:
+                    # whoever wants the image now must have it brought up and placed again
+                    self._up = Future()
+                    self._up.set_exception(err)
+                    self._start_timer(max(self.times.keep, _RETRY))
             raise
-        LOG.info("left image %s", self.info.name)
+        LOG.info("left image %s", name)
 
     def _part(self) -> None:
         """Have the children moved, wait until they have, then take all down.
@@ -229,6 +231,9 @@ class Attachment:
         waiting for this host in turn. So it is Volt who knows when nobody needs it.
         """
         name = self.info.name
+        running = self._running()
+        if running:
+            raise _in_use(name, running)
         self.coordinator.leave(name)
         export = self._export()
         wait_until(
@@ -238,14 +243,21 @@ class Attachment:
             every=_ASK,
         )
         self.stack.down(self._all_steps())
-        self.placement = None
         self._devices = {}
         self.coordinator.remove(name)
+        self.placement = None
+        self.generation = 0
+
+    def _running(self) -> set[str]:
+        """VMs that the kernel has: after a restart there may be more than users."""
+        devices = self.stack.present().get(self.info.name, [])
+        return {one.argument for one in devices if one.role == "vm"}
 
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
             self.stack.down(self._all_steps())
         self.placement = None
+        self.generation = 0
         self._devices = {}
         with contextlib.suppress(VirtmanError):
             self.coordinator.remove(self.info.name)
@@ -253,12 +265,8 @@ class Attachment:
     def _all_steps(self) -> plan.Plan:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
-        paths = tuple(
-            plan.Path(device, plan.padded(size), (), None)
-            for device in self.stack.present().get(name, [])
-            if plan.is_path(device)
-        )
-        return (*paths, *plan.assemble(name, size, self.info.stripes), *self._serve())
+        below = plan.assemble(name, size, self.info.stripes)
+        return (*self.stack.paths(name), *below, *self._serve())
 
     def _serve(self) -> plan.Plan:
         return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
@@ -280,7 +288,7 @@ class Attachment:
 
     def _start_timer(self, delay: float) -> None:
         self._stop_timer()
-        self._timer = threading.Timer(delay, self._worker.submit, (self._logged, self._idle))
+        self._timer = threading.Timer(delay, self._idle_soon)
         self._timer.daemon = True
         self._timer.start()
 
@@ -289,6 +297,15 @@ class Attachment:
             self._timer.cancel()
             self._timer = None
 
+    def _idle_soon(self) -> None:
+        with contextlib.suppress(RuntimeError):  # stopped meanwhile
+            self._worker.submit(self._logged, self._idle)
+
     def _idle(self) -> None:
         with contextlib.suppress(DeviceBusy):
             self._leave()
+
+
+def _in_use(image: str, vms: Iterable[str]) -> DeviceBusy:
+    names = ", ".join(sorted(vms))
+    return DeviceBusy(f"image {image} is in use by {names}; destroy them first")

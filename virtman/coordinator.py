@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,12 +16,14 @@ from virtman.errors import (
     ImageUnknown,
     InvalidRequest,
     PlacementStale,
+    PlacementUnknown,
     VirtmanError,
 )
 from virtman.plan import SOURCE, Feed, Parent, Placement, Portal
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
+    "volt.host.unknown": PlacementUnknown,
     "volt.placement.stale": PlacementStale,
 }
 
@@ -93,8 +96,12 @@ class Coordinator:
         self._call("PATCH", self._own(image), {"state": "ready", "generation": generation})
 
     def leave(self, image: str) -> None:
-        """Have the children placed elsewhere; this host keeps serving meanwhile."""
-        self._call("PATCH", self._own(image), {"state": "leaving"})
+        """Have the children placed elsewhere; this host keeps serving meanwhile.
+
+        Fine if Volt has no place for this host: then it sends nobody here.
+        """
+        with contextlib.suppress(ImageUnknown, PlacementUnknown):
+            self._call("PATCH", self._own(image), {"state": "leaving"})
 
     def needed(self, image: str) -> bool:
         """Tell whether, after ``leave``, somebody may still read from this host."""
@@ -127,13 +134,22 @@ class Coordinator:
                 "and that [volt] url is right"
             ) from err
         if answer.ok:
-            return answer.json() if answer.content else None
+            return _content(answer)
         code, message = _error(answer)
         if code in _ERRORS:
             raise _ERRORS[code](message)
         if answer.status_code == 400:
             raise InvalidRequest(f"{message} ({code})")
         raise CoordinatorRefused(f"Volt, {method} {path}: {message} ({code})")
+
+
+def _content(answer: requests.Response) -> Any:
+    try:
+        return answer.json() if answer.content else None
+    except ValueError as err:
+        raise CoordinatorRefused(
+            f"what answers at {answer.url} does not speak JSON; check that [volt] url is right"
+        ) from err
 
 
 def _error(answer: requests.Response) -> tuple[str, str]:

@@ -6,6 +6,7 @@ store is whose, so that it outlives the agent and the node.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -69,12 +70,14 @@ class Records:
                     "another name"
                 )
             self.check_space(size)
-            self._write(instance)
+            # The store comes first: a record without one could never be served. One that an
+            # agent which died left behind is nobody's.
             try:
-                with open(instance.store, "xb") as store:
+                with open(instance.store, "wb") as store:
                     store.truncate(instance.store_size)
+                self._write(instance)
             except OSError:
-                self._file(vm).unlink()
+                self.remove(instance)
                 raise
         return instance
 
@@ -103,9 +106,11 @@ class Records:
 
     def all(self) -> list[Instance]:
         """Return all records, by name."""
-        return [
-            Instance(**json.loads(file.read_text())) for file in sorted(self.folder.glob("*.json"))
-        ]
+        found = []
+        for file in sorted(self.folder.glob("*.json")):
+            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                found.append(Instance(**json.loads(file.read_text())))
+        return found
 
     def remove(self, instance: Instance) -> None:
         """Forget a VM and everything that it wrote."""

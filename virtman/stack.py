@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from virtman import layers, naming, plan
+from virtman import layers, naming, plan, sysfs
 from virtman.caches.bcache import Bcache, Group
 from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
@@ -90,14 +90,33 @@ class Stack:
         for device in map(naming.parse, layers.mapped()):
             if device is not None:
                 found.setdefault(device.image, []).append(device)
+        for path in _strays():
+            found.setdefault(path.device.image, [])
         return found
+
+    def paths(self, image: str) -> tuple[plan.Path, ...]:
+        """Return the paths of an image that the kernel has, be it only their sessions."""
+        mapped = (plan.Path(device, 0, (), None) for device in self.present().get(image, [])
+                  if plan.is_path(device))  # fmt: skip
+        return (*mapped, *(path for path in _strays() if path.device.image == image))
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""
         wanted = {step.device for step in steps}
-        for device in self.present().get(image, []):
-            if plan.is_path(device) and device not in wanted:
-                self.layer(plan.Path(device, 0, (), None)).down()
+        for path in self.paths(image):
+            if path.device not in wanted:
+                self.layer(path).down()
+
+
+def _strays() -> list[plan.Path]:
+    """Sessions to hosts of ours whose device has gone, or never came: each holds its parent."""
+    strays = []
+    for portal in sysfs.idle_sessions():
+        named = naming.parse_iqn(portal.iqn)
+        if named is not None:
+            host, image = named
+            strays.append(plan.Path(Device(image, "path0", host), 0, (), portal))
+    return strays
 
 
 def check_modules(names: Iterable[str]) -> None:

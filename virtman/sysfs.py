@@ -80,6 +80,21 @@ def disks_run(device_number: str) -> bool:
     return all(state.read_text().strip() == "running" for state in states)
 
 
+def idle_sessions() -> list[Portal]:
+    """Return the portals of iSCSI sessions on whose disks nothing lies."""
+    idle = []
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if not any(session.glob("device/target*/*/block/*/holders/*")):
+                idle.append(_portal(session))
+    return idle
+
+
+def is_held(name: str) -> bool:
+    """Tell whether another device lies on a block device, named as in ``/sys/block``."""
+    return any(Path(f"/sys/block/{name}/holders").glob("*"))
+
+
 def bcache_over(device: str) -> str | None:
     """Return the bcache device over a backing device, such as ``bcache0``; None if none is."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))

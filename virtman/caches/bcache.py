@@ -16,17 +16,20 @@ which the cache would keep.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.errors import KernelFailure
+from virtman.errors import DeviceBusy, KernelFailure, VirtmanError
 from virtman.layer import wait_until
 from virtman.layers import Mapped, detach_loop, explained
 from virtman.naming import CACHE_GROUP, Device
 from virtman.plan import SECTOR
 from virtman.privileged import bcache, loop
+
+LOG = logging.getLogger(__name__)
 
 _SUPERBLOCK = 1024 * 1024
 _SHIM_STORE = 4 * 1024 * 1024
@@ -139,6 +142,12 @@ class Bcache:
         """Put the cache before the device below."""
         if not self.is_up():
             self._make(below[0])
+        elif not self._is_attached():
+            try:
+                self._attach(self.group.enter(self.step.device.image))
+            except VirtmanError as err:
+                # VMs may be running over it, and they can do without
+                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
         return f"/dev/{self._member()}"
 
     def release(self) -> None:
@@ -164,31 +173,32 @@ class Bcache:
     def _make(self, stripe: str) -> None:
         cache_set = self.group.enter(self.step.device.image)
         superblock, store = (self._loop(file, size) for file, size in self.files.items())
-        length = self.step.sectors
+        length, origin = self.step.sectors, sysfs.number(stripe)
         self.shim.set_up(
-            [
-                (
-                    0,
-                    length,
-                    "snapshot",
-                    f"{sysfs.number(stripe)} {sysfs.number(store)} N {_SHIM_CHUNK}",
-                )
-            ]
+            [(0, length, "snapshot", f"{origin} {sysfs.number(store)} N {_SHIM_CHUNK}")]
         )
         head = (0, _DATA_OFFSET, "linear", f"{sysfs.number(superblock)} 0")
         if self._member() is None:
             self.backing.set_up([head, (_DATA_OFFSET, length, "error", "")])
-            self._register(cache_set)
+            self._register()
+        if not self._is_attached():
+            self._attach(cache_set)
         shim = f"{sysfs.number(self.shim.node)} 0"
         self.backing.set_up([head, (_DATA_OFFSET, length, "linear", shim)])
 
-    def _register(self, cache_set: str) -> None:
+    def _register(self) -> None:
         with explained(f"cache member {self.backing.name}"):
             bcache.format_backing(self.backing.node, _DATA_OFFSET)
             bcache.register(self.backing.node)
         wait_until(
             lambda: self._member() is not None, _DEADLINE, f"bcache taking {self.backing.name}"
         )
+
+    def _is_attached(self) -> bool:
+        member = self._member()
+        return member is not None and sysfs.has_cache(member)
+
+    def _attach(self, cache_set: str) -> None:
         member = self._member()
         assert member is not None
         with explained(f"cache member {member}"):
@@ -201,6 +211,10 @@ class Bcache:
         )
 
     def _stop(self, member: str) -> None:
+        if sysfs.is_held(member):  # it would lose its cache and vanish with its last user
+            raise DeviceBusy(
+                f"cache member {member}: still in use; stop what holds it and try again"
+            )
         with explained(f"cache member {member}"):
             if sysfs.has_cache(member):
                 bcache.detach(member)

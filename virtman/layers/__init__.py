@@ -102,9 +102,15 @@ class Mapped:
         return bool(self.table())
 
 
-def _shape(table: Sequence[tuple[int, int, str, str]]) -> list[tuple[int, int, str, list[str]]]:
+def _shape(
+    table: Sequence[tuple[int, int, str, str]],
+) -> list[tuple[int, int, str, bool, list[str]]]:
     """Return what makes two tables the same: the devices, under which targets, and where.
 
-    The kernel prints a table's other words in its own way, so they are not compared.
+    The kernel prints a table's other words in its own way, so they are not compared, but
+    for the one that ``fail_if_no_path`` takes away.
     """
-    return [(row[0], row[1], row[2], _NUMBER.findall(row[3])) for row in table]
+    return [
+        (row[0], row[1], row[2], "queue_if_no_path" in row[3], _NUMBER.findall(row[3]))
+        for row in table
+    ]

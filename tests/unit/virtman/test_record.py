@@ -56,6 +56,11 @@ class RecordsTest(testtools.TestCase):
         records.add("vm2", "debian", 8 * MIB)
         self.assertRaises(NoSpace, records.add, "vm3", "debian", 8 * MIB)
 
+    def test_a_record_that_goes_while_all_are_read_is_left_out(self):
+        made = self.records.add("vm1", "debian", MIB)
+        (self.records.folder / "vm0.json").symlink_to("gone")
+        self.assertEqual([made], self.records.all())
+
     def test_what_a_vm_wrote_goes_with_it(self):
         made = self.records.add("vm1", "debian", MIB)
         self.records.remove(made)

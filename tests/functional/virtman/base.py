@@ -1,0 +1,225 @@
+"""What the agent's functional tests stand on: simulated kernels, and a real Volt over HTTP."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import fixtures
+import testtools
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
+from tests.functional.volt.base import Ground
+from virtman import attachment, layers
+from virtman.agent import Agent, Host
+from virtman.attachment import Times
+from virtman.caches import bcache
+from virtman.coordinator import Coordinator, ImageInfo
+from virtman.heartbeat import Heartbeat
+from virtman.plan import Portal
+from virtman.record import Records
+from virtman.stack import Stack
+
+MIB = 1024 * 1024
+SIZE = 8 * MIB
+FOREVER = 3600.0
+DEADLINE = 5.0
+
+
+class _Quiet(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: object) -> None:
+        pass
+
+    def run_wsgi(self) -> None:
+        if self.server.silent:
+            self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+            super().run_wsgi()
+
+
+class Volt:
+    """A Volt that answers on 127.0.0.1; it can be made to fall silent."""
+
+    def __init__(self, cleanups: ExitStack) -> None:
+        self.ground = Ground(cleanups)
+        server = make_server("127.0.0.1", 0, self.ground.app, threaded=True, request_handler=_Quiet)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        cleanups.callback(server.server_close)
+        cleanups.callback(thread.join)
+        cleanups.callback(server.shutdown)
+        self._server = server
+        self.silence(False)
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+    def silence(self, silent: bool = True) -> None:
+        self._server.silent = silent
+
+    def hosts(self, image: str) -> set[str]:
+        """Hosts in the image's trees."""
+        trees = self.ground.coordinator.trees(image)
+        return {node.host for tree in trees.trees for node in tree.nodes}
+
+    def trees(self, image: str) -> object:
+        return self.ground.coordinator.trees(image)
+
+    def forget(self, image: str, host: str) -> None:
+        self.ground.coordinator.remove(image, host)
+
+
+class Node:
+    """A node with a kernel that survives, and an agent that may be killed and started anew."""
+
+    def __init__(self, bed: Bed, name: str, number: int, times: Times) -> None:
+        self.bed = bed
+        self.name = name
+        self.times = times
+        self.ip = f"192.0.2.{number}"
+        self.kernel = Kernel(bed.network, name)
+        self.folder = bed.folder / name
+        self.start()
+
+    def start(self) -> None:
+        """Start an agent over what kernel and folder hold."""
+        self.process = Process(self.kernel)
+        self.records = Records(self.folder, 1.0)
+        self.records.prepare()
+        images = self.folder / "images"
+        images.mkdir(exist_ok=True)
+        coordinator = Coordinator(self.bed.volt.url, self.name, 5)
+        stack = Stack((SSD,), images)
+        host = Host(self.name, self.ip, 3260)
+        self.agent = Agent(host, stack, coordinator, self.records, self.times)
+        self.heartbeat = Heartbeat(self.agent)
+
+    def reboot(self) -> None:
+        """Lose all that the kernel has, and start an agent."""
+        self.kernel.forget()
+        self.start()
+
+    def create(self, vm: str, image: str = "debian") -> object:
+        with self.process.here():
+            return self.agent.create(vm, image)
+
+    def destroy(self, vm: str) -> None:
+        with self.process.here():
+            self.agent.destroy(vm)
+
+    def drop(self, image: str = "debian") -> None:
+        with self.process.here():
+            self.agent.drop(image)
+
+    def recover(self) -> Iterable[str]:
+        with self.process.here():
+            return self.agent.recover()
+
+    def beat(self) -> None:
+        """Send a heartbeat and wait until what it brought is done."""
+        with self.process.here():
+            self.heartbeat.beat()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the images' threads have nothing left to do."""
+        for one in list(self.agent._attachments.values()):
+            with self.process.here():
+                one._worker.submit(lambda: None).result()
+
+    def stop(self) -> None:
+        for one in list(self.agent._attachments.values()):
+            one.stop()
+
+    def everywhere(self) -> tuple[object, ...]:
+        """All that a refused request must leave as it was."""
+        return (
+            self.kernel.state(),
+            self.records.all(),
+            sorted(path.name for path in self.folder.rglob("*")),
+            self.bed.volt.trees("debian"),
+        )
+
+
+class Bed:
+    """Nodes, a Volt and the source of image ``debian``."""
+
+    def __init__(self, cleanups: ExitStack, network) -> None:
+        self.network = network
+        self.folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
+        self.volt = Volt(cleanups)
+        self.nodes: list[Node] = []
+        cleanups.callback(lambda: [node.stop() for node in self.nodes])
+        self.source = Portal(
+            "127.0.0.1", self.volt.ground.source_port, "iqn.2026-11.org.virtman:storage:debian"
+        )
+        self.register("debian")
+
+    def register(self, image: str, fanout: int = 2) -> None:
+        """Have the source serve another image."""
+        where = replace(self.source, iqn=f"iqn.2026-11.org.virtman:storage:{image}")
+        self.network.add_source(where, SIZE)
+        info = ImageInfo(image, SIZE, 2, fanout)
+        Coordinator(self.volt.url, "any", 5).register(info, where)
+
+    def node(
+        self, name: str = "a", keep: float = FOREVER, attach: float = 5, leave: float = 5
+    ) -> Node:
+        node = Node(self, name, len(self.nodes) + 1, Times(keep, attach, leave))
+        self.nodes.append(node)
+        return node
+
+    def source_dies(self) -> None:
+        self._source = self.network.targets.pop(self._key)
+
+    def source_returns(self) -> None:
+        self.network.targets[self._key] = self._source
+
+    @property
+    def _key(self) -> tuple[str, int, str]:
+        return self.source.ip, self.source.port, self.source.iqn
+
+
+class Impatient(fixtures.Fixture):
+    """Waits for what will not happen are short, and tries follow each other closely."""
+
+    def _setUp(self) -> None:
+        self.useFixture(fixtures.MockPatchObject(layers, "_REMOVE_DEADLINE", 0.05))
+        self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
+        self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
+        self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
+
+
+class TestCase(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.FakeLogger())
+        self.kernels = self.useFixture(SimulatedKernels())
+        self.useFixture(Impatient())
+        cleanups = ExitStack()
+        self.addCleanup(cleanups.close)
+        self.bed = Bed(cleanups, self.kernels.network)
+        self.addCleanup(self.no_kernel_was_harmed)
+
+    def no_kernel_was_harmed(self):
+        self.assertEqual([], [harm for node in self.bed.nodes for harm in node.kernel.harm])
+
+    def await_(self, condition: Callable[[], bool], what: Callable[[], object] = str) -> None:
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            if time.monotonic() > end:
+                self.fail(f"waited too long: {what()}")
+            time.sleep(0.005)
+
+    def assert_nothing_is_left(self, node: Node, after: object = None) -> None:
+        self.await_(
+            lambda: node.kernel.is_clean() and node.name not in self.bed.volt.hosts("debian"),
+            lambda: f"after {after}: {node.kernel.state()}, {self.bed.volt.trees('debian')}",
+        )
+        self.assertEqual([], node.records.all())
+        self.assertEqual([], [path for path in node.folder.rglob("*") if path.is_file()])

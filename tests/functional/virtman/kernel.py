@@ -1,0 +1,707 @@
+"""A simulated kernel: what the root verbs change and the look-ups in /sys see, in memory.
+
+One ``Network`` joins the kernels of several nodes: a login on one is a session at the
+target of another. A ``Process`` is what runs on a kernel: verbs know it by the thread that
+calls, and threads belong to the process of the thread that started them. A process can be
+told to let its n-th verb fail, or to die there.
+
+The kernel is as strict as the real one where it matters: a device is busy while something
+lies on it, a table must fit the devices that it names, and what is done to an absent
+device is an error. What a real kernel would not survive well is kept in ``harm``.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import fixtures
+
+from virtman import sysfs
+from virtman.layers import path as path_layer
+from virtman.plan import Portal
+from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop
+
+SECTOR = 512
+SSD = "/dev/ssd"
+_SSD_NUMBER = "259:0"
+_SSD_SECTORS = 1 << 21
+_NUMBER = re.compile(r"\b\d+:\d+\b")
+_SUPERBLOCK = b"bcache superblock"
+
+
+class Killed(BaseException):
+    """The process died here: nothing catches this."""
+
+
+@dataclass
+class Target:
+    """What a node, or the source, serves; ``kernel`` is None for the source."""
+
+    kernel: Kernel | None
+    ip: str
+    port: int
+    iqn: str
+    storage: str
+    device: str
+    sectors: int
+
+
+class Network:
+    """All that listens, by (ip, port, iqn)."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.targets: dict[tuple[str, int, str], Target] = {}
+        self.kernels: list[Kernel] = []
+
+    def add_source(self, portal: Portal, size: int) -> None:
+        key = (portal.ip, portal.port, portal.iqn)
+        self.targets[key] = Target(None, *key, "source", "", size // SECTOR)
+
+    def sessions_at(self, target: Target) -> list[str]:
+        """Names of the nodes that are logged in."""
+        key = (target.ip, target.port, target.iqn)
+        return [
+            f"iqn.node:{one.name}" for one in self.kernels for s in one.sessions if s.key == key
+        ]
+
+
+@dataclass
+class Mapping:
+    """A device-mapper device."""
+
+    name: str
+    number: str
+    table: list[tuple[int, int, str, str]]
+    read_only: bool
+    suspended: bool = False
+    reloads: int = 0
+
+    @property
+    def below(self) -> list[str]:
+        return [word for row in self.table for word in _NUMBER.findall(row[3])]
+
+    @property
+    def sectors(self) -> int:
+        return sum(row[1] for row in self.table)
+
+
+@dataclass
+class Loop:
+    """A loop device."""
+
+    number: str
+    path: str
+    offset: int
+    read_only: bool
+    going: bool = False
+
+
+@dataclass
+class Session:
+    """A session of an initiator and the disk that it brought."""
+
+    key: tuple[str, int, str]
+    disk: str
+    number: str
+
+
+@dataclass
+class Member:
+    """A bcache device over a backing device."""
+
+    number: str
+    backing: str
+    cache_set: str | None = None
+    going: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class CacheSet:
+    """A registered cache."""
+
+    device: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Process:
+    """Something that runs on a kernel, with a fate.
+
+    :ivar fail_at: number of the verb, counted from 1, that fails; 0 for none
+    :ivar kill_at: number of the verb at which the process dies
+    """
+
+    kernel: Kernel
+    count: int = 0
+    fail_at: int = 0
+    kill_at: int = 0
+    fired: str = ""
+    dead: bool = False
+
+    def fate(self, fail_at: int = 0, kill_at: int = 0) -> None:
+        self.count, self.fail_at, self.kill_at, self.fired = 0, fail_at, kill_at, ""
+
+    def passes(self, verb: str) -> None:
+        """Count a verb, and let it fail or kill if its turn has come."""
+        self.count += 1
+        if self.dead or self.count == self.kill_at:
+            self.fired = self.fired or verb
+            self.dead = True
+            raise Killed(verb)
+        if self.count == self.fail_at:
+            self.fired = verb
+            raise OSError(errno.EIO, f"injected: {verb}")
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Let this thread, and threads that it starts, belong to the process."""
+        before = getattr(_thread, "process", None)
+        _thread.process = self
+        try:
+            yield
+        finally:
+            _thread.process = before
+
+
+_thread = threading.local()
+
+
+def current() -> Process:
+    return _thread.process
+
+
+class Kernel:
+    """One node's kernel.
+
+    :ivar held: device nodes that somebody else, such as a hypervisor, has open
+    :ivar log: verbs that were called, with their first argument
+    """
+
+    def __init__(self, network: Network, name: str) -> None:
+        self.network = network
+        self.name = name
+        self.lock = network.lock
+        self.mappings: dict[str, Mapping] = {}
+        self.loops: dict[str, Loop] = {}
+        self.sessions: list[Session] = []
+        self.members: dict[str, Member] = {}
+        self.cache_sets: dict[str, CacheSet] = {}
+        self.missing_modules: set[str] = set()
+        self.held: set[str] = set()
+        self.harm: list[str] = []
+        self.log: list[tuple[str, str]] = []
+        self.ssd_superblock = b""
+        self._minors = itertools.count()
+        network.kernels.append(self)
+
+    def forget(self) -> None:
+        """Boot: nothing is left but what lies on disks."""
+        for target in self._targets():
+            del self.network.targets[target.ip, target.port, target.iqn]
+        for table in (self.mappings, self.loops, self.sessions, self.members, self.cache_sets):
+            table.clear()
+
+    # What tests ask.
+
+    def state(self) -> dict[str, object]:
+        """All that the kernel has, with devices named, not numbered: for comparison."""
+        with self.lock:
+            names = self._names()
+
+            def named(text: str) -> str:
+                return _NUMBER.sub(lambda match: names.get(match[0], "gone"), text)
+
+            return {
+                "dm": {
+                    one.name: (
+                        [(*row[:3], named(row[3])) for row in one.table],
+                        "suspended" if one.suspended else "live",
+                        "ro" if one.read_only else "rw",
+                    )
+                    for one in self.mappings.values()
+                },
+                "loops": sorted((one.path, one.offset, one.read_only) for one in self._live()),
+                "sessions": sorted(one.key for one in self.sessions),
+                "targets": sorted((one.iqn, one.device, one.sectors) for one in self._targets()),
+                "caches": sorted(
+                    (names[one.backing], one.cache_set is not None, tuple(one.settings.items()))
+                    for one in self.members.values()
+                ),
+                "cache sets": len(self.cache_sets),
+            }
+
+    def is_clean(self) -> bool:
+        """Tell whether nothing of ours is left."""
+        return not any(self.state().values())
+
+    def created(self, name: str) -> int:
+        """How often a device-mapper device was made."""
+        return self.log.count(("create", name))
+
+    def logins(self) -> int:
+        return sum(verb == "login" for verb, _ in self.log)
+
+    def children(self, iqn: str) -> list[str]:
+        return [name for one in self._targets() if one.iqn == iqn
+                for name in self.network.sessions_at(one)]  # fmt: skip
+
+    # Device mapper.
+
+    def dm_create(self, name: str, table: list[tuple[int, int, str, str]], read_only: bool) -> None:
+        if name in self.mappings:
+            raise OSError(errno.EBUSY, f"{name} is there")
+        self._check_table(table, read_only)
+        number = f"253:{next(self._minors)}"
+        self.mappings[name] = Mapping(name, number, [_reworded(row) for row in table], read_only)
+
+    def dm_reload(
+        self, name: str, table: list[tuple[int, int, str, str]], read_only: bool, flush: bool
+    ) -> None:
+        device = self._mapping(name)
+        self._check_table(table, read_only, device.number)
+        if flush and device.suspended:
+            self.harm.append(f"{name}: flushed while suspended")
+        device.table, device.read_only = [_reworded(row) for row in table], read_only
+        device.suspended = False
+        device.reloads += 1
+        self._settle()
+
+    def dm_suspend(self, name: str, flush: bool) -> None:
+        self._mapping(name).suspended = True
+
+    def dm_resume(self, name: str) -> None:
+        self._mapping(name).suspended = False
+
+    def dm_remove(self, name: str) -> None:
+        device = self._mapping(name)
+        if self._is_used(device.number, f"/dev/mapper/{name}"):
+            raise OSError(errno.EBUSY, f"{name} is open")
+        del self.mappings[name]
+        self._settle()
+
+    def dm_message(self, name: str, words: str) -> None:
+        device = self._mapping(name)
+        if words in ("fail_if_no_path", "queue_if_no_path"):
+            device.table = [_with_queueing(row, words[0] == "q") for row in device.table]
+
+    def dm_table(self, name: str) -> list[tuple[int, int, str, str]]:
+        return list(self.mappings[name].table) if name in self.mappings else []
+
+    def dm_status(self, name: str) -> list[tuple[int, int, str, str]]:
+        device = self._mapping(name)
+        numbers = {session.number for session in self.sessions if self._answers(session)}
+        rows = []
+        for row in device.table:
+            states = [
+                f"{n} {'A' if self._reaches(n, numbers) else 'F'} 0"
+                for n in _NUMBER.findall(row[3])
+            ]
+            rows.append((*row[:3], " ".join(states)))
+        return rows
+
+    def dm_names(self) -> list[str]:
+        return list(self.mappings)
+
+    # Loop devices.
+
+    def loop_attach(self, path: str, offset: int, read_only: bool) -> str:
+        if self._by_node(path) is None and not Path(path).is_file():
+            raise OSError(errno.ENOENT, path)
+        name = next(f"/dev/loop{n}" for n in itertools.count() if f"/dev/loop{n}" not in self.loops)
+        self.loops[name] = Loop(f"7:{next(self._minors)}", path, offset, read_only)
+        return name
+
+    def loop_detach(self, device: str) -> None:
+        if device not in self.loops:
+            raise OSError(errno.ENXIO, device)
+        self.loops[device].going = True
+        self._settle()
+
+    # iSCSI, both ends.
+
+    def iscsi_login(self, ip: str, port: int, target: str) -> None:
+        key = (ip, port, target)
+        if any(one.key == key for one in self.sessions):
+            raise OSError(errno.EIO, "iscsiadm: status 15: session exists")
+        if key not in self.network.targets:
+            raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
+        minor = next(self._minors)
+        self.sessions.append(Session(key, f"sd{minor}", f"8:{minor}"))
+
+    def iscsi_logout(self, ip: str, port: int, target: str) -> None:
+        for session in self.sessions:
+            if session.key == (ip, port, target):
+                if self._is_used(session.number, ""):
+                    self.harm.append(f"logged out of {target} under a device")
+                self.sessions.remove(session)
+                return
+        raise OSError(errno.EIO, "iscsiadm: status 21: no session")
+
+    def lio_serve(self, name: str, device: str, size: int, target: str, ip: str, port: int) -> None:
+        if any(one.storage == name or one.iqn == target for one in self._targets()):
+            raise OSError(errno.EIO, f"LIO, {target}: exists")
+        if self._by_node(device) is None and not Path(device).is_file():
+            raise OSError(errno.EIO, f"LIO, {target}: no {device}")
+        key = (ip, port, target)
+        self.network.targets[key] = Target(self, *key, name, device, size // SECTOR)
+
+    def lio_withdraw(self, name: str, target: str) -> None:
+        for one in self._targets():
+            if one.storage == name or one.iqn == target:
+                del self.network.targets[one.ip, one.port, one.iqn]
+
+    def lio_serves(self, name: str, target: str) -> bool:
+        return any(one.storage == name and one.iqn == target for one in self._targets())
+
+    def lio_sessions(self, target: str) -> list[str]:
+        return self.children(target)
+
+    # bcache.
+
+    def bcache_format_cache(self, device: str) -> None:
+        self._must_be_free(device)
+        self.ssd_superblock = _SUPERBLOCK
+
+    def bcache_format_backing(self, device: str, data_offset: int) -> None:
+        self._must_be_free(device)
+        with open(self._superblock_file(device), "r+b") as file:
+            file.write(_SUPERBLOCK)
+
+    def bcache_register(self, device: str) -> None:
+        number = self._number(device)
+        if "cachegroup" in device:
+            if self.ssd_superblock != _SUPERBLOCK:
+                raise OSError(errno.EINVAL, f"{device} has no superblock")
+            if not self.cache_sets:
+                self.cache_sets[f"set-{next(self._minors)}"] = CacheSet(number)
+            return
+        if not self._superblock_file(device).read_bytes().startswith(_SUPERBLOCK):
+            raise OSError(errno.EINVAL, f"{device} has no superblock")
+        if any(one.backing == number for one in self.members.values()):
+            return
+        minor = next(self._minors)
+        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number)
+
+    def bcache_configure(self, kernel_name: str, setting: str, value: str) -> None:
+        self._member(kernel_name).settings[setting] = value
+
+    def bcache_configure_set(self, cache_set: str, setting: str, value: str) -> None:
+        if cache_set not in self.cache_sets:
+            raise OSError(errno.ENOENT, cache_set)
+        self.cache_sets[cache_set].settings[setting] = value
+
+    def bcache_attach(self, kernel_name: str, cache_set: str) -> None:
+        member = self._member(kernel_name)
+        if cache_set not in self.cache_sets:
+            raise OSError(errno.ENOENT, cache_set)
+        member.cache_set = cache_set
+
+    def bcache_no_readahead(self, kernel_name: str) -> None:
+        self._member(kernel_name).settings["read_ahead_kb"] = "0"
+
+    def bcache_detach(self, kernel_name: str) -> None:
+        self._member(kernel_name).cache_set = None
+
+    def bcache_stop(self, kernel_name: str) -> None:
+        self._member(kernel_name).going = True
+        self._settle()
+
+    def bcache_stop_set(self, cache_set: str) -> None:
+        if self.cache_sets.pop(cache_set, None) is None:
+            raise OSError(errno.ENOENT, cache_set)
+        if any(one.cache_set == cache_set for one in self.members.values()):
+            self.harm.append("stopped a cache set that has members")
+
+    # Modules.
+
+    def kernel_load_modules(self, names: list[str]) -> list[str]:
+        return [name for name in names if name in self.missing_modules]
+
+    # Look-ups without root.
+
+    def sys_number(self, device: str) -> str:
+        return self._number(device)
+
+    def sys_kernel_name(self, device: str) -> str:
+        return device.rsplit("/", 1)[-1] if device == SSD else self._number(device)
+
+    def sys_sectors(self, name: str) -> int:
+        if name == "ssd":
+            return _SSD_SECTORS
+        for session in self.sessions:
+            if session.disk == name:
+                return self.network.targets[session.key].sectors
+        raise FileNotFoundError(errno.ENOENT, name)
+
+    def sys_loop_of(self, path: str) -> str | None:
+        for name, one in self.loops.items():
+            if one.path == path and (path.startswith("/dev/") or Path(path).exists()):
+                return name
+        return None
+
+    def sys_disk(self, iqn: str, lun: int) -> str | None:
+        return next((one.disk for one in self.sessions if one.key[2] == iqn and lun == 0), None)
+
+    def sys_disk_number(self, name: str) -> str:
+        return next(one.number for one in self.sessions if one.disk == name)
+
+    def sys_session_of(self, device_number: str) -> Portal | None:
+        for one in self.sessions:
+            if one.number == device_number:
+                return Portal(*one.key)
+        return None
+
+    def sys_session_to(self, iqn: str) -> Portal | None:
+        return next((Portal(*one.key) for one in self.sessions if one.key[2] == iqn), None)
+
+    def sys_idle_sessions(self) -> list[Portal]:
+        held = {number for one in self.mappings.values() for number in one.below}
+        return [Portal(*one.key) for one in self.sessions if one.number not in held]
+
+    def sys_is_held(self, name: str) -> bool:
+        number = self._member(name).number
+        return any(number in one.below for one in self.mappings.values())
+
+    def sys_bcache_over(self, device: str) -> str | None:
+        number = self._number(device)
+        return next((name for name, one in self.members.items() if one.backing == number), None)
+
+    def sys_cache_set_on(self, device: str) -> str | None:
+        number = self._number(device)
+        return next((name for name, one in self.cache_sets.items() if one.device == number), None)
+
+    def sys_has_members(self, cache_set: str) -> bool:
+        return any(one.cache_set == cache_set for one in self.members.values())
+
+    def sys_has_cache(self, bcache: str) -> bool:
+        return self._member(bcache).cache_set is not None
+
+    def sys_bcache_state(self, bcache: str) -> str:
+        return "clean" if self.sys_has_cache(bcache) else "no cache"
+
+    # The rest is inside.
+
+    def _names(self) -> dict[str, str]:
+        names = {one.number: one.name for one in self.mappings.values()}
+        names |= {one.number: f"loop on {one.path}" for one in self.loops.values()}
+        names |= {one.number: f"disk of {one.key[2]}" for one in self.sessions}
+        names |= {
+            one.number: f"bcache over {names.get(one.backing, 'gone')}"
+            for one in self.members.values()
+        }
+        return names | {_SSD_NUMBER: SSD}
+
+    def _live(self) -> list[Loop]:
+        return list(self.loops.values())
+
+    def _targets(self) -> list[Target]:
+        return [one for one in self.network.targets.values() if one.kernel is self]
+
+    def _mapping(self, name: str) -> Mapping:
+        if name not in self.mappings:
+            raise OSError(errno.ENXIO, f"there is no {name}")
+        return self.mappings[name]
+
+    def _member(self, name: str) -> Member:
+        if name not in self.members:
+            raise OSError(errno.ENOENT, f"there is no {name}")
+        return self.members[name]
+
+    def _number(self, device: str) -> str:
+        found = self._by_node(device)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, device)
+        return found
+
+    def _by_node(self, device: str) -> str | None:
+        name = device.rsplit("/", 1)[-1]
+        if device.startswith("/dev/mapper/"):
+            return self.mappings[name].number if name in self.mappings else None
+        if device in self.loops:
+            return self.loops[device].number
+        if name in self.members and device == f"/dev/{name}":
+            return self.members[name].number
+        return _SSD_NUMBER if device == SSD else None
+
+    def _answers(self, session: Session) -> bool:
+        return session.key in self.network.targets
+
+    def _reaches(self, number: str, disks: set[str]) -> bool:
+        """Tell whether a path device lies on a disk that answers."""
+        for one in self.mappings.values():
+            if one.number == number and "_path_" in one.name:
+                return set(one.below) <= disks
+        return True
+
+    def _check_table(
+        self, table: list[tuple[int, int, str, str]], read_only: bool, own: str = ""
+    ) -> None:
+        sizes, write_protected = self._sizes(), self._write_protected()
+        end = 0
+        for start, length, target, parameters in table:
+            words = parameters.split()
+            numbers = _NUMBER.findall(parameters)
+            if start != end or length <= 0:
+                raise OSError(errno.EINVAL, "a table without gaps was expected")
+            end = start + length
+            if own in numbers:
+                raise OSError(errno.ELOOP, "a device cannot lie on itself")
+            for number in numbers:
+                if number not in sizes:
+                    raise OSError(errno.ENXIO, f"{target}: there is no {number}")
+            offset = int(words[1]) if target == "linear" else 0
+            if target != "snapshot" and any(sizes[n] < offset + length for n in numbers):
+                raise OSError(errno.EINVAL, f"{target}: too small")
+            written = numbers[1:] if target == "snapshot" else numbers
+            if not read_only and write_protected & set(written):
+                raise OSError(errno.EACCES, f"{target}: read-only")
+
+    def _sizes(self) -> dict[str, int]:
+        sizes = {one.number: one.sectors for one in self.mappings.values()}
+        for session in self.sessions:
+            target = self.network.targets.get(session.key)
+            sizes[session.number] = target.sectors if target else 1 << 40
+        for one in self.loops.values():
+            number = self._by_node(one.path)
+            whole = sizes[number] * SECTOR if number else os.stat(one.path).st_size
+            sizes[one.number] = (whole - one.offset) // SECTOR
+        for member in self.members.values():
+            sizes[member.number] = sizes.get(member.backing, 0) - 2048
+        return sizes | {_SSD_NUMBER: _SSD_SECTORS}
+
+    def _write_protected(self) -> set[str]:
+        return (
+            {one.number for one in self.mappings.values() if one.read_only}
+            | {one.number for one in self.loops.values() if one.read_only}
+            | {one.number for one in self.sessions}
+        )
+
+    def _is_used(self, number: str, node: str) -> bool:
+        return (
+            node in self.held
+            or any(number in one.below for one in self.mappings.values())
+            or any(one.path == node for one in self.loops.values())
+            or any(one.device == node for one in self._targets())
+            or any(one.backing == number for one in self.members.values())
+            or any(one.device == number for one in self.cache_sets.values())
+        )
+
+    def _must_be_free(self, device: str) -> None:
+        if self._is_used(self._number(device), device):
+            raise OSError(errno.EIO, f"make-bcache: {device} is busy")
+
+    def _superblock_file(self, device: str) -> Path:
+        (first, *_) = self._mapping(device.rsplit("/", 1)[-1]).below
+        return next(Path(one.path) for one in self.loops.values() if one.number == first)
+
+    def _settle(self) -> None:
+        """Let go of what waited only for its last user."""
+        for name, one in list(self.loops.items()):
+            if one.going and not self._is_used(one.number, name):
+                del self.loops[name]
+        for name, member in list(self.members.items()):
+            if member.going and not self._is_used(member.number, f"/dev/{name}"):
+                del self.members[name]
+
+
+def _reworded(row: tuple[int, int, str, str]) -> tuple[int, int, str, str]:
+    """Return a row as the kernel prints it."""
+    if row[2] != "multipath":
+        return row
+    words = row[3].replace(
+        "3 queue_if_no_path queue_mode bio",
+        "4 queue_if_no_path retain_attached_hw_handler queue_mode bio",
+    )
+    return (*row[:3], re.sub(r"service-time 0 1 1 (\S+) 1", r"service-time 0 1 2 \1 1 1", words))
+
+
+def _with_queueing(row: tuple[int, int, str, str], on: bool) -> tuple[int, int, str, str]:
+    if row[2] != "multipath":
+        return row
+    plain = row[3].replace("4 queue_if_no_path ", "3 ")
+    return (*row[:3], plain.replace("3 ", "4 queue_if_no_path ", 1) if on else plain)
+
+
+class _Sockets:
+    """Stands for the ``socket`` module: only what is served answers."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def create_connection(self, address: tuple[str, int], timeout: float) -> _Sockets:
+        if not any((one[0], one[1]) == address for one in list(self.network.targets)):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+        return self
+
+    def close(self) -> None:
+        pass
+
+
+_PREFIXES = (
+    (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
+    (kernel, "kernel"),
+)  # fmt: skip
+
+
+class SimulatedKernels(fixtures.Fixture):
+    """Puts simulated kernels where the root verbs and the look-ups are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.network = Network()
+
+    def _setUp(self) -> None:
+        for module, prefix in _PREFIXES:
+            self._replace(module, prefix, _verb)
+        self._replace(sysfs, "sys", _look_up)
+        self.useFixture(fixtures.MockPatchObject(path_layer, "socket", _Sockets(self.network)))
+        start = threading.Thread.start
+
+        def start_in_same_process(thread: threading.Thread) -> None:
+            process, run = getattr(_thread, "process", None), thread.run
+
+            def run_there() -> None:
+                _thread.process = process
+                run()
+
+            thread.run = run_there  # type: ignore[method-assign]
+            start(thread)
+
+        self.useFixture(fixtures.MonkeyPatch("threading.Thread.start", start_in_same_process))
+
+    def _replace(
+        self, module: object, prefix: str, make: Callable[[str, str], Callable[..., object]]
+    ) -> None:
+        for name in [name for name in vars(Kernel) if name.startswith(f"{prefix}_")]:
+            verb = name.removeprefix(f"{prefix}_")
+            assert hasattr(module, verb), name
+            self.useFixture(fixtures.MockPatchObject(module, verb, make(name, verb)))
+
+
+def _verb(name: str, verb: str) -> Callable[..., object]:
+    def call(*arguments: object) -> object:
+        process = current()
+        with process.kernel.lock:
+            process.passes(verb)
+            process.kernel.log.append((verb, str(arguments[0]) if arguments else ""))
+            return getattr(process.kernel, name)(*arguments)
+
+    return call
+
+
+def _look_up(name: str, verb: str) -> Callable[..., object]:
+    def call(*arguments: object) -> object:
+        with current().kernel.lock:
+            return getattr(current().kernel, name)(*arguments)
+
+    return call

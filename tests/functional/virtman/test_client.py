@@ -1,0 +1,145 @@
+"""The client and the command, against an agent behind its Unix socket."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import waitress
+from click.testing import CliRunner
+
+from tests.functional.virtman.base import TestCase
+from virtman import errors
+from virtman.api import Api
+from virtman.client import Client
+from virtman.cmd.shell import shell
+
+
+class ServedCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node()
+        self.socket = str(self.bed.folder / "agent.sock")
+        with self.node.process.here():
+            server = waitress.create_server(Api(self.node.agent), unix_socket=self.socket)
+            thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
+            thread.start()
+
+        def end():
+            server.close()
+            thread.join()
+            server.task_dispatcher.shutdown()
+
+        self.addCleanup(end)
+        self.client = Client(self.socket, 10)
+
+
+class ClientTest(ServedCase):
+    def test_a_vm_is_made_listed_and_destroyed(self):
+        made = self.client.create("vm1", "debian")
+        self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", made["device"])
+        self.assertEqual([made], self.client.list())
+        ((image),) = self.client.images()
+        self.assertEqual(("debian", ["vm1"]), (image["image"], image["instances"]))
+        self.client.destroy("vm1")
+        self.assertEqual([], self.client.list())
+        self.client.drop("debian")
+        self.assert_nothing_is_left(self.node)
+
+    def test_errors_arrive_as_they_were_raised(self):
+        self.client.create("vm1", "debian")
+        self.node.kernel.held.add("/dev/mapper/virtman_debian_vm_vm1")
+        for kind, call, *arguments in (
+            (errors.ImageUnknown, self.client.create, "vm2", "nope"),
+            (errors.InstanceExists, self.client.create, "vm1", "debian"),
+            (errors.InstanceUnknown, self.client.destroy, "vm2"),
+            (errors.DeviceBusy, self.client.destroy, "vm1"),
+            (errors.DeviceBusy, self.client.drop, "debian"),
+            (errors.InvalidName, self.client.create, "a/b", "debian"),
+            (errors.InvalidName, self.client.create, "a", "de bian"),
+        ):
+            error = self.assertRaises(errors.VirtmanError, call, *arguments)
+            self.assertIs(kind, type(error), arguments)
+            self.assertGreater(len(str(error)), 20)
+
+    def test_what_could_not_be_taken_down_is_named(self):
+        self.client.create("vm1", "debian")
+        self.client.destroy("vm1")
+        self.node.kernel.held.add("/dev/mapper/virtman_debian_stripe")
+        error = self.assertRaises(errors.DeviceBusy, self.client.drop, "debian")
+        self.assertIn("device virtman_debian_stripe: still in use", str(error))
+
+    def test_no_agent_is_a_clear_error(self):
+        client = Client(self.socket + "-not", 1)
+        error = self.assertRaises(errors.AgentUnreachable, client.list)
+        self.assertIn(f"{self.socket}-not", str(error))
+
+
+class ShellTest(ServedCase):
+    def run_shell(self, *arguments):
+        done = CliRunner().invoke(
+            shell, ["--socket", self.socket, *arguments], catch_exceptions=False
+        )
+        self.assertEqual(0, done.exit_code, done.output)
+        return done.output
+
+    def run_process(self, *arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "virtman.cmd.shell", *arguments],
+            env={**os.environ, "VIRTMAN_SOCKET": self.socket},
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+    def test_a_vm_from_create_to_destroy(self):
+        device = "/dev/mapper/virtman_debian_vm_vm1"
+        self.assertEqual(f"{device}\n", self.run_shell("create", "debian", "vm1"))
+        self.assertEqual(f"VM   IMAGE   DEVICE\nvm1  debian  {device}\n", self.run_shell("list"))
+        self.assertEqual(
+            "IMAGE   BYTES    PARENTS        VMS\ndebian  8388608  source,source  vm1\n",
+            self.run_shell("image", "list"),
+        )
+        self.run_shell("create", "debian", "vm2")
+        self.assertEqual("", self.run_shell("destroy", "vm1", "vm2"))
+        self.assertEqual("VM  IMAGE  DEVICE\n", self.run_shell("list"))
+        self.assertEqual("", self.run_shell("image", "drop", "debian"))
+        self.assertEqual([], json.loads(self.run_shell("image", "list", "--json")))
+        self.assert_nothing_is_left(self.node)
+
+    def test_json_is_for_programs(self):
+        made = json.loads(self.run_shell("create", "--json", "debian", "vm1"))
+        self.assertEqual(("vm1", "debian"), (made["vm"], made["image"]))
+        self.assertEqual([made], json.loads(self.run_shell("list", "--json")))
+        (image,) = json.loads(self.run_shell("image", "list", "--json"))
+        self.assertEqual(["source", "source"], image["parents"])
+
+    def test_an_error_is_one_line_and_status_1(self):
+        done = self.run_process("create", "nope", "vm1")
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertTrue(done.stderr.startswith("virtman: image nope"), done.stderr)
+        self.assertTrue(done.stderr.endswith("[virtman.image.unknown]\n"), done.stderr)
+
+    def test_the_program_prints_the_device(self):
+        done = self.run_process("create", "debian", "vm1")
+        self.assertEqual(
+            (0, "/dev/mapper/virtman_debian_vm_vm1\n", ""),
+            (done.returncode, done.stdout, done.stderr),
+        )
+
+    def test_help_needs_no_agent(self):
+        for arguments, words in (
+            (["--help"], ["create", "destroy", "list", "image", "source"]),
+            (["create", "--help"], ["IMAGE", "VM", "--json"]),
+            (["image", "-h"], ["drop", "list"]),
+            (["source", "add", "--help"], ["--stripes", "--fanout", "write-protected"]),
+        ):
+            done = CliRunner().invoke(shell, arguments)
+            self.assertEqual(0, done.exit_code)
+            for word in words:
+                self.assertIn(word, done.output)
+
+    def test_a_wrong_command_line_says_what_is_missing(self):
+        done = self.run_process("create", "debian")
+        self.assertEqual(2, done.returncode)
+        self.assertIn("Missing argument 'VM'", done.stderr)

@@ -1,0 +1,171 @@
+"""A VM gets its device, alone and among many."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.functional.virtman.base import FOREVER, TestCase
+from virtman.agent import device_path
+from virtman.errors import ParentUnreachable, VirtmanError
+
+MANY = 16
+
+
+class CreateTest(TestCase):
+    def test_the_stack_is_made_in_the_order_of_the_plan(self):
+        node = self.bed.node()
+        instance = node.create("vm1")
+        self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", device_path(instance))
+        made = [name for verb, name in node.kernel.log if verb == "create"]
+        roles = [name.removeprefix("virtman_debian_") for name in made]
+        self.assertEqual(
+            ["image", "export", "s0", "s1", "stripe", "virtman_cachegroup", "shim", "backing",
+             "path_source", "vm_vm1"],
+            roles,
+        )  # fmt: skip
+
+    def test_each_device_lies_on_the_one_below(self):
+        node = self.bed.node()
+        node.create("vm1")
+        state = node.kernel.state()
+        tables = {
+            name.removeprefix("virtman_debian_"): (rows, *rest)
+            for name, (rows, *rest) in state["dm"].items()
+        }
+        sectors = 8 * 2048
+        ours = "virtman_debian_"
+        paths = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0"
+        disk = f"disk of {self.bed.source.iqn}"
+        self.assertEqual(([(0, sectors, "linear", f"{disk} 0")], "live", "ro"),
+                         tables["path_source"])  # fmt: skip
+        for stripe in ("s0", "s1"):
+            table = f"{paths} 1 1 service-time 0 1 2 {ours}path_source 1 1"
+            self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables[stripe])
+        table = f"2 2048 0 {ours}s0 0 {ours}s1 0"
+        self.assertEqual(([(0, sectors, "switch", table)], "live", "ro"), tables["stripe"])
+        image = f"{paths} 2 1 round-robin 0 1 1 bcache over {ours}backing 1 "
+        image += f"round-robin 0 1 1 {ours}stripe 1"
+        self.assertEqual(([(0, sectors, "multipath", image)], "live", "ro"), tables["image"])
+        head, rest = tables["export"][0]
+        self.assertEqual((0, 2048, "zero", ""), head)
+        self.assertEqual((2048, sectors, "linear", f"{ours}image 0"), rest)
+        ((_, length, target, snapshot),) = tables["vm_vm1"][0]
+        self.assertEqual((sectors, "snapshot"), (length, target))
+        self.assertEqual(
+            f"loop on /dev/mapper/{ours}export loop on {node.folder}/stores/vm1.cow P 16", snapshot
+        )
+        self.assertEqual("rw", tables["vm_vm1"][2])
+
+    def test_the_cache_takes_all_reads_and_never_gives_up(self):
+        node = self.bed.node()
+        node.create("vm1")
+        ((backing, attached, settings),) = node.kernel.state()["caches"]
+        self.assertEqual(("virtman_debian_backing", True), (backing, attached))
+        self.assertEqual(
+            {"cache_mode": "writearound", "sequential_cutoff": "0", "io_error_limit": "4000000000",
+             "read_ahead_kb": "0"},
+            dict(settings),
+        )  # fmt: skip
+
+    def test_a_second_vm_shares_the_image(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.create("vm2")
+        after = node.kernel.state()
+        self.assertEqual({"virtman_debian_vm_vm2"}, after["dm"].keys() - before["dm"].keys())
+        self.assertEqual(before["sessions"], after["sessions"])
+        self.assertEqual(1, node.kernel.logins())
+        self.assertEqual(["vm1", "vm2"], [one.vm for one in node.agent.list()])
+
+    def test_two_images_share_the_cache_group(self):
+        node = self.bed.node()
+        self.bed.register("other")
+        node.create("vm1")
+        node.create("vm2", "other")
+        self.assertEqual(2, len(node.kernel.members))
+        self.assertEqual(1, node.kernel.created("virtman_cachegroup"))
+        node.destroy("vm1")
+        node.drop("debian")
+        self.assertEqual(1, len(node.kernel.cache_sets))
+        node.destroy("vm2")
+        node.drop("other")
+        self.assertTrue(node.kernel.is_clean(), node.kernel.state())
+
+    def test_many_at_once_bring_the_image_up_once(self):
+        node = self.bed.node()
+        results = self.create_many(node)
+        devices = {device_path(one) for one in results}
+        self.assertEqual(MANY, len(devices))
+        for role in ("image", "export", "s0", "s1", "stripe", "shim", "backing", "path_source"):
+            self.assertEqual(1, node.kernel.created(f"virtman_debian_{role}"), role)
+        self.assertEqual(1, node.kernel.logins())
+        self.assertEqual(MANY, len(node.records.all()))
+        self.assertEqual({"a"}, self.bed.volt.hosts("debian"))
+
+    def test_many_at_once_get_the_same_error_and_leave_nothing(self):
+        self.bed.source_dies()
+        node = self.bed.node(attach=0.2)
+        errors = self.create_many(node)
+        self.assertEqual({ParentUnreachable}, {type(one) for one in errors})
+        (text,) = {str(one) for one in errors}
+        self.assertIn("image debian: source at 127.0.0.1 does not answer", text)
+        self.assert_nothing_is_left(node)
+        self.bed.source_returns()
+        node.create("vm1")
+
+    def test_an_image_that_comes_late_is_waited_for(self):
+        self.bed.source_dies()
+        node = self.bed.node()
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(node.create, "vm1")
+            self.await_(lambda: "virtman_debian_image" in node.kernel.state()["dm"])
+            self.bed.source_returns()
+            self.assertEqual("vm1", made.result().vm)
+
+    def test_the_last_vm_starts_the_keep_time(self):
+        node = self.bed.node(keep=FOREVER)
+        node.create("vm1")
+        node.destroy("vm1")
+        self.assertIn("virtman_debian_image", node.kernel.state()["dm"])
+        node.create("vm2")
+        self.assertEqual(1, node.kernel.logins())
+        self.assertEqual(1, node.kernel.created("virtman_debian_image"))
+
+    def test_after_the_keep_time_the_image_leaves(self):
+        node = self.bed.node(keep=0.05)
+        node.create("vm1")
+        node.destroy("vm1")
+        self.assert_nothing_is_left(node)
+        node.create("vm2")
+        self.assertEqual(2, node.kernel.logins())
+
+    def test_a_vm_within_the_keep_time_keeps_the_image(self):
+        node = self.bed.node(keep=0.05)
+        node.create("vm1")
+        node.destroy("vm1")
+        node.create("vm2")
+        self.await_(lambda: node.agent._attachments["debian"]._timer is None)
+        node.settle()
+        self.assertIn("virtman_debian_vm_vm2", node.kernel.state()["dm"])
+
+    def test_creating_and_destroying_side_by_side_leaves_nothing(self):
+        node = self.bed.node(keep=0)
+
+        def live(number):
+            for turn in range(4):
+                node.create(f"vm-{number}-{turn}")
+                node.destroy(f"vm-{number}-{turn}")
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(live, range(6)))
+        self.assert_nothing_is_left(node)
+
+    def create_many(self, node):
+        def one(number):
+            try:
+                return node.create(f"vm{number}")
+            except VirtmanError as err:
+                return err
+
+        with ThreadPoolExecutor(MANY) as pool:
+            return list(pool.map(one, range(MANY)))

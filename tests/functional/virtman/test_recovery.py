@@ -1,0 +1,193 @@
+"""An agent that died anywhere is followed by one that makes everything right."""
+
+from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.kernel import Killed
+from virtman.errors import DeviceBusy, VirtmanError
+
+ENOUGH = 400
+
+
+class RecoveryTest(TestCase):
+    def killed(self, node, work):
+        """Let the agent die at each verb of ``work`` in turn; yield which, with a new one."""
+        for index in range(1, ENOUGH):
+            node.process.fate(kill_at=index)
+            try:
+                work()
+                node.settle()
+            except (Killed, VirtmanError):
+                pass
+            fired = node.process.fired
+            node.process.dead = bool(fired)
+            node.stop()
+            if not fired:
+                self.assertGreater(index, 2)
+                node.start()
+                return
+            node.start()
+            yield f"verb {index}, {fired}"
+        self.fail("more verbs than expected")
+
+    def test_a_create_that_was_cut_short_is_finished_or_undone(self):
+        node = self.bed.node(keep=FOREVER)
+        node.create("vm1")
+        node.settle()
+        expected = node.kernel.state()
+        node.destroy("vm1")
+        node.drop()
+        for verb in self.killed(node, lambda: node.create("vm1")):
+            self.assertEqual([], node.recover(), verb)
+            if not node.records.all():
+                node.create("vm1")
+            node.settle()
+            self.assertEqual(expected, node.kernel.state(), verb)
+            node.destroy("vm1")
+            node.drop()
+            self.assert_nothing_is_left(node, verb)
+
+    def test_what_no_vm_uses_goes_after_the_keep_time(self):
+        node = self.bed.node(keep=0)
+        for verb in self.killed(node, lambda: node.create("vm1")):
+            self.assertEqual([], node.recover(), verb)
+            for one in node.records.all():
+                node.destroy(one.vm)
+            self.assert_nothing_is_left(node, verb)
+
+    def test_a_destroy_that_was_cut_short_is_undone_or_finished(self):
+        node = self.bed.node(keep=0)
+        node.create("vm1")
+        for verb in self.killed(node, lambda: node.destroy("vm1")):
+            self.assertEqual([], node.recover(), verb)
+            for one in node.records.all():
+                self.assertIn(f"virtman_debian_vm_{one.vm}", node.kernel.state()["dm"], verb)
+                node.destroy(one.vm)
+            self.assert_nothing_is_left(node, verb)
+            node.create("vm1")
+
+    def test_a_leave_that_was_cut_short_is_finished(self):
+        node = self.bed.node(keep=0.05)
+
+        def live():
+            node.create("vm1")
+            node.destroy("vm1")
+            self.await_(lambda: node.process.dead or node.kernel.is_clean())
+
+        for verb in self.killed(node, live):
+            self.assertEqual([], node.recover(), verb)
+            for one in node.records.all():
+                node.destroy(one.vm)
+            self.await_(
+                lambda: node.kernel.is_clean() or set(node.kernel.mappings) <= {GROUP},
+                lambda verb=verb: (verb, node.kernel.state()),
+            )
+
+    def test_a_new_agent_changes_nothing_of_what_runs(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.create("vm2")
+        node.settle()
+        before, made = node.everywhere(), len(node.kernel.mappings)
+        reloads = [one.reloads for one in node.kernel.mappings.values()]
+        node.stop()
+        node.start()
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.everywhere())
+        self.assertEqual(made, len(node.kernel.mappings))
+        self.assertEqual(reloads, [one.reloads for one in node.kernel.mappings.values()])
+
+    def test_after_a_reboot_all_vms_have_their_devices_again(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.create("vm2")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.reboot()
+        self.assertTrue(node.kernel.is_clean())
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+
+    def test_a_recovery_that_fails_hurts_no_vm_and_is_repeated(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        for index in range(1, ENOUGH):
+            node.stop()
+            node.start()
+            node.process.fate(fail_at=index)
+            failed = None
+            try:
+                failed = node.recover()
+            except VirtmanError:
+                failed = ["all"]
+            node.settle()
+            fired = node.process.fired
+            node.process.fate()
+            self.assertEqual(before, node.kernel.state(), (index, fired, failed))
+            if failed:
+                self.assertEqual([], node.recover())
+                node.settle()
+            self.assertEqual({"vm1"}, node.agent._attachments["debian"].users)
+            if not fired:
+                self.assertGreater(index, 10)
+                return
+
+    def test_a_vm_that_could_not_be_served_is_tried_again(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.reboot()
+        store = node.folder / "stores" / "vm1.cow"
+        store.rename(node.folder / "elsewhere")
+        self.assertEqual(["vm1"], list(node.recover()))
+        self.assertEqual(["vm1"], list(node.recover()))
+        (node.folder / "elsewhere").rename(store)
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+
+    def test_images_are_taken_over_once_volt_answers_again(self):
+        node = self.bed.node(keep=0)
+        node.create("vm1")
+        node.stop()
+        node.start()
+        node.records.remove(node.records.get("vm1"))
+        node.kernel.mappings.pop("virtman_debian_vm_vm1")
+        node.kernel.loops.pop(next(n for n, one in node.kernel.loops.items() if ".cow" in one.path))
+        self.bed.volt.silence()
+        self.assertEqual(["debian"], list(node.recover()))
+        self.bed.volt.silence(False)
+        self.assertEqual([], node.recover())
+        self.assert_nothing_is_left(node)
+
+    def test_an_image_is_not_left_under_a_vm_that_was_not_taken_over_yet(self):
+        node = self.bed.node(keep=0)
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.start()
+        node.create("vm2")
+        node.destroy("vm2")
+        node.settle()
+        self.assertRaises(DeviceBusy, node.drop)
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+        self.assertEqual([], node.recover())
+        node.destroy("vm1")
+        self.assert_nothing_is_left(node)
+
+    def test_a_store_that_was_made_before_its_record_is_made_anew(self):
+        node = self.bed.node()
+        (node.folder / "stores" / "vm1.cow").write_bytes(b"half a VM")
+        made = node.create("vm1")
+        with open(made.store, "rb") as store:
+            self.assertEqual(bytes(16), store.read(16))
+
+
+GROUP = "virtman_cachegroup"

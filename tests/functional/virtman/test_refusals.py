@@ -1,0 +1,81 @@
+"""What is refused gets its own code and changes nothing anywhere."""
+
+import os
+from unittest import mock
+
+import fixtures
+
+from tests.functional.virtman.base import FOREVER, TestCase
+from virtman.errors import VirtmanError
+
+NAMES = ("a/b", "a b", "Debian", "", "a_b", "a:b", "-a", "../etc", "x" * 49, "ü", "a\n", "a\0b")
+
+
+class RefusalTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node(keep=FOREVER)
+        self.node.create("vm1")
+        self.node.settle()
+
+    def refused(self, code, verb, *arguments):
+        before = self.node.everywhere()
+        error = self.assertRaises(VirtmanError, verb, *arguments)
+        self.assertEqual(code, error.code)
+        self.node.settle()
+        self.assertEqual(before, self.node.everywhere())
+        return str(error)
+
+    def test_an_unknown_image(self):
+        text = self.refused("virtman.image.unknown", self.node.create, "vm2", "nope")
+        self.assertIn("nope", text)
+
+    def test_names_that_cannot_be_names(self):
+        for name in NAMES:
+            for verb, *arguments in (
+                (self.node.create, name),
+                (self.node.create, "vm2", name),
+                (self.node.destroy, name),
+                (self.node.drop, name),
+            ):
+                text = self.refused("virtman.name.invalid", verb, *arguments)
+                self.assertIn("1 to 48 lower-case letters", text)
+
+    def test_a_vm_that_is_there_already(self):
+        text = self.refused("virtman.instance.exists", self.node.create, "vm1")
+        self.assertIn("VM vm1", text)
+
+    def test_a_vm_of_another_image_that_is_there_already(self):
+        self.bed.register("other")
+        self.refused("virtman.instance.exists", self.node.create, "vm1", "other")
+
+    def test_a_vm_that_is_not_there(self):
+        self.refused("virtman.instance.unknown", self.node.destroy, "vm2")
+
+    def test_too_little_space(self):
+        self.bed.register("other")
+        stat = mock.Mock(f_bavail=1000, f_frsize=4096)
+        self.useFixture(fixtures.MockPatchObject(os, "statvfs", return_value=stat))
+        for image in ("debian", "other"):
+            text = self.refused("virtman.store.no_space", self.node.create, "vm2", image)
+            self.assertIn("raise [store] overcommit", text)
+
+    def test_modules_that_the_kernel_lacks(self):
+        self.node.kernel.missing_modules = {"bcache", "dm-switch"}
+        text = self.refused("virtman.kernel.modules_missing", self.node.create, "vm2")
+        self.assertIn("no module dm-switch, bcache:", text)
+        self.assertIn("depmod -a", text)
+
+    def test_dropping_an_image_that_is_used(self):
+        text = self.refused("virtman.device.busy", self.node.drop)
+        self.assertEqual("image debian is in use by vm1; destroy them first", text)
+
+    def test_dropping_an_image_that_is_not_attached(self):
+        self.refused("virtman.image.unknown", self.node.drop, "other")
+
+    def test_a_parent_that_serves_too_little(self):
+        self.bed.register("short")
+        key = (self.bed.source.ip, self.bed.source.port, "iqn.2026-11.org.virtman:storage:short")
+        self.bed.network.targets[key].sectors -= 1
+        text = self.refused("virtman.image.mismatch", self.node.create, "vm2", "short")
+        self.assertIn("but image short needs 8388608", text)

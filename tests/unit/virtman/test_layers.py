@@ -1,0 +1,160 @@
+"""Which table each layer gives the kernel, and when two tables are the same."""
+
+import fixtures
+import testtools
+
+from virtman import layers, plan, sysfs
+from virtman.layers.export import Export
+from virtman.layers.image import Image
+from virtman.layers.multipath import Multipath
+from virtman.layers.snapshot import Snapshot
+from virtman.layers.stripe import Stripe
+from virtman.naming import Device
+from virtman.plan import Portal
+from virtman.privileged import dm, lio, loop
+
+NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
+MIB = 2048
+
+
+class Tables(fixtures.Fixture):
+    """A device mapper that only keeps tables, and tells how often each was swapped."""
+
+    def __init__(self):
+        super().__init__()
+        self.live = {}
+        self.swapped = []
+
+    def _setUp(self):
+        for module, name, stand_in in (
+            (dm, "create", lambda name, table, ro: self.live.update({name: table})),
+            (dm, "reload", self._reload),
+            (dm, "table", lambda name: self.live.get(name, [])),
+            (dm, "status", lambda name: []),
+            (dm, "resume", lambda name: None),
+            (dm, "suspend", lambda name, flush: None),
+            (lio, "serves", lambda storage, iqn: True),
+            (loop, "attach", lambda path, offset, ro: "/dev/z"),
+            (sysfs, "number", NUMBERS.__getitem__),
+            (sysfs, "loop_of", lambda path: None),
+        ):
+            self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
+
+    def _reload(self, name, table, read_only, flush):
+        self.live[name] = table
+        self.swapped.append(name)
+
+
+class TableTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tables = self.useFixture(Tables())
+
+    def table(self, kind, step, *below):
+        self.assertEqual(str(step.device), kind(step).up(below).removeprefix("/dev/mapper/"))
+        return self.tables.live[str(step.device)]
+
+    def test_a_stripe_without_a_path_queues(self):
+        step = plan.Multipath(Device("i", "s0"), MIB, ())
+        self.assertEqual(
+            [(0, MIB, "multipath", "3 queue_if_no_path queue_mode bio 0 0 0")],
+            self.table(Multipath, step),
+        )
+
+    def test_each_path_is_a_group_of_its_own(self):
+        step = plan.Multipath(Device("i", "s0"), MIB, ())
+        paths = "service-time 0 1 1 254:8 1 service-time 0 1 1 254:9 1"
+        self.assertEqual(
+            [(0, MIB, "multipath", f"3 queue_if_no_path queue_mode bio 0 2 1 {paths}")],
+            self.table(Multipath, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_the_image_lies_on_the_cache_then_the_stripe(self):
+        step = plan.Image(Device("i", "image"), MIB, ())
+        paths = "round-robin 0 1 1 254:8 1 round-robin 0 1 1 254:9 1"
+        self.assertEqual(
+            [(0, MIB, "multipath", f"3 queue_if_no_path queue_mode bio 0 2 1 {paths}")],
+            self.table(Image, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_an_image_over_nothing_has_its_size(self):
+        step = plan.Image(Device("i", "image"), MIB, ())
+        self.assertEqual([(0, MIB, "error", "")], self.table(Image, step))
+
+    def test_regions_of_a_mebibyte_go_to_the_stripes_in_turn(self):
+        step = plan.Stripe(Device("i", "stripe"), MIB, ())
+        self.assertEqual(
+            [(0, MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
+            self.table(Stripe, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_an_export_begins_with_a_mebibyte_of_zeros(self):
+        step = plan.Export(Device("i", "export"), 3 * MIB, (), Portal("10.0.0.1", 3260, "iqn"))
+        self.assertEqual(
+            [(0, MIB, "zero", ""), (MIB, 2 * MIB, "linear", "254:8 0")],
+            self.table(Export, step, "/dev/x"),
+        )
+
+    def test_a_vm_writes_to_its_own_store(self):
+        step = plan.Snapshot(Device("i", "vm", "v"), MIB, (), "/stores/v.cow")
+        self.assertEqual(
+            [(0, MIB, "snapshot", "254:8 7:3 P 16")], self.table(Snapshot, step, "/dev/x")
+        )
+
+    def test_only_what_changed_is_swapped(self):
+        layer = Multipath(plan.Multipath(Device("i", "s0"), MIB, ()))
+        for below, swaps in (
+            (["/dev/x"], 0),
+            (["/dev/x"], 0),
+            ([], 0),
+            (["/dev/x", "/dev/y"], 1),
+            (["/dev/y", "/dev/x"], 2),
+            (["/dev/y"], 3),
+            (["/dev/y"], 3),
+        ):
+            layer.up(below)
+            self.assertEqual(swaps, len(self.tables.swapped), below)
+
+
+class ShapeTest(testtools.TestCase):
+    """The kernel prints tables in its own words."""
+
+    OURS = "3 queue_if_no_path queue_mode bio 0 2 1 " \
+           "service-time 0 1 1 254:8 1 service-time 0 1 1 254:9 1"  # fmt: skip
+    KERNELS = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0 2 1 " \
+              "service-time 0 1 2 254:8 1 1 service-time 0 1 2 254:9 1 1"  # fmt: skip
+
+    def same(self, one, two, target="multipath"):
+        shapes = [layers._shape([(0, MIB, target, words)]) for words in (one, two)]
+        return shapes[0] == shapes[1]
+
+    def test_the_kernels_words_are_the_same_table(self):
+        self.assertTrue(self.same(self.OURS, self.KERNELS))
+
+    def test_the_group_in_use_does_not_matter(self):
+        self.assertTrue(self.same(self.OURS, self.KERNELS.replace(" 0 2 1 ", " 0 2 2 ")))
+
+    def test_another_order_is_another_table(self):
+        turned = self.KERNELS.replace(":8", ":0").replace(":9", ":8").replace(":0", ":9")
+        self.assertFalse(self.same(self.OURS, turned))
+
+    def test_another_number_of_paths_is_another_table(self):
+        one = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0 1 1 " \
+              "service-time 0 1 2 254:8 1 1"  # fmt: skip
+        self.assertFalse(self.same(self.OURS, one))
+
+    def test_a_device_whose_number_begins_alike_is_another(self):
+        self.assertFalse(self.same("2 2048 0 254:8 0 254:9 0", "2 2048 0 254:80 0 254:9 0"))
+
+    def test_a_table_that_no_longer_queues_is_another(self):
+        plain = self.KERNELS.replace("4 queue_if_no_path ", "3 ")
+        self.assertFalse(self.same(self.OURS, plain))
+
+    def test_another_target_or_length_is_another_table(self):
+        self.assertNotEqual(
+            layers._shape([(0, MIB, "linear", "7:0 0")]), layers._shape([(0, MIB, "error", "")])
+        )
+        self.assertNotEqual(
+            layers._shape([(0, MIB, "linear", "7:0 0")]),
+            layers._shape([(0, MIB + 1, "linear", "7:0 0")]),
+        )
