@@ -6,6 +6,7 @@ each guest check its own disk, says what happened and takes all down again.
 
 import json
 import logging
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import click
 
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT, Deployment, leftovers
-from lab.errors import LabError
+from lab.errors import BedExists, LabError
 from lab.guest import HOST_MEMORY, Guest
 from lab.images.guest import guest_image
 from lab.network import ADDRESS, bytes_per_second
@@ -188,9 +189,13 @@ def _each(things: list[Any], work: Callable[[Any], None]) -> None:
 
 
 def run(bed: Bed, demo: Demo, disk: Path, result: Result, keep: bool) -> None:
-    """Run the demo on a bed that is up; unless kept, the bed is down afterwards."""
+    """Run the demo on a new bed; unless kept, the bed is down afterwards.
+
+    Raises BedExists if there is one of this name.
+    """
     kept = False
     try:
+        bed.up()
         demo.up(disk)
         demo.run(result)
         if keep:
@@ -198,6 +203,9 @@ def run(bed: Bed, demo: Demo, disk: Path, result: Result, keep: bool) -> None:
             demo.keep(demo.progress, VOLT_PORT)
         else:
             demo.down(result)
+    except BedExists:
+        kept = True  # it is somebody else's
+        raise
     except LabError as err:
         result.check("the run came to its end", False, str(err))
     finally:
@@ -230,13 +238,15 @@ def main(nodes: int, vms: int, link_rate: str | None, keep: bool, json_file: Pat
          name: str) -> None:  # fmt: skip
     """Boot VMS virtual machines on NODES nodes from one image, through VirtMan."""
     progress = Progress()
-    with progress.step("preparing the images (built once)"):
-        disk = guest_image()
-        ensure_image()
+    # the builds say themselves how far they are
+    progress.say("preparing the images (built once)")
+    disk = guest_image()
+    ensure_image()
     result = Result(json.loads((disk.parent / "guest.json").read_text()))
     bed = Bed(name, link_rate)
+    # ended from outside, it takes the bed down just as when interrupted
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        bed.up()
         run(bed, Demo(bed, progress, nodes, vms), disk, result, keep)
     except LabError as err:
         raise click.ClickException(str(err)) from err

@@ -99,7 +99,7 @@ def source() -> None:
 @click.option("--ip", required=True, help="Address to serve on.")
 @click.option("--port", default=3260, show_default=True, type=click.IntRange(1, 65535))
 @click.option("--volt", required=True, help="URL of Volt.")
-@click.option("--stripes", default=2, show_default=True, type=click.IntRange(1, 16))
+@click.option("--stripes", default=2, show_default=True, type=click.IntRange(1, 8))
 @click.option("--fanout", default=2, show_default=True, type=click.IntRange(1, 64))
 def add(name: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int,
         fanout: int) -> None:  # fmt: skip

@@ -31,11 +31,12 @@ class DeployedCase(testtools.TestCase):
     shape = (2, 2)  # stripes, fan-out
     options: ClassVar = {}
     image = "image1"
+    link_rate = None
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}")
+        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}", cls.link_rate)
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"
@@ -55,10 +56,11 @@ class DeployedCase(testtools.TestCase):
 
     def give_back(self):
         """Destroy what the test made; nothing may be left on any node."""
-        each(self.nodes, self._clear)
-        for node in (*self.nodes, self.storage):
+        alive = [node for node in self.nodes if node.alive()]
+        each(alive, self._clear)
+        for node in (*alive, self.storage):
             self.assertEqual([], node.kernel_faults())
-        for node in self.nodes:
+        for node in alive:
             self.assertEqual([], leftovers(node))
 
     def _clear(self, node):

@@ -1,0 +1,71 @@
+"""Things that die: no VM sees it, and what is left can be given back."""
+
+import time
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report
+
+
+class TestParentDies(DeployedCase):
+    name = "parent"
+    node_count = 2
+    size = 64 * MIB
+    link_rate = "20mbit"
+
+    def test_a_parent_that_loses_power_is_an_error_for_nobody(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        device = self.create(child, "vm2")
+        before = child.received_bytes()
+        pid = child.spawn(["sha256sum", device], log="sum")
+        wait_until(lambda: child.received_bytes() - before > 8 * MIB, "reading", 60)
+        parent.kill()
+        begin = time.monotonic()
+        child.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=180)
+        self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
+        report(f"parent lost its power: the child had all data {time.monotonic() - begin:.0f} s "
+               "later, without an error")  # fmt: skip
+        self.deployment.ask("DELETE", f"/v1/images/{self.image}/hosts/{parent.name}")
+
+
+class TestAgentDies(DeployedCase):
+    name = "agent"
+    node_count = 1
+    size = 16 * MIB
+
+    def test_a_new_agent_takes_over_what_runs(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
+        tables = node.run(["dmsetup", "table"]).stdout
+        holder = node.spawn(["sh", "-c", f"exec 3<{device}; exec sleep 600"], log="holder")
+        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.start_agent(node)
+        wait_until(
+            lambda: "vm1" in self.virtman(node, "image", "list", "--json").stdout,
+            "the new agent knowing its VMs",
+            30,
+            0.5,
+        )
+        self.assertEqual(tables, node.run(["dmsetup", "table"]).stdout)
+        node.run(["kill", str(holder)])
+        self.assertEqual("mine", self.written(node, device))
+
+    def test_after_a_power_cut_a_vm_has_its_device_and_data_again(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
+        node.run(["sync"])
+        node.restart()
+        self.deployment.start_agent(node)
+        wait_until(
+            lambda: node.run(["test", "-e", device], check=False).status == 0,
+            "the VM's device",
+            60,
+            0.5,
+        )
+        self.assertEqual("mine", self.written(node, device))
+
+    def written(self, node, device):
+        done = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
+        return done.stdout.strip()
