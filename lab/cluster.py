@@ -103,6 +103,11 @@ class Bed:
             return before.left()
 
     @property
+    def folder(self) -> Path:
+        """Where files of the bed may live on this machine; removed with it."""
+        return self._state.disks
+
+    @property
     def nodes(self) -> dict[str, Node]:
         """The bed's nodes by name, in the order of their addresses."""
         record = self._state.read()

@@ -94,18 +94,22 @@ class Process:
 
     def end(self, namespace: int | None = None, grace: float = 0) -> None:
         """End the group: asked first if `grace` seconds are given, then killed."""
-        for how, wait in ((signal.SIGTERM, grace), (signal.SIGKILL, 10)):
-            if not wait:
-                continue
-            for pid in self.group(namespace):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, how)
-            try:
-                wait_until(lambda: not self.group(namespace), f"the end of {self.what}", wait)
-                return
-            except DeadlinePassed:
-                if how == signal.SIGKILL:
-                    raise
+        if grace:
+            self._signal(signal.SIGTERM, namespace)
+            with suppress(DeadlinePassed):
+                wait_until(lambda: not self.group(namespace), f"the end of {self.what}", grace)
+        # Again each time: a kernel that is just starting a process has one more by then.
+        wait_until(
+            lambda: not self._signal(signal.SIGKILL, namespace), f"the end of {self.what}", 10
+        )
+
+    def _signal(self, how: signal.Signals, namespace: int | None) -> list[int]:
+        """Send a signal to the group; return whom it was sent to."""
+        members = self.group(namespace)
+        for pid in members:
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
+        return members
 
 
 def _reap(pid: int) -> None:

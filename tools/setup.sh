@@ -7,7 +7,11 @@
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 export VIRTMAN_CACHE=${VIRTMAN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/virtman}
 
-say() { printf '== %s\n' "$*" >&2; }
+say() {
+    local bold='' plain=''
+    [ ! -t 2 ] || bold=$'\e[1m' plain=$'\e[0m'
+    printf '%s== %s%s\n' "$bold" "$*" "$plain" >&2
+}
 
 install_packages() {
     local name missing=()

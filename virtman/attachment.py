@@ -26,6 +26,7 @@ from virtman.errors import (
 )
 from virtman.layer import wait_until
 from virtman.layers.export import Export
+from virtman.layers.multipath import Multipath
 from virtman.naming import Device
 from virtman.plan import Placement, Portal
 from virtman.stack import Stack
@@ -33,6 +34,7 @@ from virtman.stack import Stack
 LOG = logging.getLogger(__name__)
 
 _RETRY = 1.0
+_ASK = 0.25
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,10 @@ class Attachment:
         """Take a place again: Volt has lost this host's."""
         self._worker.submit(self._logged, self._rejoin)
 
+    def mend(self) -> None:
+        """Use paths again that failed and are back."""
+        self._worker.submit(self._logged, self._mend)
+
     def drop(self) -> None:
         """Leave the image now.
 
@@ -133,8 +139,8 @@ class Attachment:
     def _bring_up(self) -> None:
         begin = time.monotonic()
         name, size = self.info.name, self.info.size
-        serve = plan.serve(name, size, self.portal)
-        found = self.stack.layer(serve[1]).is_up() or bool(self._running())
+        serve = self._serve()
+        found = self._export().is_up() or bool(self._running())
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
@@ -172,6 +178,14 @@ class Attachment:
     def _connect_standby(self) -> None:
         if self.placement is not None:
             self._devices = self.stack.up(plan.connect(self.placement), self._devices)
+
+    def _mend(self) -> None:
+        if self.placement is None:
+            return
+        stripes = plan.assemble(self.info.name, self.info.size, self.info.stripes)
+        layers = [self.stack.layer(step) for step in stripes]
+        if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
+            self._connect_standby()
 
     def _apply_news(self) -> None:
         with self._lock:
@@ -211,16 +225,22 @@ class Attachment:
         LOG.info("left image %s", name)
 
     def _part(self) -> None:
-        """Have the children moved, wait until they have gone, then take all down."""
+        """Have the children moved, wait until they have, then take all down.
+
+        Children that are leaving too stay logged in until they go themselves, and may be
+        waiting for this host in turn. So it is Volt who knows when nobody needs it.
+        """
         name = self.info.name
         running = self._running()
         if running:
             raise _in_use(name, running)
         self.coordinator.leave(name)
-        export = self.stack.layer(plan.serve(name, self.info.size, self.portal)[1])
-        assert isinstance(export, Export)
+        export = self._export()
         wait_until(
-            lambda: not export.children(), self.times.leave, f"image {name}: children moving on"
+            lambda: not export.children() or not self.coordinator.needed(name),
+            self.times.leave,
+            f"image {name}: children moving on",
+            every=_ASK,
         )
         self.stack.down(self._all_steps())
         self._devices = {}
@@ -245,8 +265,17 @@ class Attachment:
     def _all_steps(self) -> plan.Plan:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
-        above = plan.serve(name, size, self.portal)
-        return (*self.stack.paths(name), *plan.assemble(name, size, self.info.stripes), *above[1:])
+        steps = plan.assemble(name, size, self.info.stripes)
+        return (*self.stack.paths(name), *steps, *self._serve())
+
+    def _serve(self) -> plan.Plan:
+        return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
+
+    def _export(self) -> Export:
+        step = next(step for step in self._serve() if isinstance(step, plan.Export))
+        export = self.stack.layer(step)
+        assert isinstance(export, Export)
+        return export
 
     def _logged(self, work) -> None:  # type: ignore[no-untyped-def]
         """Run work that nobody waits for; the next heartbeat brings it again."""

@@ -19,10 +19,7 @@ from virtman.errors import (
     PlacementUnknown,
     VirtmanError,
 )
-from virtman.plan import Feed, Parent, Placement, Portal
-
-SOURCE = "source"
-"""What the root of a tree is called where hosts have names."""
+from virtman.plan import SOURCE, Feed, Parent, Placement, Portal
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
@@ -105,6 +102,13 @@ class Coordinator:
         """
         with contextlib.suppress(ImageUnknown, PlacementUnknown):
             self._call("PATCH", self._own(image), {"state": "leaving"})
+
+    def needed(self, image: str) -> bool:
+        """Tell whether, after ``leave``, somebody may still read from this host."""
+        try:
+            return bool(self._call("GET", self._own(image))["needed"])
+        except (ImageUnknown, PlacementUnknown):
+            return False
 
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""

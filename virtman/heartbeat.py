@@ -51,6 +51,8 @@ class Heartbeat:
         news = self.agent.coordinator.heartbeat(
             {name: one.generation for name, one in attached.items()}
         )
+        for one in attached.values():
+            one.mend()
         for placement in news.placements:
             if placement.image in attached:
                 attached[placement.image].apply(placement)

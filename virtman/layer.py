@@ -33,14 +33,17 @@ class Layer(Protocol):
         """Tell whether the kernel has the device, complete."""
 
 
-def wait_until(condition: Callable[[], bool], deadline: float, what: str) -> None:
+def wait_until(
+    condition: Callable[[], bool], deadline: float, what: str, every: float = _POLL
+) -> None:
     """Return as soon as ``condition()`` is true.
 
     :param deadline: seconds
+    :param every: seconds between two looks
     :raises KernelFailure: naming ``what`` did not happen
     """
     end = time.monotonic() + deadline
     while not condition():
         if time.monotonic() > end:
             raise KernelFailure(f"{what} did not happen within {deadline:g} s")
-        time.sleep(_POLL)
+        time.sleep(every)

@@ -1,31 +1,50 @@
 """What devices an image needs on this node, and what each of them lies on.
 
-Pure: a plan is data. ``stack`` carries it out, in order. The devices, bottom to top::
+Pure: a plan is data. ``stack`` carries it out, in order. The devices, bottom to top,
+for an image of two stripes::
 
-    path ...            one a parent: its disk from the image's first byte on
-    multipath s0 s1     one a stripe; queues I/O while there is no path
-    stripe              dm-switch: 1 MiB regions dealt to the stripes in turn
-    cache               what was read once stays here
-    image               cache first, stripe second: the cache may die, the image does not
-    export              1 MiB of zeros, then the image; served to the children
-    reader              the image part of the export, for the VMs of this node
-    snapshot            one a VM
+    path0 ...   path1 ...     one a parent: its disk, from the image's first byte on
+       s0          s1         multipath: queues I/O while there is no path
+        └─ stripe ─┘          dm-switch: 1 MiB regions dealt to the stripes in turn
+           cache              what was read once stays here
+           image              cache first, stripe second: the cache may die, the image not
+        ┌────┴─────┐
+     export0    export1       1 MiB of zeros, then this stripe's regions; served to children
+     reader0    reader1       the same regions, for the VMs of this node
+        └─ origin ─┘          dm-switch again: what every VM of this node starts from
+          vm ...              one snapshot a VM
 
 An export begins with zeros because a child's kernel looks for partitions at the start
 of every new disk. It finds none, at once: a child's login never waits for data that
 would have to come through the parent's own parents.
+
+Each stripe has an export, and so a page cache, of its own, because a page cache reads
+ahead. Two hosts may be each other's parent, one in each stripe. Were both stripes read
+through one page cache, a read-ahead across the border of two regions would hold the
+pages of one stripe locked until the other stripe's part has come, on both hosts at
+once: each would wait for the other for ever. In an export, regions of other stripes are
+an ``error`` target: a read-ahead into them fails at once, and nobody asks for them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from virtman.errors import InvalidSize
 from virtman.naming import Device, iqn
 
 SECTOR = 512
+BLOCK = 4096
+"""Bytes; the cache's block. An image's devices are whole blocks long, padded with zeros."""
+
 HEADER = 1024 * 1024
 """Bytes of zeros before the image in an export."""
+
+REGION = 1024 * 1024
+"""Bytes dealt to one stripe at a time; the same on every node, for parents serve no more."""
+
+SOURCE = "source"
+"""What the root of a tree is called where hosts have names."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +91,6 @@ class Placement:
     generation: int
     feeds: tuple[Feed, ...]
 
-    @property
-    def sectors(self) -> int:
-        """Size of the image in sectors."""
-        return sectors(self.size)
-
 
 @dataclass(frozen=True)
 class Step:
@@ -89,7 +103,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Path(Step):
-    """A parent's disk; no portal where only the kernel knows it any more."""
+    """A parent's disk; no portal where only the kernel knows it any more.
+
+    The source's disk may lack the image's padding.
+    """
 
     portal: Portal | None
 
@@ -115,15 +132,20 @@ class Image(Step):
 
 
 @dataclass(frozen=True)
+class Void(Step):
+    """What an export has in place of other stripes: errors."""
+
+
+@dataclass(frozen=True)
 class Export(Step):
-    """The image, served."""
+    """One stripe of the image, served; lies on the image, and on the void elsewhere."""
 
     portal: Portal
 
 
 @dataclass(frozen=True)
 class Reader(Step):
-    """The image as the VMs of this node read it."""
+    """One stripe of the image as the VMs of this node read it."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +166,12 @@ class Source(Step):
 Plan = tuple[Step, ...]
 
 
+def padded(size: int) -> int:
+    """Return the length of an image's devices, in sectors."""
+    sectors(size)
+    return -(-size // BLOCK) * BLOCK // SECTOR
+
+
 def sectors(size: int) -> int:
     """Return a size in bytes as sectors.
 
@@ -155,29 +183,34 @@ def sectors(size: int) -> int:
 
 
 def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
-    """Where this host serves an image."""
+    """Where this host serves an image: stripe s is LUN s."""
     return Portal(ip, port, iqn(host, image), 0, HEADER)
 
 
-def serve(image: str, size: int, portal: Portal) -> Plan:
-    """First the image and its export, before there is anything to read.
+def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
+    """First the image and all that lies on it, before there is anything to read.
 
     The image holds its I/O back until it lies on something, so children may log in
     and read at once; all levels of a tree come up at the same time.
     """
-    length = sectors(size)
+    length = padded(size)
     top = Image(Device(image, "image"), length, ())
-    export = Device(image, "export")
-    return (
-        top,
-        Export(export, length + HEADER // SECTOR, (top.device,), portal),
-        Reader(Device(image, "reader"), length, (export,)),
-    )
+    void = Void(Device(image, "void"), length, ())
+    steps: list[Step] = [top, void]
+    readers = []
+    for index in range(stripes):
+        regions = tuple(top.device if one == index else void.device for one in range(stripes))
+        served = replace(portal, lun=portal.lun + index)
+        export = Export(Device(image, f"export{index}"), length + HEADER // SECTOR, regions, served)
+        reader = Reader(Device(image, f"reader{index}"), length, (export.device,))
+        steps += [export, reader]
+        readers.append(reader.device)
+    return (*steps, Stripe(Device(image, "origin"), length, tuple(readers)))
 
 
 def assemble(image: str, size: int, stripes: int) -> Plan:
     """All that lies below the image, still without a parent, and the image on top of it."""
-    length = sectors(size)
+    length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
     stripe = Stripe(Device(image, "stripe"), length, tuple(step.device for step in feeds))
     cache = Cache(Device(image, "cache"), length, (stripe.device,))
@@ -190,22 +223,36 @@ def connect(placement: Placement, *, standby: bool = True) -> Plan:
 
     :param standby: connect those too who only take over; False to be ready sooner
     """
-    name, length = placement.image, placement.sectors
-    paths: dict[Device, Path] = {}
-    fed = []
+    name, length = placement.image, padded(placement.size)
+    paths: list[Path] = []
+    fed: list[Multipath] = []
     for index, feed in enumerate(placement.feeds):
         parents = feed.parents if standby else (feed.parent,)
-        devices = tuple(Device(name, "path", parent.host) for parent in parents)
-        for device, parent in zip(devices, parents, strict=True):
-            paths[device] = Path(device, length, (), parent.portal)
-        fed.append(Multipath(_stripe(name, index), length, devices))
-    return (*paths.values(), *fed)
+        mine = [
+            Path(Device(name, f"path{index}", parent.host), length, (), _serving(parent, index))
+            for parent in parents
+        ]
+        paths += mine
+        fed.append(Multipath(_stripe(name, index), length, tuple(path.device for path in mine)))
+    return (*paths, *fed)
 
 
 def instance(image: str, size: int, vm: str, store: str) -> Plan:
     """A VM's private device over the node's reader of the image."""
-    reader = Device(image, "reader")
-    return (Snapshot(Device(image, "vm", vm), sectors(size), (reader,), store),)
+    origin = Device(image, "origin")
+    return (Snapshot(Device(image, "vm", vm), sectors(size), (origin,), store),)
+
+
+def is_path(device: Device) -> bool:
+    """Tell whether a device is a parent's disk."""
+    return device.role.startswith("path")
+
+
+def _serving(parent: Parent, stripe: int) -> Portal:
+    """Where a parent serves a stripe; the source has all of them in one LUN."""
+    if parent.host == SOURCE:
+        return parent.portal
+    return replace(parent.portal, lun=parent.portal.lun + stripe)
 
 
 def _stripe(image: str, index: int) -> Device:

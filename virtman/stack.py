@@ -18,6 +18,7 @@ from virtman.layers.path import Path as PathLayer
 from virtman.layers.reader import Reader
 from virtman.layers.snapshot import Snapshot
 from virtman.layers.stripe import Stripe
+from virtman.layers.void import Void
 from virtman.naming import Device
 
 LOG = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ class Stack:
             plan.Stripe: Stripe,
             plan.Cache: lambda step: Bcache(step, self.group, folder),
             plan.Image: Image,
+            plan.Void: Void,
             plan.Export: Export,
             plan.Reader: Reader,
             plan.Snapshot: Snapshot,
@@ -95,7 +97,7 @@ class Stack:
     def paths(self, image: str) -> tuple[plan.Path, ...]:
         """Return the paths of an image that the kernel has, be it only their sessions."""
         mapped = (plan.Path(device, 0, (), None) for device in self.present().get(image, [])
-                  if device.role == "path")  # fmt: skip
+                  if plan.is_path(device))  # fmt: skip
         return (*mapped, *(path for path in _strays() if path.device.image == image))
 
     def prune(self, image: str, steps: plan.Plan) -> None:

@@ -80,6 +80,21 @@ def is_held(name: str) -> bool:
     return any(Path(f"/sys/block/{name}/holders").glob("*"))
 
 
+def session_in_use(iqn: str) -> bool:
+    """Tell whether any device lies on a disk of a session with this target."""
+    return any(
+        True
+        for session in _sessions(iqn)
+        for _ in session.glob("device/target*/*/block/*/holders/*")
+    )
+
+
+def disks_run(device_number: str) -> bool:
+    """Tell whether all disks below a device-mapper device take I/O."""
+    states = (Path("/sys/dev/block") / device_number).glob("slaves/*/device/state")
+    return all(state.read_text().strip() == "running" for state in states)
+
+
 def bcache_over(device: str) -> str | None:
     """Return the bcache device over a backing device, such as ``bcache0``; None if none is."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))

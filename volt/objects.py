@@ -67,13 +67,18 @@ class Feed:
 
 @dataclass(frozen=True)
 class Placement:
-    """A host's place in all trees of an image; ``size`` in bytes."""
+    """A host's place in all trees of an image; ``size`` in bytes.
+
+    ``needed`` is false once a leaving host may go: all who are in the trees have said that
+    they read from parents who were given to them after it left.
+    """
 
     image: str
     host: str
     size: int
     state: State
     generation: int
+    needed: bool
     stripes: tuple[Feed, ...]
 
 

@@ -122,6 +122,7 @@ class Coordinator:
                     f"the present one is {row.generation}: fetch the placement again"
                 )
             row.state = State.READY
+            row.confirmed = generation
             session.flush()
             return _placement(session, image, host)
 
@@ -247,6 +248,8 @@ def _place(
         _set_portal(row, portal)
         session.add(row)
     row.state = State.JOINING
+    row.confirmed = 0
+    row.left = None
     row.colour = forest.colour(host)
     row.joined = image.generation
     forests.save(session, image, forest, changed)
@@ -259,6 +262,7 @@ def _displace(session: Session, image: ImageRow, row: PlacementRow) -> None:
     changed = forest.leave(row.host)
     row.state = State.LEAVING
     image.generation += 1
+    row.left = image.generation
     forests.save(session, image, forest, changed)
     forests.renew(session, image, changed)
     LOG.info("Host %s leaves image %s, %d told", row.host, image.name, len(changed))

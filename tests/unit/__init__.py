@@ -4,11 +4,10 @@ import sys
 import time
 from typing import Any
 
-_FORBIDDEN = frozenset(
-    ["subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system"]
-    + ["time.sleep"]
-
-)  # fmt: skip
+_FORBIDDEN = frozenset({
+    "subprocess.Popen", "os.fork", "os.forkpty", "os.exec", "os.posix_spawn", "os.system",
+    "time.sleep",
+})  # fmt: skip
 _RUNNERS = ("unittest/case.py", "testtools/runtest.py")
 
 

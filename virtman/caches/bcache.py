@@ -100,8 +100,16 @@ class Group:
         return table
 
     def _register(self) -> str:
-        bcache.format_cache(self.mapped.node)
-        bcache.register(self.mapped.node)
+        """Show the devices to bcache, formatted first if they never were.
+
+        A cache that is there already is used again: members get new identities, so what
+        it still holds of earlier ones is never taken for theirs.
+        """
+        try:
+            bcache.register(self.mapped.node)
+        except OSError:
+            bcache.format_cache(self.mapped.node)
+            bcache.register(self.mapped.node)
         wait_until(lambda: self._uuid() is not None, _DEADLINE, f"bcache taking {CACHE_GROUP}")
         found = self._uuid()
         assert found is not None

@@ -20,9 +20,10 @@ from virtman import naming, privileged
 from virtman.agent import Agent, Host
 from virtman.api import Api
 from virtman.attachment import Times
-from virtman.coordinator import SOURCE, Coordinator
+from virtman.coordinator import Coordinator
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
+from virtman.plan import SOURCE
 from virtman.record import Records
 from virtman.stack import Stack
 

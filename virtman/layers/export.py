@@ -1,4 +1,4 @@
-"""What the children of this node read: the image behind a header of zeros, served by LIO."""
+"""What the children of this node read of one stripe, behind a header of zeros, by LIO."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import Mapped, explained
-from virtman.plan import HEADER, SECTOR
+from virtman.plan import HEADER, REGION, SECTOR
 from virtman.privileged import lio
 
 
 class Export(Mapped):
-    """A linear device that LIO serves write-protected."""
+    """One stripe's regions of the image, served write-protected as one LUN.
+
+    See ``virtman.plan`` for why each stripe is served, and cached in memory, apart.
+    """
 
     flush = False
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))
         self.step = step
+        # Begins the disk's model name at the child, by which udev rules know our disks.
+        self.storage = f"virtman_{step.device.image}_{step.portal.lun}"
 
     def up(self, below: Sequence[str]) -> str:
-        """Serve the device below."""
-        (image,) = below
-        header = HEADER // SECTOR
-        self.set_up(
-            [
-                (0, header, "zero", ""),
-                (header, self.step.sectors - header, "linear", f"{sysfs.number(image)} 0"),
-            ]
-        )
+        """Serve the regions below: one device a stripe, of which one is the image."""
+        header, length = HEADER // SECTOR, self.step.sectors - HEADER // SECTOR
+        devices = "".join(f" {sysfs.number(device)} 0" for device in below)
+        regions = f"{len(below)} {REGION // SECTOR} 0{devices}"
+        self.set_up([(0, header, "zero", ""), (header, length, "switch", regions)])
         portal = self.step.portal
         with explained(f"serving {portal.iqn} on {portal.ip}"):
-            if not lio.serves(self.storage, portal.iqn):
-                lio.withdraw(self.storage, portal.iqn)
+            if not self._served():
+                lio.withdraw(self.storage, portal.iqn, portal.lun)
                 size = self.step.sectors * SECTOR
-                lio.serve(self.storage, self.node, size, portal.iqn, portal.ip, portal.port)
+                lio.serve(
+                    self.storage, self.node, size, portal.iqn, portal.lun, portal.ip, portal.port
+                )
         return self.node
 
     def release(self) -> None:
@@ -42,20 +45,19 @@ class Export(Mapped):
 
     def down(self) -> None:
         """Stop serving, then remove the device."""
-        with explained(f"withdrawing {self.step.portal.iqn}"):
-            lio.withdraw(self.storage, self.step.portal.iqn)
+        portal = self.step.portal
+        with explained(f"withdrawing {portal.iqn}"):
+            lio.withdraw(self.storage, portal.iqn, portal.lun)
         self.take_down()
 
     def is_up(self) -> bool:
-        """Tell whether children can log in."""
-        return self.exists() and bool(lio.serves(self.storage, self.step.portal.iqn))
+        """Tell whether children can read the stripe."""
+        return self.exists() and self._served()
 
     def children(self) -> list[str]:
-        """Initiator names of those who are logged in."""
+        """Initiator names of those who are logged in to the target, for any stripe."""
         with explained(f"sessions of {self.step.portal.iqn}"):
             return list(lio.sessions(self.step.portal.iqn))
 
-    @property
-    def storage(self) -> str:
-        """Name of LIO's storage object; udev knows our disks by how it begins."""
-        return f"virtman_{self.step.device.image}"
+    def _served(self) -> bool:
+        return bool(lio.serves(self.storage, self.step.portal.iqn, self.step.portal.lun))

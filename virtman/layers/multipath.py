@@ -51,6 +51,10 @@ class Multipath(Mapped):
         """Tell whether a path works."""
         return any(state == "A" for _, state in self._paths())
 
+    def has_failed(self) -> bool:
+        """Tell whether any path does not work."""
+        return any(state == "F" for _, state in self._paths())
+
     def _paths(self) -> list[tuple[str, str]]:
         if not self.exists():
             return []
@@ -62,7 +66,13 @@ class Multipath(Mapped):
             ]
 
     def _retry_failed(self) -> None:
-        for device, state in self._paths():
-            if state == "F":
-                with contextlib.suppress(OSError):
-                    dm.message(self.name, f"reinstate_path {device}")
+        """Use paths again whose disks are back, the best of them first."""
+        paths = self._paths()
+        back = [device for device, state in paths if state == "F" and sysfs.disks_run(device)]
+        for device in back:
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"reinstate_path {device}")
+        works = [state == "A" or device in back for device, state in paths]
+        if back and any(works):
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"switch_group {works.index(True) + 1}")

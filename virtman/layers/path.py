@@ -10,7 +10,7 @@ from virtman import plan, sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
-from virtman.plan import SECTOR, Portal
+from virtman.plan import BLOCK, SECTOR, Portal
 from virtman.privileged import iscsi
 
 LOG = logging.getLogger(__name__)
@@ -36,25 +36,27 @@ class Path:
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
         disk = sysfs.disk(portal.iqn, portal.lun) or self._log_in(portal)
-        start = portal.offset // SECTOR
-        have = sysfs.sectors(disk)
-        if have < start + self.step.sectors:
+        start, length = portal.offset // SECTOR, self.step.sectors
+        have = min(sysfs.sectors(disk) - start, length)
+        if have <= length - BLOCK // SECTOR:
             raise ImageMismatch(
-                f"{portal.iqn} at {portal.ip} serves {have * SECTOR} bytes, but image "
-                f"{self.step.device.image} needs {(start + self.step.sectors) * SECTOR}"
+                f"{portal.iqn} at {portal.ip} serves {max(have, 0) * SECTOR} bytes of image "
+                f"{self.step.device.image}, which is longer"
             )
-        device = sysfs.disk_number(disk)
-        self.mapped.set_up([(0, self.step.sectors, "linear", f"{device} {start}")])
+        table = [(0, have, "linear", f"{sysfs.disk_number(disk)} {start}")]
+        if have < length:
+            table.append((have, length - have, "zero", ""))
+        self.mapped.set_up(table)
         return self.mapped.node
 
     def release(self) -> None:
         """Nothing waits here: iSCSI fails a lost session's I/O by itself."""
 
     def down(self) -> None:
-        """Remove the device and log out of the session it lies on."""
+        """Remove the device, and log out of its session unless another stripe uses it."""
         session = self._session()
         self.mapped.take_down()
-        if session is not None:
+        if session is not None and not sysfs.session_in_use(session.iqn):
             with explained(f"logging out of {session.iqn}"):
                 iscsi.logout(session.ip, session.port, session.iqn)
 

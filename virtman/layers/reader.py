@@ -1,4 +1,4 @@
-"""How the VMs of this node read the image: through the page cache that the export uses."""
+"""How the VMs of this node read a stripe: through the page cache that its export uses."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import detach_loop, explained
-from virtman.naming import Device
 from virtman.plan import HEADER
 from virtman.privileged import loop
 
 
 class Reader:
-    """One read-only loop device over the export, past its header.
+    """One read-only loop device over an export, past its header.
 
     dm-snapshot reads its origin directly. The loop device makes those reads buffered,
     so that a block wanted by a VM and by a child at once is read from below once.
@@ -20,13 +19,13 @@ class Reader:
 
     def __init__(self, step: plan.Reader) -> None:
         self.step = step
-        self.backing = Device(step.device.image, "export").node
+        self.backing = step.below[0].node
 
     def up(self, below: Sequence[str]) -> str:
         """Attach the loop device."""
         device = sysfs.loop_of(self.backing)
         if device is None:
-            with explained(f"reader of image {self.step.device.image}"):
+            with explained(f"reader {self.step.device}"):
                 device = loop.attach(self.backing, HEADER, True)
         return device
 

@@ -21,10 +21,10 @@ class Source:
         """Serve it."""
         portal, path = self.step.portal, self.step.path
         with explained(f"serving {path} on {portal.ip}:{portal.port}"):
-            if not lio.serves(self.storage, portal.iqn):
-                lio.withdraw(self.storage, portal.iqn)
+            if not lio.serves(self.storage, portal.iqn, portal.lun):
+                lio.withdraw(self.storage, portal.iqn, portal.lun)
                 size = self.step.sectors * SECTOR
-                lio.serve(self.storage, path, size, portal.iqn, portal.ip, portal.port)
+                lio.serve(self.storage, path, size, portal.iqn, portal.lun, portal.ip, portal.port)
         return path
 
     def release(self) -> None:
@@ -33,8 +33,8 @@ class Source:
     def down(self) -> None:
         """Stop serving it."""
         with explained(f"withdrawing {self.step.portal.iqn}"):
-            lio.withdraw(self.storage, self.step.portal.iqn)
+            lio.withdraw(self.storage, self.step.portal.iqn, self.step.portal.lun)
 
     def is_up(self) -> bool:
         """Tell whether hosts can log in."""
-        return bool(lio.serves(self.storage, self.step.portal.iqn))
+        return bool(lio.serves(self.storage, self.step.portal.iqn, self.step.portal.lun))

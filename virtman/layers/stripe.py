@@ -6,10 +6,7 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import Mapped
-from virtman.plan import SECTOR
-
-REGION = 1024 * 1024
-"""Bytes; the same on every node, since a parent serves only what its stripe carries well."""
+from virtman.plan import REGION, SECTOR
 
 
 class Stripe(Mapped):

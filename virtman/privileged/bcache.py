@@ -16,8 +16,8 @@ _BLOCK = "4k"
 
 @context.entrypoint
 def format_cache(device: str) -> None:
-    """Write an empty cache's superblock over ``device``."""
-    run("make-bcache", "--wipe-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
+    """Write an empty cache's superblock; a device that holds anything is refused."""
+    run("make-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
 
 
 @context.entrypoint
@@ -32,6 +32,8 @@ def format_backing(device: str, data_offset: int) -> None:
 @context.entrypoint
 def register(device: str) -> None:
     """Show a formatted device to bcache; a device that it has already is fine.
+
+    :raises OSError: EINVAL if the device has no bcache superblock
 
     Registration goes on in the background: wait for the device's ``bcache`` folder.
     """

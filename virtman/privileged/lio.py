@@ -14,20 +14,21 @@ from virtman.privileged.command import run
 
 _CONFIGFS = Path("/sys/kernel/config/target")
 _DBROOT = Path("/etc/target")
+_OPTIMAL_SECTORS = 256
 _ENABLE_TRIES = 5
 _ENABLE_PAUSE = 0.2
 
 
 @context.entrypoint
-def serve(name: str, device: str, size: int, target: str, ip: str, port: int) -> None:
-    """Serve ``device`` as LUN 0 of ``target`` on one portal, read-only for everyone.
+def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, port: int) -> None:
+    """Serve ``device`` as a LUN of ``target`` on one portal, read-only for everyone.
 
     The LUN is buffered (fileio): reads of several children for the same block meet in
     the page cache and become one read below.
 
-    :param size: in bytes; LIO asks a block device itself, but a file needs it
     :param name: of the storage object; begins the disk's model name at the initiator
-    :raises OSError: EIO with what LIO said; nothing stays behind then
+    :param size: in bytes; LIO asks a block device itself, but a file needs it
+    :raises OSError: EIO with what LIO said; nothing of this LUN stays behind then
     """
     from rtslib_fb import FabricModule, FileIOStorageObject, RTSLibError  # noqa: PLC0415
     from rtslib_fb.target import LUN, TPG, NetworkPortal, Target  # noqa: PLC0415
@@ -35,6 +36,8 @@ def serve(name: str, device: str, size: int, target: str, ip: str, port: int) ->
     _prepare()
     try:
         storage = _retried(lambda: FileIOStorageObject(name, device, size, write_back=True))
+        # What a child's kernel reads ahead follows from this; 8 MiB if left alone.
+        storage.set_attribute("optimal_sectors", _OPTIMAL_SECTORS)
         group = TPG(Target(FabricModule("iscsi"), target), 1)
         for attribute, value in (
             ("authentication", 0),
@@ -43,33 +46,42 @@ def serve(name: str, device: str, size: int, target: str, ip: str, port: int) ->
             ("demo_mode_write_protect", 1),
         ):
             group.set_attribute(attribute, value)
-        LUN(group, 0, storage)
+        LUN(group, lun, storage)
         NetworkPortal(group, ip, port)
         group.enable = True
     except (RTSLibError, OSError) as err:
-        with contextlib.suppress(OSError):
-            _withdraw(name, target)
+        with contextlib.suppress(OSError, RTSLibError):
+            _withdraw(name, target, lun)
         raise OSError(errno.EIO, f"LIO, {target}: {err}") from err
 
 
 @context.entrypoint
-def withdraw(name: str, target: str) -> None:
-    """Stop serving: sessions end, the device is free again. Gone already is fine."""
-    _withdraw(name, target)
+def withdraw(name: str, target: str, lun: int) -> None:
+    """Stop serving a LUN; the target goes with its last one. Gone already is fine.
+
+    All sessions of the target end, whichever LUN they read.
+    """
+    from rtslib_fb import RTSLibError  # noqa: PLC0415
+
+    try:
+        _withdraw(name, target, lun)
+    except RTSLibError as err:
+        raise OSError(errno.EIO, f"LIO, {target}: {err}") from err
 
 
 @context.entrypoint
-def serves(name: str, target: str) -> bool:
-    """Tell whether the target is there, complete and enabled."""
-    group = _CONFIGFS / "iscsi" / target / "tpgt_1"
-    links = list(group.glob("lun/lun_0/*/udev_path")) if group.is_dir() else []
-    return bool(links) and (group / "enable").read_text().strip() == "1"
+def serves(name: str, target: str, lun: int) -> bool:
+    """Tell whether the LUN is there, complete, and its target enabled."""
+    group = _group(target)
+    links = list(group.glob(f"lun/lun_{lun}/*/udev_path")) if group.is_dir() else []
+    mine = [link for link in links if link.parent.resolve().name == name]
+    return bool(mine) and (group / "enable").read_text().strip() == "1"
 
 
 @context.entrypoint
 def sessions(target: str) -> list[str]:
     """Initiator names of those who are logged in now."""
-    group = _CONFIGFS / "iscsi" / target / "tpgt_1"
+    group = _group(target)
     if not (group / "dynamic_sessions").exists():
         return []
     return [name for name in (group / "dynamic_sessions").read_text().split("\0") if name.strip()]
@@ -98,12 +110,24 @@ def _retried(make: Callable[[], Any]) -> Any:
     return None
 
 
-def _withdraw(name: str, target: str) -> None:
+def _withdraw(name: str, target: str, lun: int) -> None:
     from rtslib_fb import FabricModule, FileIOStorageObject, RTSLibNotInCFSError  # noqa: PLC0415
-    from rtslib_fb.target import Target  # noqa: PLC0415
+    from rtslib_fb.target import TPG, Target  # noqa: PLC0415
 
     if (_CONFIGFS / "iscsi" / target).is_dir():
-        Target(FabricModule("iscsi"), target, mode="lookup").delete()
+        found = Target(FabricModule("iscsi"), target, mode="lookup")
+        if _group(target).is_dir():
+            group = TPG(found, 1, mode="lookup")
+            group.enable = False
+            for one in group.luns:
+                if one.lun == lun:
+                    one.delete()
+        if not _group(target).is_dir() or not any(_group(target).glob("lun/lun_*")):
+            found.delete()
     if _CONFIGFS.is_dir():
         with contextlib.suppress(RTSLibNotInCFSError):
             FileIOStorageObject(name).delete()
+
+
+def _group(target: str) -> Path:
+    return _CONFIGFS / "iscsi" / target / "tpgt_1"

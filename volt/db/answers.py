@@ -91,10 +91,27 @@ def placements(session: Session, host: str, names: Collection[str]) -> list[Plac
             images[row.image].size,
             State(row.state),
             row.generation,
+            row.left is None or _waited_for(session, row.image),
             tuple(feeds[row.image]),
         )
         for row in rows
     ]
+
+
+def _waited_for(session: Session, image: str) -> bool:
+    """Tell whether somebody in the trees may still read from a host that has left them.
+
+    All leaving hosts are waited for together: one that nobody reads from may yet lie
+    between another and those who do.
+    """
+    last = select(func.max(PlacementRow.left)).where(PlacementRow.image == image)
+    behind = select(PlacementRow.host).where(
+        PlacementRow.image == image,
+        PlacementRow.left.is_(None),
+        PlacementRow.confirmed < PlacementRow.generation,
+        PlacementRow.confirmed < last.scalar_subquery(),
+    )
+    return session.scalars(behind.limit(1)).first() is not None
 
 
 def _peer(row: PlacementRow | None, source: ImageRow) -> Peer:

@@ -66,7 +66,11 @@ class ImageRow(Base):
 
 
 class PlacementRow(Base):
-    """A host's place in an image's trees; ``joined`` is the image's generation at its join."""
+    """A host's place in an image's trees.
+
+    ``confirmed`` is the last generation that the host said it uses, ``joined`` and ``left``
+    are the image's generation at its join and when it left.
+    """
 
     __tablename__ = "placements"
 
@@ -80,7 +84,9 @@ class PlacementRow(Base):
     colour: Mapped[int]
     state: Mapped[str] = mapped_column(String(16))
     generation: Mapped[int] = mapped_column(BigInteger)
+    confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
     joined: Mapped[int] = mapped_column(BigInteger)
+    left: Mapped[int | None] = mapped_column(BigInteger)
 
     __table_args__ = (Index(None, "host"),)
 

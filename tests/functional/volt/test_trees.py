@@ -56,6 +56,62 @@ class TreesCase(TestCase):
             assert all(parents.count(host) <= fanout for host in hosts)
 
 
+class TestLeaving(TreesCase):
+    """When a host that left the trees may go."""
+
+    def setUp(self):
+        super().setUp()
+        self.join("a", "b", "c")
+        for host in ("a", "b", "c"):
+            self.confirm(host)
+
+    def confirm(self, host):
+        self.volt.ready("x", host, self.generation(host))
+
+    def needed(self, host):
+        return self.volt.placement("x", host).needed
+
+    def test_a_host_in_the_trees_is_needed(self):
+        assert self.needed("a")
+
+    def test_a_host_is_needed_until_its_children_read_from_others(self):
+        before = {host: self.generation(host) for host in ("b", "c")}
+        self.volt.leave("x", "a")
+        moved = [host for host, old in before.items() if self.generation(host) != old]
+        assert moved
+        for host in moved:
+            assert self.needed("a")
+            self.confirm(host)
+        assert not self.needed("a")
+
+    def test_a_child_that_was_placed_again_meanwhile_counts_once_it_is_up_to_date(self):
+        self.volt.leave("x", "a")
+        self.volt.leave("x", "b")
+        assert self.needed("a")
+        self.confirm("c")
+        assert not self.needed("a")
+
+    def test_hosts_that_all_leave_do_not_wait_for_each_other(self):
+        for host in ("a", "b", "c"):
+            self.volt.leave("x", host)
+        assert not any(map(self.needed, ("a", "b", "c")))
+
+    def test_a_host_that_is_still_joining_may_have_been_given_one_that_left(self):
+        self.join("d")
+        self.volt.leave("x", "a")
+        for host in ("b", "c"):
+            self.confirm(host)
+        assert self.needed("a")
+        self.confirm("d")
+        assert not self.needed("a")
+
+    def test_joining_again_ends_leaving(self):
+        self.volt.leave("x", "a")
+        self.join("a")
+        assert self.needed("a")
+        assert self.volt.placement("x", "a").state == State.JOINING
+
+
 class TestPlacements(TreesCase):
     def test_only_those_who_have_to_act_get_a_new_generation(self):
         self.join("a", "b", "c")

@@ -29,17 +29,42 @@ feeds = st.builds(
 class PlanTest(testtools.TestCase):
     def test_the_image_is_served_before_it_lies_on_anything(self):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        image, export, reader = plan.serve("i", SIZE, portal)
-        self.assertEqual((), image.below)
-        self.assertEqual((image.device,), export.below)
-        self.assertEqual((export.device,), reader.below)
-        self.assertEqual(image.sectors + portal.offset // 512, export.sectors)
+        steps = plan.serve("i", SIZE, portal, 2)
+        self.assertEqual((), steps[0].below)
+        for export in (step for step in steps if isinstance(step, plan.Export)):
+            self.assertIn(steps[0].device, export.below)
+            self.assertEqual(steps[0].sectors + portal.offset // 512, export.sectors)
+
+    @given(st.integers(1, 5))
+    def test_an_export_holds_its_own_stripe_and_nothing_else(self, stripes):
+        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
+        steps = plan.serve("i", SIZE, portal, stripes)
+        exports = [step for step in steps if isinstance(step, plan.Export)]
+        for index, export in enumerate(exports):
+            roles = [device.role for device in export.below]
+            self.assertEqual(["image" if one == index else "void" for one in range(stripes)], roles)
+            self.assertEqual(index, export.portal.lun)
+        readers = [step for step in steps if isinstance(step, plan.Reader)]
+        self.assertEqual([(export.device,) for export in exports], [one.below for one in readers])
+        self.assertEqual(tuple(one.device for one in readers), steps[-1].below)
+
+    def test_a_host_serves_stripes_as_luns_and_the_source_all_in_one(self):
+        steps = plan.connect(placement(Feed(parent("a")), Feed(parent("b"), parent("source"))))
+        paths = {step.device: step.portal.lun for step in steps if isinstance(step, plan.Path)}
+        self.assertEqual(
+            {
+                Device("i", "path0", "a"): 0,
+                Device("i", "path1", "b"): 1,
+                Device("i", "path1", "source"): 0,
+            },
+            paths,
+        )
 
     @given(st.lists(feeds, min_size=1, max_size=4), st.booleans())
     def test_each_device_lies_on_devices_made_before(self, given_feeds, standby):
         placed = placement(*given_feeds)
         steps = (
-            *plan.serve("i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260)),
+            *plan.serve("i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260), len(given_feeds)),
             *plan.assemble("i", SIZE, len(given_feeds)),
             *plan.connect(placed, standby=standby),
             *plan.instance("i", SIZE, "vm", "/store"),
@@ -50,21 +75,20 @@ class PlanTest(testtools.TestCase):
             made.add(step.device)
 
     @given(st.lists(feeds, min_size=1, max_size=4))
-    def test_each_parent_is_connected_once_and_feeds_its_stripes(self, given_feeds):
+    def test_each_stripe_has_paths_of_its_own_best_first(self, given_feeds):
         steps = plan.connect(placement(*given_feeds))
-        paths = [step for step in steps if isinstance(step, plan.Path)]
-        self.assertEqual(len(paths), len({step.device for step in paths}))
         stripes = [step for step in steps if isinstance(step, plan.Multipath)]
         self.assertEqual(len(given_feeds), len(stripes))
-        for stripe, feed in zip(stripes, given_feeds, strict=True):
+        for index, (stripe, feed) in enumerate(zip(stripes, given_feeds, strict=True)):
             self.assertEqual(
-                [one.host for one in feed.parents], [device.argument for device in stripe.below]
+                [Device("i", f"path{index}", one.host) for one in feed.parents],
+                list(stripe.below),
             )
 
     def test_without_standby_only_parents_are_connected(self):
         steps = plan.connect(placement(Feed(parent("a"), parent("source"))), standby=False)
         self.assertEqual(
-            [Device("i", "path", "a"), Device("i", "s0")], [step.device for step in steps]
+            [Device("i", "path0", "a"), Device("i", "s0")], [step.device for step in steps]
         )
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):

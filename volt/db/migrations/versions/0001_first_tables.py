@@ -27,7 +27,9 @@ def upgrade() -> None:
         sa.Column("colour", sa.Integer, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("generation", sa.BigInteger, nullable=False),
+        sa.Column("confirmed", sa.BigInteger, nullable=False),
         sa.Column("joined", sa.BigInteger, nullable=False),
+        sa.Column("left", sa.BigInteger),
         sa.PrimaryKeyConstraint("image", "host", name="pk_placements"),
         sa.ForeignKeyConstraint(["image"], ["images.name"], name="fk_placements_image"),
     )

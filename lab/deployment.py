@@ -1,0 +1,176 @@
+"""VirtMan on a bed: Volt beside the nodes, an image's source on one, agents on the others.
+
+    deployment = Deployment(bed)
+    deployment.start_volt()
+    deployment.add_source(bed.start_node("storage", disks=[Disk(image)]), "debian")
+    deployment.start_agents(bed.start_nodes(["node1", "node2"]))
+    deployment.create(bed.node("node1"), "debian", "vm1")["device"]
+
+Everything goes through VirtMan's own commands and its REST API.
+"""
+
+import configparser
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import requests
+
+from lab.cluster import Bed
+from lab.errors import DeadlinePassed
+from lab.network import ADDRESS
+from lab.node import Node
+from lab.rootfs import TOP
+from lab.waiting import wait_until
+
+VOLT_PORT = 8778
+SOURCE_DISK = "/dev/ubdc"
+CACHE_DISK = "/dev/ubdb"
+SOCKET = "/run/virtman/agent.sock"
+CREATE_TIMEOUT = 300
+
+Options = Mapping[str, Mapping[str, object]]
+
+
+class Deployment:
+    """VirtMan's services on one bed."""
+
+    def __init__(self, bed: Bed):
+        self.bed = bed
+        self.volt = f"http://{ADDRESS}:{VOLT_PORT}"
+
+    def start_volt(self, options: Options | None = None) -> None:
+        """Start Volt on a new SQLite database and wait until it answers."""
+        folder = self.bed.folder / "volt"
+        folder.mkdir()
+        config = folder / "volt.conf"
+        defaults: Options = {
+            "api": {"bind": f"{ADDRESS}:{VOLT_PORT}"},
+            "database": {"connection": f"sqlite:///{folder / 'volt.sqlite'}"},
+        }
+        config.write_text(_config(defaults, options))
+        manage = [sys.executable, "-m", "volt.cmd.manage", "--config-file", str(config)]
+        subprocess.run([*manage, "db", "upgrade"], check=True, cwd=TOP, capture_output=True)
+        command = [sys.executable, "-m", "volt.cmd.api", "--config-file", str(config)]
+        process = self.bed.spawn(command, folder / "log", cwd=TOP)
+        wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
+        if not process.alive():
+            raise DeadlinePassed(f"Volt ended: {(folder / 'log').read_text()}")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.ask("GET", "/healthz"))
+        except requests.ConnectionError:
+            return False
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Ask Volt; raise requests.HTTPError for an error."""
+        with self.bed.inside():
+            answer = requests.request(method, self.volt + path, json=body, timeout=30)
+        answer.raise_for_status()
+        return answer.json() if answer.content else None
+
+    def trees(self, image: str) -> dict[str, Any]:
+        """Return an image's trees as Volt shows them."""
+        answer: dict[str, Any] = self.ask("GET", f"/v1/images/{image}/trees")
+        return answer
+
+    def depths(self, image: str) -> dict[str, list[int]]:
+        """Return each host's depth, one a stripe; 1 is fed by the source."""
+        depths: dict[str, list[int]] = {}
+        for tree in self.trees(image)["trees"]:
+            for node in tree["nodes"]:
+                depths.setdefault(node["host"], []).append(node["depth"])
+        return depths
+
+    def add_source(
+        self, storage: Node, image: str, stripes: int = 2, fanout: int = 2, disk: str = SOURCE_DISK
+    ) -> None:
+        """Let a node serve a disk of its own as an image's source."""
+        where = ["--host", storage.name, "--ip", storage.address, "--volt", self.volt]
+        shape = ["--stripes", str(stripes), "--fanout", str(fanout)]
+        storage.run(["virtman", "source", "add", image, disk, *where, *shape])
+
+    def remove_source(self, storage: Node, image: str) -> None:
+        """Make an image unknown and stop serving it."""
+        where = ["--host", storage.name, "--volt", self.volt]
+        storage.run(["virtman", "source", "remove", image, *where])
+
+    def start_agents(self, nodes: Sequence[Node], options: Options | None = None) -> None:
+        """Start agents side by side and wait until all answer."""
+        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+            list(pool.map(lambda node: self.start_agent(node, options), nodes))
+
+    def start_agent(self, node: Node, options: Options | None = None) -> None:
+        """Start one node's agent and wait until it answers."""
+        defaults: Options = {
+            "agent": {"host": node.name},
+            "export": {"ip": node.address},
+            "volt": {"url": self.volt},
+            "cache": {"devices": CACHE_DISK},
+        }
+        (node.share / "virtman.conf").write_text(_config(defaults, options))
+        node.run(["rm", "-f", SOCKET])
+        node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
+        wait_until(
+            lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
+            f"the agent of {node.name} (see {node.share / 'agent.log'})",
+            60,
+            0.2,
+        )
+
+    def create(self, node: Node, image: str, vm: str) -> dict[str, Any]:
+        """Create a VM's device; return ``{"vm", "image", "device", "size", "store"}``."""
+        done = node.run(["virtman", "create", "--json", image, vm], timeout=CREATE_TIMEOUT)
+        made: dict[str, Any] = json.loads(done.stdout)
+        return made
+
+    def destroy(self, node: Node, *vms: str) -> None:
+        """Destroy VMs' devices."""
+        if vms:
+            node.run(["virtman", "destroy", *vms])
+
+    def drop(self, node: Node, image: str) -> None:
+        """Let a node leave an image, if it has it."""
+        done = node.run(["virtman", "image", "list", "--json"])
+        if any(one["image"] == image for one in json.loads(done.stdout)):
+            node.run(["virtman", "image", "drop", image], timeout=CREATE_TIMEOUT)
+
+
+def leftovers(node: Node) -> list[str]:
+    """Return what VirtMan left in a node's kernel and folders: nothing, if all is well."""
+    found = []
+    for what, command in _LOOKS.items():
+        done = node.run(["sh", "-c", command], check=False)
+        found += [f"{node.name}: {what} {line}" for line in done.stdout.splitlines() if line]
+    return found
+
+
+# Each prints a line for everything of ours that is still there.
+_LOOKS = {
+    "device": "dmsetup ls 2>/dev/null | grep ^virtman_",
+    "bcache": "ls -d /sys/fs/bcache/*-* 2>/dev/null",
+    "loop device": "losetup --noheadings --output NAME,BACK-FILE",
+    "iSCSI session": "iscsiadm -m session 2>/dev/null",
+    "iSCSI record": "iscsiadm -m node 2>/dev/null",
+    "iSCSI disk": "ls -d /sys/block/sd* 2>/dev/null",
+    "LIO target": "ls -d /sys/kernel/config/target/iscsi/iqn.*virtman* 2>/dev/null",
+    "LIO object": "ls -d /sys/kernel/config/target/core/fileio_*/virtman_* 2>/dev/null",
+    "file": "find /var/lib/virtman/*/ -type f 2>/dev/null",
+    "guest": "pgrep -a qemu-system",
+}
+
+
+def _config(defaults: Options, options: Options | None) -> str:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_dict({name: {k: str(v) for k, v in g.items()} for name, g in defaults.items()})
+    parser.read_dict(
+        {name: {k: str(v) for k, v in g.items()} for name, g in (options or {}).items()}
+    )
+    text = io.StringIO()
+    parser.write(text)
+    return text.getvalue()

@@ -1,0 +1,106 @@
+"""A virtual machine in a node: QEMU on a device, and what the guest says of its disk."""
+
+import re
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lab.errors import LabError
+from lab.node import Node
+from lab.waiting import wait_until
+
+MEMORY = 96  # MiB; the guest image does not boot with less
+HOST_MEMORY = 200  # MiB that one running guest costs its node
+
+_LINE = re.compile(r"VIRTMAN-GUEST (\w+) (.*)")
+
+
+class GuestFailed(LabError):
+    """A guest found its disk wrong, or did not get as far as saying so."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a guest printed: whether all was well, and its fields by name."""
+
+    ok: bool
+    fields: dict[str, str]
+
+
+def parse(console: str) -> Report | None:
+    """Return the report in a guest's console output; None while there is none."""
+    match = _LINE.search(console)
+    if match is None or "\n" not in console[match.start() :]:
+        return None
+    fields = dict(word.split("=", 1) for word in match[2].split() if "=" in word)
+    return Report(match[1] == "ready", fields)
+
+
+class Guest:
+    """One VM; its console is kept in the node's share."""
+
+    def __init__(self, node: Node, name: str, device: str):
+        self.node = node
+        self.name = name
+        self.device = device
+        self._log = f"{name}.console"
+        self._pid: int | None = None
+        self._started = 0.0
+
+    def boot(self) -> None:
+        """Start QEMU, without waiting for the guest."""
+        self._started = time.monotonic()
+        drive = f"file={self.device},format=raw,if=none,id=disk,cache=none"
+        self._pid = self.node.spawn(
+            [
+                *("qemu-system-x86_64", "-machine", "pc", "-accel", "tcg,thread=single,tb-size=32"),
+                *("-m", str(MEMORY), "-nodefaults", "-display", "none", "-serial", "stdio"),
+                *("-drive", drive, "-device", f"virtio-blk-pci,drive=disk,serial={self.name}"),
+            ],
+            log=self._log,
+        )
+
+    @property
+    def console(self) -> str:
+        """All that the guest printed."""
+        file = self.node.share / self._log
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def wait(self, deadline: float) -> tuple[Report, float]:
+        """Wait for the guest's report; return it and the seconds since the start.
+
+        Raises GuestFailed with the console's end if there is none in time.
+        """
+        wait_until_reported = lambda: parse(self.console)  # noqa: E731
+        try:
+            wait_until(wait_until_reported, f"a word of guest {self.name}", deadline, 0.1)
+        except LabError as err:
+            tail = "\n".join(self.console.splitlines()[-20:])
+            raise GuestFailed(f"{err}; its console ends with:\n{tail}") from err
+        report = parse(self.console)
+        assert report is not None
+        return report, time.monotonic() - self._started
+
+    def read_bytes(self) -> int:
+        """Return how many bytes the guest has read from its device, its own ones too."""
+        done = self.node.run(["cat", f"/sys/dev/block/{self._number}/stat"])
+        return int(done.stdout.split()[2]) * 512
+
+    @cached_property
+    def _number(self) -> str:
+        done: Any = self.node.run(["stat", "-c", "%Hr:%Lr", self.device])
+        return str(done.stdout.strip())
+
+    def stop(self) -> None:
+        """End QEMU and wait until it let go of the device."""
+        if self._pid is None:
+            return
+        self.node.run(["kill", str(self._pid)], check=False)
+        gone = f"/proc/{self._pid}"
+        wait_until(
+            lambda: self.node.run(["test", "-e", gone], check=False).status != 0,
+            f"the end of guest {self.name}",
+            20,
+        )
+        self._pid = None

@@ -1,0 +1,127 @@
+"""What system tests of VirtMan stand on: a bed with Volt, a storage node and agents."""
+
+import hashlib
+import json
+import os
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
+
+import testtools
+
+from lab import Bed, Disk
+from lab.deployment import Deployment, leftovers
+
+MIB = 1024 * 1024
+
+
+def write_image(path, size, seed=1):
+    """Write an incompressible image that is the same each time; return its SHA-256."""
+    data = random.Random(seed).randbytes(size)
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+class DeployedCase(testtools.TestCase):
+    """One deployment for all tests of a class; each test gives back what it took."""
+
+    name = "virtman"
+    node_count = 2
+    size = 32 * MIB
+    shape = (2, 2)  # stripes, fan-out
+    options: ClassVar = {}
+    image = "image1"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}")
+        cls.bed.up()
+        cls.addClassCleanup(cls.bed.down)
+        file = cls.bed.folder / "image"
+        cls.sha256 = write_image(file, cls.size)
+        cls.storage = cls.bed.start_node("storage", "256M", "64M", [Disk(file)])
+        names = [f"node{number}" for number in range(1, cls.node_count + 1)]
+        cls.nodes = cls.bed.start_nodes(names, "256M")
+        cls.deployment = Deployment(cls.bed)
+        cls.deployment.start_volt()
+        cls.deployment.add_source(cls.storage, cls.image, *cls.shape)
+        cls.deployment.start_agents(cls.nodes, cls.options)
+
+    def setUp(self):
+        super().setUp()
+        self.created = []
+        self.addCleanup(self.give_back)
+
+    def give_back(self):
+        """Destroy what the test made; nothing may be left on any node."""
+        each(self.nodes, self._clear)
+        for node in (*self.nodes, self.storage):
+            self.assertEqual([], node.kernel_faults())
+        for node in self.nodes:
+            self.assertEqual([], leftovers(node))
+
+    def _clear(self, node):
+        mine = [vm for where, vm in self.created if where is node]
+        self.deployment.destroy(node, *mine)
+        self.deployment.drop(node, self.image)
+
+    def create(self, node, vm):
+        made = self.deployment.create(node, self.image, vm)
+        self.created.append((node, vm))
+        return made["device"]
+
+    def destroy(self, node, vm):
+        self.deployment.destroy(node, vm)
+        self.created.remove((node, vm))
+
+    def virtman(self, node, *words, **settings):
+        return node.run(["virtman", *words], **settings)
+
+    def refused(self, node, *words):
+        """Run a command that must fail; return its one line of error."""
+        before = self.state(node)
+        done = self.virtman(node, *words, check=False)
+        self.assertEqual(1, done.status, done.stderr)
+        self.assertEqual(1, len(done.stderr.strip().splitlines()), done.stderr)
+        self.assertEqual(before, self.state(node))
+        return done.stderr.strip()
+
+    def state(self, node):
+        """What must not change when a request is refused: kernel, records and trees."""
+        return (
+            sorted(leftovers(node)),
+            json.loads(self.virtman(node, "list", "--json").stdout),
+            self.deployment.ask("GET", "/v1/images"),
+            self.deployment.trees(self.image)["trees"],
+        )
+
+
+def each(things, work):
+    """Do the same to all at once; return what came of each, in order."""
+    things = list(things)
+    with ThreadPoolExecutor(max(1, len(things))) as pool:
+        return list(pool.map(work, things))
+
+
+def sha256(node, device):
+    """Checksum of a whole device, read in the node."""
+    return node.run(["sha256sum", device], timeout=300).stdout.split()[0]
+
+
+def read_bytes(node, device):
+    """Bytes that were read from a device since it was made."""
+    name = device.rpartition("/")[2]
+    number = node.run(["dmsetup", "info", "-c", "--noheadings", "-o", "major,minor",
+                       "--separator", ":", name]).stdout.strip()  # fmt: skip
+    return int(node.run(["cat", f"/sys/dev/block/{number}/stat"]).stdout.split()[2]) * 512
+
+
+def report(text):
+    """Note a figure; tools/test.sh shows them all at the end."""
+    file = os.environ.get("VIRTMAN_FIGURES")
+    if file:
+        with open(file, "a", encoding="utf-8") as figures:
+            figures.write(f"{text}\n")
+    else:
+        print(text)

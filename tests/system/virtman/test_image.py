@@ -1,0 +1,110 @@
+"""An image on its way through the nodes: the same bytes, fetched once, never written."""
+
+import json
+from typing import ClassVar
+
+from lab.errors import CommandFailed
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, sha256
+
+
+class TestImage(DeployedCase):
+    name = "image"
+    node_count = 2
+
+    def test_two_vms_on_a_node_differ_in_what_they_write_and_share_what_they_read(self):
+        node = self.nodes[0]
+        one, two = self.create(node, "vm1"), self.create(node, "vm2")
+        self.assertEqual(self.sha256, sha256(node, one))
+        fetched = read_bytes(node, "virtman_image1_stripe")
+        self.assertEqual(self.sha256, sha256(node, two))
+        self.assertEqual(fetched, read_bytes(node, "virtman_image1_stripe"))
+        # bcache and dm-snapshot may ask for a little twice, the network for all of it once
+        self.assertLess(fetched, self.size * 1.1)
+
+        for device, text in ((one, "first"), (two, "second")):
+            node.run(
+                ["dd", f"of={device}", "bs=512", "seek=7", "conv=fsync"], input=text.ljust(512)
+            )
+        read = [
+            node.run(["dd", f"if={device}", "bs=512", "skip=7", "count=1"]).stdout.strip()
+            for device in (one, two)
+        ]
+        self.assertEqual(["first", "second"], read)
+        self.assertEqual(self.sha256, sha256(node, "/dev/mapper/virtman_image1_image"))
+
+    def test_a_child_cannot_write_to_its_parents_lun(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        self.create(child, "vm2")
+        sessions = child.run(["iscsiadm", "-m", "session"]).stdout
+        self.assertIn(":node1:image1", sessions)
+        disks = child.run(["sh", "-c", "ls /sys/block | grep ^sd"]).stdout.split()
+        for disk in disks:
+            self.assertEqual("1", child.run(["cat", f"/sys/block/{disk}/ro"]).stdout.strip())
+            child.run(["blockdev", "--setrw", f"/dev/{disk}"], check=False)
+            # straight to the target, whatever the child's kernel thinks of the disk
+            write = ["sg_dd", "if=/dev/zero", f"of=/dev/{disk}", "bs=512", "count=8", "blk_sgio=1"]
+            self.assertRaises(CommandFailed, child.run, write)
+        for node in self.nodes:
+            self.assertEqual(self.sha256, sha256(node, "/dev/mapper/virtman_image1_image"))
+
+    def test_simultaneous_creates_bring_the_image_up_once(self):
+        node = self.nodes[0]
+        names = [f"vm{number}" for number in range(6)]
+        devices = each(names, lambda vm: self.create(node, vm))
+        self.assertEqual(6, len(set(devices)))
+        log = (node.share / "agent.log").read_text()
+        self.assertEqual(1, log.count("image image1 is up") - self.ups_before)
+
+    def setUp(self):
+        super().setUp()
+        log = self.nodes[0].share / "agent.log"
+        self.ups_before = log.read_text().count("image image1 is up")
+
+    def test_a_node_that_leaves_moves_its_children_first_and_they_see_nothing_of_it(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        device = self.create(child, "vm2")
+        self.assertIn("node1", self.parents(child))
+        self.destroy(parent, "vm1")
+        pid = child.spawn(["sha256sum", device], log="sum")
+        self.virtman(parent, "image", "drop", "image1")
+        self.assertEqual([], [one for one in self.parents(child) if one == "node1"])
+        child.run(["tail", f"--pid={pid}", "-f", "/dev/null"])
+        self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
+
+    def parents(self, node):
+        (found,) = json.loads(self.virtman(node, "image", "list", "--json").stdout)
+        return found["parents"]
+
+    def test_destroy_leaves_nothing(self):
+        for node in self.nodes:
+            self.create(node, f"on-{node.name}")
+        # give_back() destroys, drops, and looks into kernels and folders
+
+
+class TestKeepTime(DeployedCase):
+    name = "keep"
+    node_count = 1
+    size = 8 * MIB
+    options: ClassVar = {"image": {"keep_time": 4}}
+
+    def test_an_image_is_kept_for_the_next_vm_and_then_left(self):
+        (node,) = self.nodes
+        self.create(node, "vm1")
+        self.destroy(node, "vm1")
+        self.assertEqual(["node1"], list(self.deployment.depths(self.image)))
+        sessions = node.run(["iscsiadm", "-m", "session"]).stdout
+        self.create(node, "vm2")
+        self.assertEqual(sessions, node.run(["iscsiadm", "-m", "session"]).stdout)
+        self.destroy(node, "vm2")
+        self.wait_until_left(node)
+
+    def wait_until_left(self, node):
+        wait_until(lambda: not self.deployment.depths(self.image), "the image being left", 30)
+        wait_until(
+            lambda: self.virtman(node, "image", "list", "--json").stdout.strip() == "[]",
+            "the end of leaving",
+            30,
+        )

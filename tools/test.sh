@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Runs the gates and the tests; the last line counts them.
+
+usage() {
+    cat << 'EOF'
+tools/test.sh [PART [REGEX...]]
+
+Parts, in the order in which they run when none is named:
+
+  lint        style, imports, types, shell scripts, release notes, sample files
+  docs        the documentation builds without a warning
+  unit        tests of pure code
+  functional  tests of whole programs on this machine
+  system      tests on the test bed: real kernels, as root
+
+REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
+The exit status is 0 if nothing failed.
+EOF
+}
+
+# shellcheck source=tools/setup.sh
+. "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+
+PARTS=(lint docs unit functional system)
+passed=0 failed=0 skipped=0 faults=()
+
+# Scripts are known by their first line, as some have no suffix.
+shell_files() {
+    find . -type d \( -name .git -o -name .tox -o -name build -o -name __pycache__ \) -prune -o \
+        -type f -exec awk 'FNR == 1 && /^#!.*[\/ ](ba)?sh$/ {print FILENAME} {nextfile}' {} +
+}
+
+# Runs one gate of a part; the part goes on with the next one.
+gate() {
+    "$@" && return
+    faults+=("$1")
+}
+
+lint() {
+    local scripts
+    mapfile -t scripts < <(shell_files)
+    gate ruff check
+    gate ruff format --check
+    gate lint-imports --no-logo
+    gate mypy
+    gate bashate -i E006 "${scripts[@]}"
+    if [ -e .git ]; then
+        gate reno -q lint
+    else
+        say "release notes not checked: reno needs a git clone"
+    fi
+    gate tools/sample_config.py --check
+}
+
+docs() {
+    gate sphinx-build -q -E -W --keep-going -b html doc/source doc/build/html
+}
+
+# A part of gates counts as one test.
+check() {
+    faults=()
+    "$1"
+    if [ ${#faults[@]} -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        say "$1: ${faults[*]} found something"
+        failed=$((failed + 1))
+    fi
+}
+
+# Adds up the totals of stestr's report $1; fails if no test was executed.
+count() {
+    local word number executed=0
+    while read -r word number; do
+        case $word in
+            Passed | Expected) passed=$((passed + number)) ;;
+            Failed | Unexpected) failed=$((failed + number)) ;;
+            Skipped) skipped=$((skipped + number)); continue ;;
+        esac
+        executed=$((executed + number))
+    done < <(sed -nE 's/^ - ([A-Z][a-z]+)[A-Za-z ]*: ([0-9]+)$/\1 \2/p' "$1")
+    [ "$executed" -gt 0 ]
+}
+
+run_tests() {
+    local part=$1 repository=.stestr/$1 before=$failed options=() status
+    shift
+    [ "$part" != system ] || options=(--serial)
+    mkdir -p "$repository"
+    export VIRTMAN_FIGURES=$PWD/$repository/figures
+    : > "$VIRTMAN_FIGURES"
+    stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@" 2>&1 |
+        tee "$repository/report"
+    status=${PIPESTATUS[0]}
+    echo # stestr may leave its last line open
+    cat "$VIRTMAN_FIGURES"
+    if ! count "$repository/report"; then
+        say "$part: no test was executed"
+    elif [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; then
+        return
+    fi
+    failed=$((failed + 1))
+}
+
+run_part() {
+    local part=$1 began=$SECONDS before=$failed result=passed
+    say "$part"
+    case $part in
+        lint | docs) check "$part" ;;
+        *) run_tests "$@" ;;
+    esac
+    [ "$failed" -eq "$before" ] || result=FAILED
+    say "$part $result after $((SECONDS - began)) s"
+}
+
+case " ${PARTS[*]} " in
+    *" ${1:-lint} "*) ;;
+    *)
+        usage
+        [[ $1 = -h || $1 = --help ]] || exit 2
+        exit
+        ;;
+esac
+
+prepare || exit
+if [ $# -gt 0 ]; then
+    run_part "$@"
+else
+    for part in "${PARTS[@]}"; do
+        run_part "$part"
+    done
+fi
+printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
+[ "$failed" -eq 0 ]
