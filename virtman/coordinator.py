@@ -16,10 +16,14 @@ from virtman.errors import (
     ImageUnknown,
     InvalidRequest,
     PlacementStale,
-    PlacementUnknown,
     VirtmanError,
 )
 from virtman.plan import SOURCE, Feed, Parent, Placement, Portal
+
+
+class PlacementUnknown(CoordinatorRefused):
+    """Volt has no place for this host in the image's trees."""
+
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
