@@ -265,8 +265,8 @@ class Attachment:
     def _all_steps(self) -> plan.Plan:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
-        below = plan.assemble(name, size, self.info.stripes)
-        return (*self.stack.paths(name), *below, *self._serve())
+        steps = plan.assemble(name, size, self.info.stripes)
+        return (*self.stack.paths(name), *steps, *self._serve())
 
     def _serve(self) -> plan.Plan:
         return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)

@@ -16,10 +16,14 @@ from virtman.errors import (
     ImageUnknown,
     InvalidRequest,
     PlacementStale,
-    PlacementUnknown,
     VirtmanError,
 )
 from virtman.plan import SOURCE, Feed, Parent, Placement, Portal
+
+
+class PlacementUnknown(CoordinatorRefused):
+    """Volt has no place for this host in the image's trees."""
+
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
@@ -105,7 +109,10 @@ class Coordinator:
 
     def needed(self, image: str) -> bool:
         """Tell whether, after ``leave``, somebody may still read from this host."""
-        return bool(self._call("GET", self._own(image))["needed"])
+        try:
+            return bool(self._call("GET", self._own(image))["needed"])
+        except (ImageUnknown, PlacementUnknown):
+            return False
 
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""

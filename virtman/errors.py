@@ -111,13 +111,6 @@ class PlacementStale(VirtmanError):
     status = 409
 
 
-class PlacementUnknown(VirtmanError):
-    """Volt has no place for this host in the image's trees."""
-
-    code = "virtman.placement.unknown"
-    status = 409
-
-
 class AgentUnreachable(VirtmanError):
     """The local agent does not answer."""
 

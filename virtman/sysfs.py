@@ -65,21 +65,6 @@ def session_to(iqn: str) -> Portal | None:
     return next(map(_portal, _sessions(iqn)), None)
 
 
-def session_in_use(iqn: str) -> bool:
-    """Tell whether any device lies on a disk of a session with this target."""
-    return any(
-        True
-        for session in _sessions(iqn)
-        for _ in session.glob("device/target*/*/block/*/holders/*")
-    )
-
-
-def disks_run(device_number: str) -> bool:
-    """Tell whether all disks below a device-mapper device take I/O."""
-    states = (Path("/sys/dev/block") / device_number).glob("slaves/*/device/state")
-    return all(state.read_text().strip() == "running" for state in states)
-
-
 def idle_sessions() -> list[Portal]:
     """Return the portals of iSCSI sessions on whose disks nothing lies."""
     idle = []
@@ -93,6 +78,21 @@ def idle_sessions() -> list[Portal]:
 def is_held(name: str) -> bool:
     """Tell whether another device lies on a block device, named as in ``/sys/block``."""
     return any(Path(f"/sys/block/{name}/holders").glob("*"))
+
+
+def session_in_use(iqn: str) -> bool:
+    """Tell whether any device lies on a disk of a session with this target."""
+    return any(
+        True
+        for session in _sessions(iqn)
+        for _ in session.glob("device/target*/*/block/*/holders/*")
+    )
+
+
+def disks_run(device_number: str) -> bool:
+    """Tell whether all disks below a device-mapper device take I/O."""
+    states = (Path("/sys/dev/block") / device_number).glob("slaves/*/device/state")
+    return all(state.read_text().strip() == "running" for state in states)
 
 
 def bcache_over(device: str) -> str | None:

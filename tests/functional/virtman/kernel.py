@@ -42,6 +42,15 @@ class Killed(BaseException):
 
 
 @dataclass
+class Lun:
+    """What a target serves."""
+
+    storage: str
+    device: str
+    sectors: int
+
+
+@dataclass
 class Target:
     """What a node, or the source, serves; ``kernel`` is None for the source."""
 
@@ -49,9 +58,7 @@ class Target:
     ip: str
     port: int
     iqn: str
-    storage: str
-    device: str
-    sectors: int
+    luns: dict[int, Lun] = field(default_factory=dict)
 
 
 class Network:
@@ -64,7 +71,7 @@ class Network:
 
     def add_source(self, portal: Portal, size: int) -> None:
         key = (portal.ip, portal.port, portal.iqn)
-        self.targets[key] = Target(None, *key, "source", "", size // SECTOR)
+        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)})
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -106,12 +113,20 @@ class Loop:
 
 
 @dataclass
+class Disk:
+    """A LUN as the initiator sees it."""
+
+    name: str
+    number: str
+    sectors: int
+
+
+@dataclass
 class Session:
-    """A session of an initiator and the disk that it brought."""
+    """A session of an initiator and the disks that it brought."""
 
     key: tuple[str, int, str]
-    disk: str
-    number: str
+    disks: dict[int, Disk]
 
 
 @dataclass
@@ -232,7 +247,11 @@ class Kernel:
                 },
                 "loops": sorted((one.path, one.offset, one.read_only) for one in self._live()),
                 "sessions": sorted(one.key for one in self.sessions),
-                "targets": sorted((one.iqn, one.device, one.sectors) for one in self._targets()),
+                "targets": sorted(
+                    (one.iqn, number, lun.device, lun.sectors)
+                    for one in self._targets()
+                    for number, lun in one.luns.items()
+                ),
                 "caches": sorted(
                     (names[one.backing], one.cache_set is not None, tuple(one.settings.items()))
                     for one in self.members.values()
@@ -299,12 +318,10 @@ class Kernel:
 
     def dm_status(self, name: str) -> list[tuple[int, int, str, str]]:
         device = self._mapping(name)
-        numbers = {session.number for session in self.sessions if self._answers(session)}
         rows = []
         for row in device.table:
             states = [
-                f"{n} {'A' if self._reaches(n, numbers) else 'F'} 0"
-                for n in _NUMBER.findall(row[3])
+                f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
             ]
             rows.append((*row[:3], " ".join(states)))
         return rows
@@ -335,33 +352,49 @@ class Kernel:
             raise OSError(errno.EIO, "iscsiadm: status 15: session exists")
         if key not in self.network.targets:
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
-        minor = next(self._minors)
-        self.sessions.append(Session(key, f"sd{minor}", f"8:{minor}"))
+        disks = {
+            number: Disk(f"sd-{self.name}-{minor}", f"8:{minor}", lun.sectors)
+            for (number, lun), minor in zip(
+                self.network.targets[key].luns.items(), self._minors, strict=False
+            )
+        }
+        self.sessions.append(Session(key, disks))
 
     def iscsi_logout(self, ip: str, port: int, target: str) -> None:
         for session in self.sessions:
             if session.key == (ip, port, target):
-                if self._is_used(session.number, ""):
+                if any(self._is_used(disk.number, "") for disk in session.disks.values()):
                     self.harm.append(f"logged out of {target} under a device")
                 self.sessions.remove(session)
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 
-    def lio_serve(self, name: str, device: str, size: int, target: str, ip: str, port: int) -> None:
-        if any(one.storage == name or one.iqn == target for one in self._targets()):
+    def lio_serve(
+        self, name: str, device: str, size: int, target: str, lun: int, ip: str, port: int
+    ) -> None:
+        mine = self.network.targets.get((ip, port, target)) or Target(self, ip, port, target)
+        served = [one for target_ in self._targets() for one in target_.luns.values()]
+        if lun in mine.luns or any(one.storage == name for one in served):
             raise OSError(errno.EIO, f"LIO, {target}: exists")
         if self._by_node(device) is None and not Path(device).is_file():
             raise OSError(errno.EIO, f"LIO, {target}: no {device}")
-        key = (ip, port, target)
-        self.network.targets[key] = Target(self, *key, name, device, size // SECTOR)
+        mine.luns[lun] = Lun(name, device, size // SECTOR)
+        self.network.targets[ip, port, target] = mine
 
-    def lio_withdraw(self, name: str, target: str) -> None:
+    def lio_withdraw(self, name: str, target: str, lun: int) -> None:
         for one in self._targets():
-            if one.storage == name or one.iqn == target:
+            if one.iqn == target:
+                one.luns.pop(lun, None)
+            for number in [number for number, of in one.luns.items() if of.storage == name]:
+                del one.luns[number]
+            if not one.luns:
                 del self.network.targets[one.ip, one.port, one.iqn]
 
-    def lio_serves(self, name: str, target: str) -> bool:
-        return any(one.storage == name and one.iqn == target for one in self._targets())
+    def lio_serves(self, name: str, target: str, lun: int) -> bool:
+        return any(
+            one.iqn == target and lun in one.luns and one.luns[lun].storage == name
+            for one in self._targets()
+        )
 
     def lio_sessions(self, target: str) -> list[str]:
         return self.children(target)
@@ -370,6 +403,8 @@ class Kernel:
 
     def bcache_format_cache(self, device: str) -> None:
         self._must_be_free(device)
+        if self.ssd_superblock:
+            raise OSError(errno.EIO, f"make-bcache: {device} holds something")
         self.ssd_superblock = _SUPERBLOCK
 
     def bcache_format_backing(self, device: str, data_offset: int) -> None:
@@ -438,10 +473,7 @@ class Kernel:
     def sys_sectors(self, name: str) -> int:
         if name == "ssd":
             return _SSD_SECTORS
-        for session in self.sessions:
-            if session.disk == name:
-                return self.network.targets[session.key].sectors
-        raise FileNotFoundError(errno.ENOENT, name)
+        return self._disk(name).sectors
 
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
@@ -450,23 +482,43 @@ class Kernel:
         return None
 
     def sys_disk(self, iqn: str, lun: int) -> str | None:
-        return next((one.disk for one in self.sessions if one.key[2] == iqn and lun == 0), None)
+        return next(
+            (
+                one.disks[lun].name
+                for one in self.sessions
+                if one.key[2] == iqn and lun in one.disks
+            ),
+            None,
+        )
 
     def sys_disk_number(self, name: str) -> str:
-        return next(one.number for one in self.sessions if one.disk == name)
+        return self._disk(name).number
 
     def sys_session_of(self, device_number: str) -> Portal | None:
         for one in self.sessions:
-            if one.number == device_number:
+            if any(disk.number == device_number for disk in one.disks.values()):
                 return Portal(*one.key)
         return None
+
+    def sys_session_in_use(self, iqn: str) -> bool:
+        return any(one.key[2] == iqn and self._holds(one) for one in self.sessions)
+
+    def sys_disks_run(self, device_number: str) -> bool:
+        """Tell whether all disks below a device are still served."""
+        below = {n for one in self.mappings.values() if one.number == device_number
+                 for n in one.below}  # fmt: skip
+        return all(
+            session.key in self.network.targets and lun in self.network.targets[session.key].luns
+            for session in self.sessions
+            for lun, disk in session.disks.items()
+            if disk.number in below
+        )
 
     def sys_session_to(self, iqn: str) -> Portal | None:
         return next((Portal(*one.key) for one in self.sessions if one.key[2] == iqn), None)
 
     def sys_idle_sessions(self) -> list[Portal]:
-        held = {number for one in self.mappings.values() for number in one.below}
-        return [Portal(*one.key) for one in self.sessions if one.number not in held]
+        return [Portal(*one.key) for one in self.sessions if not self._holds(one)]
 
     def sys_is_held(self, name: str) -> bool:
         number = self._member(name).number
@@ -494,7 +546,11 @@ class Kernel:
     def _names(self) -> dict[str, str]:
         names = {one.number: one.name for one in self.mappings.values()}
         names |= {one.number: f"loop on {one.path}" for one in self.loops.values()}
-        names |= {one.number: f"disk of {one.key[2]}" for one in self.sessions}
+        names |= {
+            disk.number: f"LUN {lun} of {one.key[2]}"
+            for one in self.sessions
+            for lun, disk in one.disks.items()
+        }
         names |= {
             one.number: f"bcache over {names.get(one.backing, 'gone')}"
             for one in self.members.values()
@@ -533,15 +589,17 @@ class Kernel:
             return self.members[name].number
         return _SSD_NUMBER if device == SSD else None
 
-    def _answers(self, session: Session) -> bool:
-        return session.key in self.network.targets
+    def _disk(self, name: str) -> Disk:
+        for session in self.sessions:
+            for disk in session.disks.values():
+                if disk.name == name:
+                    return disk
+        raise FileNotFoundError(errno.ENOENT, name)
 
-    def _reaches(self, number: str, disks: set[str]) -> bool:
-        """Tell whether a path device lies on a disk that answers."""
-        for one in self.mappings.values():
-            if one.number == number and "_path_" in one.name:
-                return set(one.below) <= disks
-        return True
+    def _holds(self, session: Session) -> bool:
+        """Tell whether anything lies on a disk of the session."""
+        held = {number for one in self.mappings.values() for number in one.below}
+        return any(disk.number in held for disk in session.disks.values())
 
     def _check_table(
         self, table: list[tuple[int, int, str, str]], read_only: bool, own: str = ""
@@ -569,8 +627,7 @@ class Kernel:
     def _sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
         for session in self.sessions:
-            target = self.network.targets.get(session.key)
-            sizes[session.number] = target.sectors if target else 1 << 40
+            sizes |= {disk.number: disk.sectors for disk in session.disks.values()}
         for one in self.loops.values():
             number = self._by_node(one.path)
             whole = sizes[number] * SECTOR if number else os.stat(one.path).st_size
@@ -583,7 +640,7 @@ class Kernel:
         return (
             {one.number for one in self.mappings.values() if one.read_only}
             | {one.number for one in self.loops.values() if one.read_only}
-            | {one.number for one in self.sessions}
+            | {disk.number for one in self.sessions for disk in one.disks.values()}
         )
 
     def _is_used(self, number: str, node: str) -> bool:
@@ -591,7 +648,7 @@ class Kernel:
             node in self.held
             or any(number in one.below for one in self.mappings.values())
             or any(one.path == node for one in self.loops.values())
-            or any(one.device == node for one in self._targets())
+            or any(lun.device == node for one in self._targets() for lun in one.luns.values())
             or any(one.backing == number for one in self.members.values())
             or any(one.device == number for one in self.cache_sets.values())
         )

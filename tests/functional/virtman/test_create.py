@@ -17,8 +17,8 @@ class CreateTest(TestCase):
         made = [name for verb, name in node.kernel.log if verb == "create"]
         roles = [name.removeprefix("virtman_debian_") for name in made]
         self.assertEqual(
-            ["image", "export", "s0", "s1", "stripe", "virtman_cachegroup", "shim", "backing",
-             "path_source", "vm_vm1"],
+            ["image", "void", "export0", "export1", "origin", "s0", "s1", "stripe",
+             "virtman_cachegroup", "shim", "backing", "path0_source", "path1_source", "vm_vm1"],
             roles,
         )  # fmt: skip
 
@@ -33,25 +33,32 @@ class CreateTest(TestCase):
         sectors = 8 * 2048
         ours = "virtman_debian_"
         paths = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0"
-        disk = f"disk of {self.bed.source.iqn}"
-        self.assertEqual(([(0, sectors, "linear", f"{disk} 0")], "live", "ro"),
-                         tables["path_source"])  # fmt: skip
-        for stripe in ("s0", "s1"):
-            table = f"{paths} 1 1 service-time 0 1 2 {ours}path_source 1 1"
-            self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables[stripe])
+        disk = f"LUN 0 of {self.bed.source.iqn}"
+        for stripe in (0, 1):
+            path = f"path{stripe}_source"
+            self.assertEqual(([(0, sectors, "linear", f"{disk} 0")], "live", "ro"), tables[path])
+            table = f"{paths} 1 1 service-time 0 1 2 {ours}{path} 1 1"
+            found = tables[f"s{stripe}"]
+            self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), found)
         table = f"2 2048 0 {ours}s0 0 {ours}s1 0"
         self.assertEqual(([(0, sectors, "switch", table)], "live", "ro"), tables["stripe"])
         image = f"{paths} 2 1 round-robin 0 1 1 bcache over {ours}backing 1 "
         image += f"round-robin 0 1 1 {ours}stripe 1"
         self.assertEqual(([(0, sectors, "multipath", image)], "live", "ro"), tables["image"])
-        head, rest = tables["export"][0]
-        self.assertEqual((0, 2048, "zero", ""), head)
-        self.assertEqual((2048, sectors, "linear", f"{ours}image 0"), rest)
+        header = (0, 2048, "zero", "")
+        for stripe, regions in (
+            (0, f"{ours}image 0 {ours}void 0"),
+            (1, f"{ours}void 0 {ours}image 0"),
+        ):
+            rest = (2048, sectors, "switch", f"2 2048 0 {regions}")
+            self.assertEqual(([header, rest], "live", "ro"), tables[f"export{stripe}"])
+        readers = " ".join(f"loop on /dev/mapper/{ours}export{stripe} 0" for stripe in (0, 1))
+        self.assertEqual(
+            ([(0, sectors, "switch", f"2 2048 0 {readers}")], "live", "ro"), tables["origin"]
+        )
         ((_, length, target, snapshot),) = tables["vm_vm1"][0]
         self.assertEqual((sectors, "snapshot"), (length, target))
-        self.assertEqual(
-            f"loop on /dev/mapper/{ours}export loop on {node.folder}/stores/vm1.cow P 16", snapshot
-        )
+        self.assertEqual(f"{ours}origin loop on {node.folder}/stores/vm1.cow P 16", snapshot)
         self.assertEqual("rw", tables["vm_vm1"][2])
 
     def test_the_cache_takes_all_reads_and_never_gives_up(self):
@@ -96,7 +103,17 @@ class CreateTest(TestCase):
         results = self.create_many(node)
         devices = {device_path(one) for one in results}
         self.assertEqual(MANY, len(devices))
-        for role in ("image", "export", "s0", "s1", "stripe", "shim", "backing", "path_source"):
+        for role in (
+            "image",
+            "export0",
+            "export1",
+            "origin",
+            "s0",
+            "s1",
+            "stripe",
+            "shim",
+            "backing",
+        ):
             self.assertEqual(1, node.kernel.created(f"virtman_debian_{role}"), role)
         self.assertEqual(1, node.kernel.logins())
         self.assertEqual(MANY, len(node.records.all()))

@@ -54,7 +54,7 @@ class CoordinatorTest(testtools.TestCase):
         for code, status, kind in (
             ("volt.image.unknown", 404, errors.ImageUnknown),
             ("volt.placement.stale", 409, errors.PlacementStale),
-            ("volt.host.unknown", 404, errors.PlacementUnknown),
+            ("volt.host.unknown", 404, coordinator.PlacementUnknown),
             ("volt.request.invalid", 400, errors.InvalidRequest),
             ("volt.image.source_unreachable", 400, errors.InvalidRequest),
             ("volt.image.in_use", 409, errors.CoordinatorRefused),

@@ -33,7 +33,7 @@ class Tables(fixtures.Fixture):
             (dm, "status", lambda name: []),
             (dm, "resume", lambda name: None),
             (dm, "suspend", lambda name, flush: None),
-            (lio, "serves", lambda storage, iqn: True),
+            (lio, "serves", lambda storage, iqn, lun: True),
             (loop, "attach", lambda path, offset, ro: "/dev/z"),
             (sysfs, "number", NUMBERS.__getitem__),
             (sysfs, "loop_of", lambda path: None),
@@ -89,10 +89,10 @@ class TableTest(testtools.TestCase):
         )
 
     def test_an_export_begins_with_a_mebibyte_of_zeros(self):
-        step = plan.Export(Device("i", "export"), 3 * MIB, (), Portal("10.0.0.1", 3260, "iqn"))
+        step = plan.Export(Device("i", "export0"), 3 * MIB, (), Portal("10.0.0.1", 3260, "iqn"))
         self.assertEqual(
-            [(0, MIB, "zero", ""), (MIB, 2 * MIB, "linear", "254:8 0")],
-            self.table(Export, step, "/dev/x"),
+            [(0, MIB, "zero", ""), (MIB, 2 * MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
+            self.table(Export, step, "/dev/x", "/dev/y"),
         )
 
     def test_a_vm_writes_to_its_own_store(self):
