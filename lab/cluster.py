@@ -85,7 +85,7 @@ class Bed:
         # A node's Python is slow to compile, and cannot write to the source tree.
         compileall.compile_dir(self._source / "virtman", quiet=2)
         if self._network.exists():
-            raise BedExists(f"there is a bed {self.name} already: bring it down first")
+            raise BedExists(self.name)
         self._state.create(BedRecord(self.name, self._link_rate, image, self._source))
         self._network.up()
 

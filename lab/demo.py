@@ -171,9 +171,9 @@ class Demo:
     def keep(self, progress: Progress, port: int) -> None:
         """Say how to look around a cluster that stays up."""
         self.bed.forward(port, (ADDRESS, VOLT_PORT))
-        lab, name = "python -m lab", self.bed.name
+        lab, name = "tools/lab.sh", self.bed.name
         progress.say(
-            f"The cluster stays up. Look around, in the environment that tools/setup.sh makes:\n"
+            f"the cluster stays up; look around:\n"
             f"  curl -s http://127.0.0.1:{port}/v1/images/{IMAGE}/trees\n"
             f"  {lab} status --name {name}\n"
             f"  {lab} exec --name {name} node1 -- virtman list\n"

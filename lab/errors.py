@@ -10,7 +10,13 @@ class BuildFailed(LabError):
 
 
 class BedExists(LabError):
-    """A bed of this name is up, or was never brought down."""
+    """There is a bed of this name already."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"there is a bed {name} already: end it with tools/lab.sh down --name {name}, "
+            "or choose another name"
+        )
 
 
 class NoSuchBed(LabError):

@@ -119,9 +119,7 @@ class State:
         try:
             self.folder.mkdir()
         except FileExistsError:
-            raise BedExists(
-                f"there is a bed {self.name} already: python -m lab down --name {self.name}"
-            ) from None
+            raise BedExists(self.name) from None
         self._write(record)
         self.disks.mkdir(parents=True, exist_ok=True)
 

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -277,7 +277,7 @@ class Attachment:
         assert isinstance(export, Export)
         return export
 
-    def _logged(self, work) -> None:  # type: ignore[no-untyped-def]
+    def _logged(self, work: Callable[[], None]) -> None:
         """Run work that nobody waits for; the next heartbeat brings it again."""
         try:
             work()

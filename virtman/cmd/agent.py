@@ -55,6 +55,8 @@ def _host(conf: cfg.ConfigOpts) -> Host:
         raise InvalidName(f"host name {SOURCE!r} is what the root of a tree is called")
     if not conf.export.ip:
         raise VirtmanError("set [export] ip to this node's address on the storage network")
+    if not conf.cache.devices:
+        raise VirtmanError("set [cache] devices to local block devices that may be overwritten")
     return Host(name, conf.export.ip, conf.export.port)
 
 
