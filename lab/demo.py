@@ -80,13 +80,9 @@ class Demo:
         """Start the nodes, Volt, the source and the agents."""
         names = self.node_names
         each = NODE_MEMORY + HOST_MEMORY * -(-len(self.vm_names) // len(names))
-        starting = self.progress.step(f"starting a storage node and {len(names)} nodes")
-        with starting, ThreadPoolExecutor(2) as pool:
-            storage = pool.submit(
-                self.bed.start_node, "storage", f"{NODE_MEMORY}M", "64M", [Disk(disk)]
-            )
-            nodes = pool.submit(self.bed.start_nodes, names, f"{each}M")
-            self.storage, self.nodes = storage.result(), nodes.result()
+        with self.progress.step(f"starting a storage node and {len(names)} nodes"):
+            self.storage = self.bed.start_node("storage", f"{NODE_MEMORY}M", "64M", [Disk(disk)])
+            self.nodes = self.bed.start_nodes(names, f"{each}M")
         with self.progress.step("starting Volt, the image's source and the agents"):
             self.deployment.start_volt()
             self.deployment.add_source(self.storage, IMAGE)
@@ -97,10 +93,9 @@ class Demo:
         before = self.storage.sent_bytes()
         begin = time.monotonic()
         homes = [self.nodes[index % len(self.nodes)] for index in range(len(self.vm_names))]
-        booting = self.progress.step(f"booting {len(homes)} VMs")
-        with booting, ThreadPoolExecutor(len(homes)) as pool:
-            jobs = zip(homes, self.vm_names, strict=True)
-            result.vms = list(pool.map(lambda job: self._vm(*job, begin), jobs))
+        with self.progress.step(f"booting {len(homes)} VMs"):
+            jobs = list(zip(homes, self.vm_names, strict=True))
+            result.vms = _each(jobs, lambda job: self._vm(*job, begin))
         result.source_sent_bytes = self.storage.sent_bytes() - before
         result.boot_read_bytes = max(vm["read_bytes"] for vm in result.vms)
         result.trees = self.deployment.trees(IMAGE)
@@ -182,10 +177,16 @@ class Demo:
         )
 
 
-def _each(things: list[Any], work: Callable[[Any], None]) -> None:
-    if things:
-        with ThreadPoolExecutor(len(things)) as pool:
-            list(pool.map(work, things))
+def _each(things: list[Any], work: Callable[[Any], Any]) -> list[Any]:
+    """Do the same to all at once; return what came of each, in order.
+
+    An interrupt is not kept waiting: what was begun ends with the bed.
+    """
+    pool = ThreadPoolExecutor(max(1, len(things)))
+    try:
+        return list(pool.map(work, things))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def run(bed: Bed, demo: Demo, disk: Path, result: Result, keep: bool) -> None:

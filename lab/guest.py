@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lab.errors import LabError
+from lab.errors import DeadlinePassed, LabError
 from lab.node import Node
 from lab.waiting import wait_until
 
 MEMORY = 96  # MiB; the guest image does not boot with less
 HOST_MEMORY = 200  # MiB that one running guest costs its node
 
+_LOOK = 3.0  # seconds between two looks whether QEMU still runs
 _LINE = re.compile(r"VIRTMAN-GUEST (\w+) (.*)")
 
 
@@ -72,15 +73,30 @@ class Guest:
 
         Raises GuestFailed with the console's end if there is none in time.
         """
-        wait_until_reported = lambda: parse(self.console)  # noqa: E731
+        looked = time.monotonic()
+
+        def reported() -> bool:
+            nonlocal looked
+            if parse(self.console) is not None:
+                return True
+            if time.monotonic() - looked > _LOOK:
+                looked = time.monotonic()
+                if not self._runs():
+                    raise GuestFailed(f"QEMU ended before guest {self.name} said a word")
+            return False
+
         try:
-            wait_until(wait_until_reported, f"a word of guest {self.name}", deadline, 0.1)
-        except LabError as err:
+            wait_until(reported, f"a word of guest {self.name}", deadline, 0.1)
+        except (DeadlinePassed, GuestFailed) as err:
             tail = "\n".join(self.console.splitlines()[-20:])
             raise GuestFailed(f"{err}; its console ends with:\n{tail}") from err
         report = parse(self.console)
         assert report is not None
         return report, time.monotonic() - self._started
+
+    def _runs(self) -> bool:
+        """Tell whether QEMU runs; raises NodeLost or NoSuchBed if the node does not."""
+        return self.node.run(["test", "-e", f"/proc/{self._pid}"], check=False).status == 0
 
     def read_bytes(self) -> int:
         """Return how many bytes the guest has read from its device, its own ones too."""
@@ -97,10 +113,5 @@ class Guest:
         if self._pid is None:
             return
         self.node.run(["kill", str(self._pid)], check=False)
-        gone = f"/proc/{self._pid}"
-        wait_until(
-            lambda: self.node.run(["test", "-e", gone], check=False).status != 0,
-            f"the end of guest {self.name}",
-            20,
-        )
+        wait_until(lambda: not self._runs(), f"the end of guest {self.name}", 20)
         self._pid = None
