@@ -36,6 +36,8 @@ def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, por
     _prepare()
     try:
         storage = _retried(lambda: FileIOStorageObject(name, device, size, write_back=True))
+        # The disk's model at the initiator is then the name, by which udev rules know it.
+        storage.set_attribute("emulate_model_alias", 1)
         # What a child's kernel reads ahead follows from this; 8 MiB if left alone.
         storage.set_attribute("optimal_sectors", _OPTIMAL_SECTORS)
         group = TPG(Target(FabricModule("iscsi"), target), 1)

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import random
+import re
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
@@ -15,11 +17,13 @@ from lab.deployment import Deployment, leftovers
 MIB = 1024 * 1024
 
 
-def write_image(path, size, seed=1):
-    """Write an incompressible image that is the same each time; return its SHA-256."""
-    data = random.Random(seed).randbytes(size)
-    path.write_bytes(data)
-    return hashlib.sha256(data).hexdigest()
+def write_image(path, size, gpt):
+    """Write an incompressible image, perhaps with a partition table; return its SHA-256."""
+    path.write_bytes(random.Random(1).randbytes(size))
+    if gpt:
+        layout = "label: gpt\nstart=2048\n"
+        subprocess.run(["sfdisk", "--quiet", path], input=layout, text=True, check=True)
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class DeployedCase(testtools.TestCase):
@@ -31,7 +35,9 @@ class DeployedCase(testtools.TestCase):
     shape = (2, 2)  # stripes, fan-out
     options: ClassVar = {}
     image = "image1"
+    gpt = False
     link_rate = None
+    paths_may_fail = False
 
     @classmethod
     def setUpClass(cls):
@@ -40,7 +46,7 @@ class DeployedCase(testtools.TestCase):
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"
-        cls.sha256 = write_image(file, cls.size)
+        cls.sha256 = write_image(file, cls.size, cls.gpt)
         cls.storage = cls.bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, cls.node_count + 1)]
         cls.nodes = cls.bed.start_nodes(names, "256M")
@@ -57,6 +63,9 @@ class DeployedCase(testtools.TestCase):
     def give_back(self):
         """Destroy what the test made; nothing may be left on any node."""
         alive = [node for node in self.nodes if node.alive()]
+        if not self.paths_may_fail:
+            for node in alive:
+                self.assertEqual([], failed_reads(node))
         each(alive, self._clear)
         for node in (*alive, self.storage):
             self.assertEqual([], node.kernel_faults())
@@ -104,6 +113,16 @@ def each(things, work):
     things = list(things)
     with ThreadPoolExecutor(max(1, len(things))) as pool:
         return list(pool.map(work, things))
+
+
+def failed_reads(node):
+    """Paths that failed, and reads of children that this node could not serve."""
+    status = node.run(["dmsetup", "status", "--target", "multipath"], check=False).stdout
+    log = node.kernel_log().splitlines()
+    return [
+        *(line for line in status.splitlines() if re.search(r"\d+:\d+ F \d", line)),
+        *(line for line in log if "fd_do_rw() returned" in line or "Failing path" in line),
+    ]
 
 
 def sha256(node, device):

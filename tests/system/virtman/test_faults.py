@@ -11,6 +11,7 @@ class TestParentDies(DeployedCase):
     node_count = 2
     size = 64 * MIB
     link_rate = "20mbit"
+    paths_may_fail = True
 
     def test_a_parent_that_loses_power_is_an_error_for_nobody(self):
         parent, child = self.nodes

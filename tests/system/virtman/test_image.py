@@ -41,6 +41,9 @@ class TestImage(DeployedCase):
         self.assertIn(":node1:image1", sessions)
         disks = child.run(["sh", "-c", "ls /sys/block | grep ^sd"]).stdout.split()
         for disk in disks:
+            # by this the udev rules know it, and keep others from probing it
+            model = child.run(["cat", f"/sys/block/{disk}/device/model"]).stdout
+            self.assertTrue(model.startswith("virtman_"), model)
             self.assertEqual("1", child.run(["cat", f"/sys/block/{disk}/ro"]).stdout.strip())
             child.run(["blockdev", "--setrw", f"/dev/{disk}"], check=False)
             # straight to the target, whatever the child's kernel thinks of the disk
