@@ -89,7 +89,7 @@ class Group:
                 with explained(f"cache set {found}"):
                     bcache.stop_set(found)
                 wait_until(lambda: self._uuid() is None, _DEADLINE, f"stopping cache set {found}")
-            self.mapped.take_down()
+            self.mapped.down()
 
     def _table(self) -> list[tuple[int, int, str, str]]:
         table, start = [], 0
@@ -159,7 +159,7 @@ class Bcache:
         if member is not None:
             self._stop(member)
         for mapped in (self.backing, self.shim):
-            mapped.take_down()
+            mapped.down()
         for file in self.files:
             detach_loop(file)
             Path(file).unlink(missing_ok=True)

@@ -70,7 +70,7 @@ class Mapped:
             elif _shape(present) != _shape(table):
                 dm.reload(self.name, table, self.read_only, self.flush)
 
-    def take_down(self) -> None:
+    def down(self) -> None:
         """Remove the device.
 
         A prober such as udev may hold any device for a moment, so a busy one is tried
@@ -91,6 +91,13 @@ class Mapped:
             if err.errno != errno.ENXIO:
                 return False
         return True
+
+    def release(self) -> None:
+        """Fail I/O that waits here: by itself, a device holds none."""
+
+    def is_up(self) -> bool:
+        """Tell whether the device is there and complete."""
+        return self.exists()
 
     def table(self) -> Table:
         """Return the live table; empty if there is no such device."""

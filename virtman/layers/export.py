@@ -40,15 +40,12 @@ class Export(Mapped):
                 )
         return self.node
 
-    def release(self) -> None:
-        """Nothing waits here."""
-
     def down(self) -> None:
         """Stop serving, then remove the device."""
         portal = self.step.portal
         with explained(f"withdrawing {portal.iqn}"):
             lio.withdraw(self.storage, portal.iqn, portal.lun)
-        self.take_down()
+        super().down()
 
     def is_up(self) -> bool:
         """Tell whether children can read the stripe."""

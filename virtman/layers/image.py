@@ -41,10 +41,6 @@ class Image(Mapped):
             dm.resume(self.name)
             dm.message(self.name, "fail_if_no_path")
 
-    def down(self) -> None:
-        """Remove the device."""
-        self.take_down()
-
     def is_up(self) -> bool:
         """Tell whether the image can be read."""
         table = self.table()

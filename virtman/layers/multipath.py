@@ -43,10 +43,6 @@ class Multipath(Mapped):
         with contextlib.suppress(OSError):
             dm.message(self.name, "fail_if_no_path")
 
-    def down(self) -> None:
-        """Remove the device."""
-        self.take_down()
-
     def is_up(self) -> bool:
         """Tell whether a path works."""
         return any(state == "A" for _, state in self._paths())

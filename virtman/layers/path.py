@@ -55,7 +55,7 @@ class Path:
     def down(self) -> None:
         """Remove the device, and log out of its session unless another stripe uses it."""
         session = self._session()
-        self.mapped.take_down()
+        self.mapped.down()
         if session is not None and not sysfs.session_in_use(session.iqn):
             with explained(f"logging out of {session.iqn}"):
                 iscsi.logout(session.ip, session.port, session.iqn)

@@ -30,14 +30,7 @@ class Snapshot(Mapped):
         self.set_up([(0, self.step.sectors, "snapshot", parameters)])
         return self.node
 
-    def release(self) -> None:
-        """Nothing waits here."""
-
     def down(self) -> None:
         """Remove the device and let go of the exception store's file."""
-        self.take_down()
+        super().down()
         detach_loop(self.step.store)
-
-    def is_up(self) -> bool:
-        """Tell whether the kernel has the device."""
-        return self.exists()

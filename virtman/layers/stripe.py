@@ -27,14 +27,3 @@ class Stripe(Mapped):
         parameters = f"{len(below)} {REGION // SECTOR} 0{devices}"
         self.set_up([(0, self.step.sectors, "switch", parameters)])
         return self.node
-
-    def release(self) -> None:
-        """Nothing waits here."""
-
-    def down(self) -> None:
-        """Remove the device."""
-        self.take_down()
-
-    def is_up(self) -> bool:
-        """Tell whether the kernel has the device."""
-        return self.exists()

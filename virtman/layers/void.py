@@ -19,14 +19,3 @@ class Void(Mapped):
         """Make the device; nothing lies below."""
         self.set_up([(0, self.step.sectors, "error", "")])
         return self.node
-
-    def release(self) -> None:
-        """Nothing waits here."""
-
-    def down(self) -> None:
-        """Remove the device."""
-        self.take_down()
-
-    def is_up(self) -> bool:
-        """Tell whether the kernel has the device."""
-        return self.exists()
