@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from virtman import plan
 from virtman.coordinator import Coordinator, ImageInfo
 from virtman.errors import (
-    CoordinatorUnreachable,
     DeviceBusy,
     KernelFailure,
     ParentUnreachable,
@@ -169,11 +168,32 @@ class Attachment:
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
             except (ParentUnreachable, KernelFailure) as err:
+                if isinstance(err, ParentUnreachable) and self._make_do(placement, err):
+                    return
                 if time.monotonic() > deadline:
                     raise
                 LOG.warning("image %s: %s; trying again", placement.image, err)
                 time.sleep(_RETRY)
             placement = self.coordinator.placement(placement.image)
+
+    def _make_do(self, placement: Placement, err: ParentUnreachable) -> bool:
+        """Read through standbys where a parent does not answer; tell whether that works.
+
+        Volt does not hear that we are ready, so it goes on sending the placement, until the
+        parent is back or we are placed anew.
+        """
+        feasible: Placement | None = placement
+        while feasible is not None:
+            LOG.warning("image %s: %s; using standbys", placement.image, err)
+            feasible = feasible.without(err.host)
+            try:
+                if feasible is not None:
+                    steps = plan.connect(feasible, standby=False)
+                    self._devices = self.stack.up(steps, self._devices)
+                    return True
+            except ParentUnreachable as also:
+                err = also
+        return False
 
     def _connect_standby(self) -> None:
         if self.placement is not None:
@@ -281,7 +301,7 @@ class Attachment:
         """Run work that nobody waits for; the next heartbeat brings it again."""
         try:
             work()
-        except CoordinatorUnreachable as err:
+        except VirtmanError as err:
             LOG.warning("image %s: %s", self.info.name, err)
         except Exception:
             LOG.exception("image %s", self.info.name)

@@ -84,10 +84,17 @@ class ModulesMissing(VirtmanError):
 
 
 class ParentUnreachable(VirtmanError):
-    """A parent or the source does not answer, or does not serve the image."""
+    """A parent or the source does not answer, or does not serve the image.
+
+    :ivar host: its name
+    """
 
     code = "virtman.parent.unreachable"
     status = 504
+
+    def __init__(self, message: str, host: str = "") -> None:
+        super().__init__(message)
+        self.host = host
 
 
 class CoordinatorUnreachable(VirtmanError):

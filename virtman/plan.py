@@ -91,6 +91,16 @@ class Placement:
     generation: int
     feeds: tuple[Feed, ...]
 
+    def without(self, host: str) -> Placement | None:
+        """Return the same with standbys in place of one parent; None if there are none."""
+        feeds = [
+            feed if feed.parent.host != host else feed.standby and Feed(feed.standby)
+            for feed in self.feeds
+        ]
+        if not all(feeds):
+            return None
+        return replace(self, feeds=tuple(feed for feed in feeds if feed))
+
 
 @dataclass(frozen=True)
 class Step:

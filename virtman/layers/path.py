@@ -65,18 +65,20 @@ class Path:
         return self.mapped.exists() and self._session() is not None
 
     def _log_in(self, portal: Portal) -> str:
-        what = f"image {self.step.device.image}: {self.step.device.argument} at {portal.ip}"
+        host = self.step.device.argument
+        what = f"image {self.step.device.image}: {host} at {portal.ip}"
         try:
             socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()
         except OSError as err:
             raise ParentUnreachable(
                 f"{what} does not answer on port {portal.port} ({err}); check that it runs "
-                "and that this node reaches it"
+                "and that this node reaches it",
+                host,
             ) from err
         try:
             iscsi.login(portal.ip, portal.port, portal.iqn)
         except OSError as err:
-            raise ParentUnreachable(f"{what} refused the login: {err.strerror}") from err
+            raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
         wait_until(
             lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
             _DISK_DEADLINE,
@@ -84,7 +86,7 @@ class Path:
         )
         disk = sysfs.disk(portal.iqn, portal.lun)
         assert disk is not None
-        LOG.info("connected to %s (%s) as %s", self.step.device.argument, portal.iqn, disk)
+        LOG.info("connected to %s (%s) as %s", host, portal.iqn, disk)
         return disk
 
     def _session(self) -> Portal | None:

@@ -3,18 +3,18 @@
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 
 
 class TestParentDies(DeployedCase):
     name = "parent"
-    node_count = 2
+    node_count = 3
     size = 64 * MIB
     link_rate = "20mbit"
     paths_may_fail = True
 
     def test_a_parent_that_loses_power_is_an_error_for_nobody(self):
-        parent, child = self.nodes
+        parent, child, late = self.nodes
         self.create(parent, "vm1")
         device = self.create(child, "vm2")
         before = child.received_bytes()
@@ -26,7 +26,16 @@ class TestParentDies(DeployedCase):
         self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
         report(f"parent lost its power: the child had all data {time.monotonic() - begin:.0f} s "
                "later, without an error")  # fmt: skip
+        self.join_below_the_dead(late, parent)
         self.deployment.ask("DELETE", f"/v1/images/{self.image}/hosts/{parent.name}")
+
+    def join_below_the_dead(self, late, dead):
+        """Volt may still send a host to a parent that died: the standby serves it."""
+        device = self.create(late, "vm3")
+        told = self.deployment.ask("GET", f"/v1/images/{self.image}/hosts/{late.name}")
+        parents = [feed["parent"]["host"] for feed in told["stripes"]]
+        self.assertIn(dead.name, parents)
+        self.assertEqual(self.sha256, sha256(late, device))
 
 
 class TestAgentDies(DeployedCase):

@@ -98,3 +98,11 @@ class PlanTest(testtools.TestCase):
     def test_sizes_that_no_device_can_have_are_refused(self):
         for size in (0, -512, 511, 513, 1000):
             self.assertRaises(InvalidSize, plan.sectors, size)
+
+    def test_standbys_take_the_place_of_a_parent(self):
+        placed = placement(Feed(parent("a"), parent("b")), Feed(parent("c"), parent("source")))
+        self.assertEqual(
+            placement(Feed(parent("b")), Feed(parent("c"), parent("source"))), placed.without("a")
+        )
+        self.assertEqual(placed, placed.without("b"))
+        self.assertIsNone(placed.without("a").without("b"))
