@@ -59,11 +59,7 @@ class Agent:
         naming.check("VM", vm)
         naming.check("image", image)
         with _Claim(self, vm):
-            if any(vm == one.vm for one in self.records.all()):
-                raise InstanceExists(
-                    f"VM {vm} has a device on this node already; destroy it first or choose "
-                    "another name"
-                )
+            self.records.check_name(vm)
             check_modules(MODULES)
             attachment = self._attachment(image)
             self.records.check_space(attachment.info.size)

@@ -64,11 +64,7 @@ class Records:
         """
         instance = Instance(vm, image, size, str(self.stores / f"{vm}.cow"), store_size(size))
         with self._promising:
-            if self._file(vm).exists():
-                raise InstanceExists(
-                    f"VM {vm} has a device on this node already; destroy it first or choose "
-                    "another name"
-                )
+            self.check_name(vm)
             self.check_space(size)
             # The store comes first: a record without one could never be served. One that an
             # agent which died left behind is nobody's.
@@ -80,6 +76,14 @@ class Records:
                 self.remove(instance)
                 raise
         return instance
+
+    def check_name(self, vm: str) -> None:
+        """Raise InstanceExists if there is a VM of this name."""
+        if self._file(vm).exists():
+            raise InstanceExists(
+                f"VM {vm} has a device on this node already; destroy it first or choose "
+                "another name"
+            )
 
     def check_space(self, size: int) -> None:
         """Raise NoSpace if a VM of an image of ``size`` bytes does not fit."""
