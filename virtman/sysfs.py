@@ -70,7 +70,7 @@ def idle_sessions() -> list[Portal]:
     idle = []
     for session in _SESSIONS.glob("session*"):
         with contextlib.suppress(OSError):
-            if not any(session.glob("device/target*/*/block/*/holders/*")):
+            if not _is_used(session):
                 idle.append(_portal(session))
     return idle
 
@@ -82,11 +82,7 @@ def is_held(name: str) -> bool:
 
 def session_in_use(iqn: str) -> bool:
     """Tell whether any device lies on a disk of a session with this target."""
-    return any(
-        True
-        for session in _sessions(iqn)
-        for _ in session.glob("device/target*/*/block/*/holders/*")
-    )
+    return any(map(_is_used, _sessions(iqn)))
 
 
 def disks_run(device_number: str) -> bool:
@@ -129,6 +125,10 @@ def _sessions(iqn: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             if (session / "targetname").read_text().strip() == iqn:
                 yield session
+
+
+def _is_used(session: Path) -> bool:
+    return any(session.glob("device/target*/*/block/*/holders/*"))
 
 
 def _portal(session: Path) -> Portal:
