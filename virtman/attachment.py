@@ -182,17 +182,17 @@ class Attachment:
         Volt does not hear that we are ready, so it goes on sending the placement, until the
         parent is back or we are placed anew.
         """
-        feasible: Placement | None = placement
+        feasible = placement.without(err.host)
         while feasible is not None:
             LOG.warning("image %s: %s; using standbys", placement.image, err)
-            feasible = feasible.without(err.host)
             try:
-                if feasible is not None:
-                    steps = plan.connect(feasible, standby=False)
-                    self._devices = self.stack.up(steps, self._devices)
-                    return True
+                steps = plan.connect(feasible, standby=False)
+                self._devices = self.stack.up(steps, self._devices)
             except ParentUnreachable as also:
                 err = also
+                feasible = feasible.without(err.host)
+            else:
+                return True
         return False
 
     def _connect_standby(self) -> None:
