@@ -91,6 +91,8 @@ def sessions(target: str) -> list[str]:
 
 def _prepare() -> None:
     """Tell LIO where to keep its state before a fabric is loaded, else rtslib refuses."""
+    if (_CONFIGFS / "iscsi").is_dir():  # done before: a fabric is in use
+        return
     run("modprobe", "target_core_mod")
     (_DBROOT / "pr").mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(OSError):  # fabrics are loaded: somebody chose a folder already
