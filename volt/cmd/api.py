@@ -7,6 +7,7 @@ from gunicorn.app.base import BaseApplication
 from oslo_config import cfg
 
 from volt import app, conf
+from volt.cmd import config_files
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.errors import VoltError
@@ -36,13 +37,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 
 @click.command()
-@click.option(
-    "--config-file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Read options from this file instead of /etc/volt/volt.conf.",
-)
+@config_files
 def main(files: tuple[str, ...]) -> None:
     """Serve Volt's REST API."""
     try:

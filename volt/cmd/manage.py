@@ -10,6 +10,7 @@ import click
 from oslo_config import cfg
 
 from volt import conf, schemas
+from volt.cmd import config_files
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.drawing import draw
@@ -18,13 +19,7 @@ from volt.trees import Coordinator
 
 
 @click.group()
-@click.option(
-    "--config-file",
-    "files",
-    multiple=True,
-    type=click.Path(exists=True, dir_okay=False),
-    help="Read options from this file instead of /etc/volt/volt.conf.",
-)
+@config_files
 @click.pass_context
 def main(context: click.Context, files: tuple[str, ...]) -> None:
     """Manage Volt's database."""
