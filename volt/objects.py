@@ -1,8 +1,11 @@
 """What Volt speaks of: images, portals, placements and trees, as the REST answers show them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+
+from volt.topology import Shape
 
 
 class State(StrEnum):
@@ -25,14 +28,29 @@ class Portal:
 
 
 @dataclass(frozen=True)
+class Chap:
+    """What an initiator proves to a target that it knows."""
+
+    user: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class NewImage:
-    """What a caller says about an image; ``size`` in bytes."""
+    """What a caller says about an image; ``size`` in bytes.
+
+    ``foreign_children`` is how many hosts of other racks a host feeds in one tree at most;
+    None is no limit.
+    """
 
     name: str
     size: int
+    shape: Shape
     stripes: int
     fanout: int
     source: Portal
+    source_chap: Chap | None = None
+    foreign_children: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +59,13 @@ class Image:
 
     name: str
     size: int
+    shape: Shape
     stripes: int
     fanout: int
+    foreign_children: int | None
     source: Portal
     hosts: int
+    generation: int
     created_at: datetime
 
 
@@ -54,6 +75,7 @@ class Peer:
 
     host: str | None
     portal: Portal
+    chap: Chap | None
 
 
 @dataclass(frozen=True)
@@ -79,6 +101,7 @@ class Placement:
     state: State
     generation: int
     needed: bool
+    chap: Chap
     stripes: tuple[Feed, ...]
 
 
@@ -91,6 +114,7 @@ class Node:
     depth: int
     inner: bool
     state: State
+    rack: str | None
 
 
 @dataclass(frozen=True)
@@ -107,6 +131,7 @@ class Trees:
 
     image: str
     size: int
+    shape: Shape
     stripes: int
     fanout: int
     generation: int
@@ -119,3 +144,46 @@ class News:
 
     placements: tuple[Placement, ...]
     unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImageReport:
+    """What a host has done with an image: bytes sent to children, reads by its cache."""
+
+    generation: int
+    sent: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """A heartbeat: the whole state of a host; network traffic in bytes a second."""
+
+    images: Mapping[str, ImageReport]
+    received_rate: int = 0
+    sent_rate: int = 0
+    overloaded: bool = False
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host as it last reported; ``silent`` is the seconds since then, as Volt counts."""
+
+    host: str
+    rack: str | None
+    draining: bool
+    silent: int
+    report: Report
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; ``id`` rises."""
+
+    id: int
+    at: datetime
+    kind: str
+    image: str | None
+    host: str | None
+    detail: str

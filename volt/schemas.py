@@ -9,8 +9,8 @@ from jsonschema import Draft202012Validator
 
 from volt.errors import ImageSizeInvalid, RequestInvalid
 from volt.names import check_name
-from volt.objects import NewImage, Portal, State
-from volt.topology import check_shape
+from volt.objects import Chap, ImageReport, NewImage, Portal, Report, State
+from volt.topology import DEFAULTS, Shape, check_shape
 
 SECTOR = 512
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
@@ -32,15 +32,30 @@ _PORTAL = {
     "additionalProperties": False,
 }
 
+_CHAP = {
+    "type": "object",
+    "properties": {
+        "user": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,64}\Z"},
+        "secret": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{12,255}\Z"},
+    },
+    "required": ["user", "secret"],
+    "additionalProperties": False,
+}
+
+_COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+
 IMAGE = Draft202012Validator(
     {
         "type": "object",
         "properties": {
             "name": {"type": "string"},
             "size": {},  # the rule is Volt's own: ImageSizeInvalid states it
+            "shape": {"enum": [shape.value for shape in Shape]},
             "stripes": {"type": "integer", "minimum": 1, "maximum": 8},
-            "fanout": {"type": "integer", "minimum": 1, "maximum": 64},
+            "fanout": {"type": "integer", "minimum": 0, "maximum": 64},
+            "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
             "source": _PORTAL,
+            "source_chap": {"anyOf": [{"type": "null"}, _CHAP]},
         },
         "required": ["name", "size", "source"],
         "additionalProperties": False,
@@ -50,7 +65,10 @@ IMAGE = Draft202012Validator(
 JOIN = Draft202012Validator(
     {
         "type": "object",
-        "properties": {"portal": _PORTAL},
+        "properties": {
+            "portal": _PORTAL,
+            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}\Z"},
+        },
         "required": ["portal"],
         "additionalProperties": False,
     }
@@ -61,7 +79,7 @@ STATE = Draft202012Validator(
         "type": "object",
         "properties": {
             "state": {"enum": ["ready", "leaving"]},
-            "generation": {"type": "integer", "minimum": 0, "maximum": LARGEST},
+            "generation": _COUNT,
         },
         "required": ["state"],
         "if": {"properties": {"state": {"const": "ready"}}},
@@ -77,8 +95,21 @@ HEARTBEAT = Draft202012Validator(
             "images": {
                 "type": "object",
                 "maxProperties": 10_000,
-                "additionalProperties": {"type": "integer", "minimum": 0, "maximum": LARGEST},
-            }
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {
+                        "generation": _COUNT,
+                        "sent": _COUNT,
+                        "hits": _COUNT,
+                        "misses": _COUNT,
+                    },
+                    "required": ["generation"],
+                    "additionalProperties": False,
+                },
+            },
+            "received_rate": _COUNT,
+            "sent_rate": _COUNT,
+            "overloaded": {"type": "boolean"},
         },
         "required": ["images"],
         "additionalProperties": False,
@@ -97,16 +128,29 @@ class StateChange:
 def image(body: bytes) -> NewImage:
     """Parse the body of POST /v1/images."""
     content = _load(body, IMAGE)
+    chap = content.get("source_chap")
     return new_image(
         content["name"],
         content["size"],
-        int(content.get("stripes", 2)),
-        int(content.get("fanout", 2)),
+        Shape(content.get("shape", Shape.FOREST)),
+        content.get("stripes"),
+        content.get("fanout"),
         _portal(content["source"]),
+        Chap(**chap) if chap else None,
+        content.get("foreign_children"),
     )
 
 
-def new_image(name: str, size: Any, stripes: int, fanout: int, source: Portal) -> NewImage:
+def new_image(
+    name: str,
+    size: Any,
+    shape: Shape,
+    stripes: int | None,
+    fanout: int | None,
+    source: Portal,
+    source_chap: Chap | None,
+    foreign_children: int | None,
+) -> NewImage:
     """Check what a caller says about an image, from whichever edge it comes."""
     check_name("image", name)
     whole = isinstance(size, int) and not isinstance(size, bool)
@@ -115,13 +159,17 @@ def new_image(name: str, size: Any, stripes: int, fanout: int, source: Portal) -
             f"size {str(size)[:32]} of image {name} is not allowed: "
             f"give the bytes as a positive multiple of {SECTOR}, at most {LARGEST}"
         )
-    check_shape(stripes, fanout)
-    return NewImage(name, size, stripes, fanout, source)
+    usual = DEFAULTS[shape]
+    stripes = usual[0] if stripes is None else int(stripes)
+    fanout = usual[1] if fanout is None else int(fanout)
+    check_shape(shape, stripes, fanout)
+    return NewImage(name, size, shape, stripes, fanout, source, source_chap, foreign_children)
 
 
-def join(body: bytes) -> Portal:
-    """Parse the body of PUT /v1/images/{image}/hosts/{host}."""
-    return _portal(_load(body, JOIN)["portal"])
+def join(body: bytes) -> tuple[Portal, str | None]:
+    """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and rack."""
+    content = _load(body, JOIN)
+    return _portal(content["portal"]), content.get("rack")
 
 
 def state(body: bytes) -> StateChange:
@@ -130,10 +178,14 @@ def state(body: bytes) -> StateChange:
     return StateChange(State(content["state"]), content.get("generation"))
 
 
-def heartbeat(body: bytes) -> dict[str, int]:
-    """Parse the body of PUT /v1/hosts/{host}/heartbeat: the generation known of each image."""
-    images: dict[str, int] = _load(body, HEARTBEAT)["images"]
-    return {check_name("image", name): generation for name, generation in images.items()}
+def heartbeat(body: bytes) -> Report:
+    """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
+    content = _load(body, HEARTBEAT)
+    images = {
+        check_name("image", name): ImageReport(**fields)
+        for name, fields in content.pop("images").items()
+    }
+    return Report(images, **content)
 
 
 def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:

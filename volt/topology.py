@@ -25,8 +25,22 @@ feed the *spare* leaves of that tree too, until a slot comes free.
 from bisect import insort
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 
 from volt.errors import HostPlaced, HostUnknown, ShapeInvalid
+
+
+class Shape(StrEnum):
+    """How the trees of an image look.
+
+    A *forest* has several stripes; a *tree* is one stripe, as in the VirtMan paper; in a
+    *star* the source feeds every host, in a *chain* each host the next.
+    """
+
+    FOREST = "forest"
+    TREE = "tree"
+    STAR = "star"
+    CHAIN = "chain"
 
 
 @dataclass(frozen=True)
@@ -213,7 +227,7 @@ class Forest:
 
     def __init__(self, stripes: int, fanout: int) -> None:
         """Raise ShapeInvalid if ``fanout`` cannot carry ``stripes`` trees."""
-        check_shape(stripes, fanout)
+        _check_forest(stripes, fanout)
         self._rank: dict[str, int] = {}
         self._colour: dict[str, int] = {}
         source_slots = fanout if stripes == 1 else 1
@@ -342,8 +356,26 @@ class Forest:
         return frozenset(host for host, edges in self._edges().items() if before.get(host) != edges)
 
 
-def check_shape(stripes: int, fanout: int) -> None:
-    """Raise ShapeInvalid unless ``fanout`` can carry ``stripes`` trees."""
+DEFAULTS = {
+    Shape.FOREST: (2, 2),
+    Shape.TREE: (1, 2),
+    Shape.STAR: (1, 0),
+    Shape.CHAIN: (1, 1),
+}
+"""Stripes and fan-out of each shape where nobody says otherwise."""
+
+
+def check_shape(shape: Shape, stripes: int, fanout: int) -> None:
+    """Raise ShapeInvalid unless trees of that shape carry every host."""
+    if shape in (Shape.STAR, Shape.CHAIN) and (stripes, fanout) != DEFAULTS[shape]:
+        raise ShapeInvalid(f"a {shape} has its own stripes and fan-out: leave them out")
+    if shape == Shape.TREE and (stripes != 1 or fanout < 1):
+        raise ShapeInvalid("a tree has one stripe and a fan-out of at least 1")
+    if shape == Shape.FOREST:
+        _check_forest(stripes, fanout)
+
+
+def _check_forest(stripes: int, fanout: int) -> None:
     if stripes < 1 or fanout < stripes:
         raise ShapeInvalid(
             f"{stripes} stripes with fan-out {fanout} cannot carry every host: "

@@ -4,9 +4,12 @@ A writer holds the database (SQLite) or its image's row (others) from its first 
 its commit, so that two joins never get the same slot.
 """
 
+import json
 import logging
-from collections.abc import Mapping
-from datetime import datetime
+import secrets
+from collections.abc import Collection
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 from sqlalchemy import Engine, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
@@ -14,9 +17,22 @@ from sqlalchemy.orm import Session, sessionmaker
 from volt import source
 from volt.db import answers, forests
 from volt.db.engine import for_writing, retried
-from volt.db.models import ImageRow, PlacementRow
+from volt.db.models import ClockRow, EventRow, HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
-from volt.objects import Image, NewImage, News, Placement, Portal, State, Trees
+from volt.objects import (
+    Chap,
+    Event,
+    Host,
+    Image,
+    NewImage,
+    News,
+    Placement,
+    Portal,
+    Report,
+    State,
+    Trees,
+)
+from volt.topology import Shape
 
 LOG = logging.getLogger(__name__)
 
@@ -82,13 +98,27 @@ class Coordinator:
             return _placement(session, image, host)
 
     @retried
-    def join(self, image: str, host: str, portal: Portal) -> tuple[Placement, bool]:
+    def placements(self, host: str) -> tuple[Placement, ...]:
+        """Return the places that the host has in the trees of all images, by image."""
+        with self._reading.begin() as session:
+            images = session.scalars(
+                select(PlacementRow.image).where(
+                    PlacementRow.host == host, PlacementRow.state != State.LEAVING
+                )
+            ).all()
+            return tuple(answers.placements(session, host, images))
+
+    @retried
+    def join(
+        self, image: str, host: str, portal: Portal, rack: str | None = None
+    ) -> tuple[Placement, bool]:
         """Give the host a place, or its present place a new portal; return it and if it is new.
 
         Raises ImageUnknown.
         """
         with self._writing.begin() as session:
             image_row = _image_row(session, image, lock=True)
+            _host_row(session, host).rack = rack
             row = session.get(PlacementRow, (image, host))
             told: set[str] = set()
             if row is not None and answers.portal(row) != portal:
@@ -101,6 +131,8 @@ class Coordinator:
                 image_row.generation += 1
             forests.renew(session, image_row, told)
             placement = _placement(session, image, host)
+            if is_new:
+                _note(session, "join", image, host)
         if is_new:
             LOG.info("Host %s placed in image %s, %d told", host, image, len(told))
         return placement, is_new
@@ -160,9 +192,14 @@ class Coordinator:
         LOG.info("Host %s removed from image %s", host, image)
 
     @retried
-    def heartbeat(self, host: str, known: Mapping[str, int]) -> News:
-        """Compare the generations that the host knows, by image, with the present ones."""
-        with self._reading.begin() as session:
+    def heartbeat(self, host: str, report: Report) -> News:
+        """Store what the host says; return where its placements differ from what it knows."""
+        known = {image: one.generation for image, one in report.images.items()}
+        with self._writing.begin() as session:
+            host_row = _host_row(session, host)
+            host_row.seen = _tick(session)
+            host_row.overloaded = report.overloaded
+            host_row.report = json.dumps(asdict(report))
             rows = session.scalars(select(PlacementRow).where(PlacementRow.host == host)).all()
             stale = [
                 row.image
@@ -173,6 +210,44 @@ class Coordinator:
             unknown = sorted(known.keys() - {row.image for row in rows})
             placements = answers.placements(session, host, stale) if stale else []
         return News(tuple(placements), tuple(unknown))
+
+    @retried
+    def expire(self, hosts: Collection[str]) -> None:
+        """Take dead hosts out of all trees and forget them; whom they fed is placed again."""
+        for host in hosts:
+            with self._reading.begin() as session:
+                images = session.scalars(
+                    select(PlacementRow.image).where(PlacementRow.host == host)
+                ).all()
+            for image in images:
+                self.remove(image, host)
+            with self._writing.begin() as session:
+                session.execute(delete(HostRow).where(HostRow.name == host))
+                _note(session, "expire", None, host)
+
+    @retried
+    def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:
+        """Return up to ``limit`` hosts by name, from the one after that name on."""
+        with self._reading.begin() as session:
+            now = _tick(session)
+            rows = session.scalars(
+                select(HostRow).where(HostRow.name > after).order_by(HostRow.name).limit(limit)
+            )
+            return [answers.host(row, now) for row in rows]
+
+    @retried
+    def events(self, after: int = 0, limit: int = 100) -> list[Event]:
+        """Return the last events, newest first; with ``after``, those of a higher id."""
+        with self._reading.begin() as session:
+            rows = session.scalars(
+                select(EventRow)
+                .where(EventRow.id > after)
+                .order_by(EventRow.id.desc())
+                .limit(limit)
+            )
+            return [
+                Event(row.id, row.at, row.kind, row.image, row.host, row.detail) for row in rows
+            ]
 
     @retried
     def _find_same(self, new: NewImage) -> Image | None:
@@ -188,11 +263,17 @@ class Coordinator:
             row = ImageRow(
                 name=new.name,
                 size=new.size,
+                shape=new.shape,
                 stripes=new.stripes,
                 fanout=new.fanout,
+                foreign_children=new.foreign_children,
+                secret=secrets.token_hex(16),
                 created_at=now,
             )
             _set_portal(row, new.source)
+            if new.source_chap is not None:
+                row.source_user = new.source_chap.user
+                row.source_secret = new.source_chap.secret
             session.add(row)
             session.flush()
             image = answers.images(session, new.name)[0]
@@ -206,6 +287,22 @@ def _image_row(session: Session, name: str, lock: bool = False) -> ImageRow:
     if row is None:
         raise ImageUnknown(f"image {name} is not known: create it with POST /v1/images")
     return row
+
+
+def _host_row(session: Session, name: str) -> HostRow:
+    row = session.get(HostRow, name)
+    if row is None:
+        row = HostRow(name=name, seen=_tick(session))
+        session.add(row)
+    return row
+
+
+def _tick(session: Session) -> int:
+    return session.scalars(select(ClockRow.tick)).one()
+
+
+def _note(session: Session, kind: str, image: str | None, host: str | None) -> None:
+    session.add(EventRow(at=datetime.now(UTC), kind=kind, image=image, host=host, detail=""))
 
 
 def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
@@ -224,7 +321,18 @@ def _same_image(session: Session, new: NewImage) -> Image | None:
     row = session.get(ImageRow, new.name)
     if row is None:
         return None
-    if NewImage(row.name, row.size, row.stripes, row.fanout, answers.portal(row)) != new:
+    chap = Chap(row.source_user, row.source_secret or "") if row.source_user else None
+    stored = NewImage(
+        row.name,
+        row.size,
+        Shape(row.shape),
+        row.stripes,
+        row.fanout,
+        answers.portal(row),
+        chap,
+        row.foreign_children,
+    )
+    if stored != new:
         raise ImageExists(
             f"image {new.name} exists with other content: delete it first or take another name"
         )

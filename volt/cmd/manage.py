@@ -15,6 +15,7 @@ from volt.db import upgrade
 from volt.db.engine import connect
 from volt.drawing import draw
 from volt.errors import VoltError
+from volt.topology import Shape
 from volt.trees import Coordinator
 
 
@@ -59,16 +60,29 @@ def image() -> None:
     show_default=True,
     help="Byte of the LUN where the image starts.",
 )
-@click.option("--stripes", type=click.IntRange(1, 8), default=2, show_default=True)
-@click.option("--fanout", type=click.IntRange(1, 64), default=2, show_default=True)
+@click.option(
+    "--shape",
+    type=click.Choice([shape.value for shape in Shape]),
+    default=Shape.FOREST.value,
+    show_default=True,
+)
+@click.option("--stripes", type=click.IntRange(1, 8), help="Trees of a forest; 2 if not given.")
+@click.option("--fanout", type=click.IntRange(1, 64), help="Hosts that one host feeds; usually 2.")
+@click.option(
+    "--foreign-children",
+    type=click.IntRange(0, 64),
+    help="Hosts of other racks that one host feeds in a tree, at most.",
+)
 @click.pass_obj
 def add(
     options: cfg.ConfigOpts,
     *,
     name: str,
     size: int,
-    stripes: int,
-    fanout: int,
+    shape: str,
+    stripes: int | None,
+    fanout: int | None,
+    foreign_children: int | None,
     source_ip: str,
     source_port: int,
     source_iqn: str,
@@ -78,7 +92,9 @@ def add(
     """Store image NAME, whose source must answer."""
     with _reported():
         source = schemas.portal(source_ip, source_port, source_iqn, source_lun, source_offset)
-        new = schemas.new_image(name, size, stripes, fanout, source)
+        new = schemas.new_image(
+            name, size, Shape(shape), stripes, fanout, source, None, foreign_children
+        )
         _, is_new = _coordinator(options).create_image(new, datetime.now(UTC))
     click.echo(f"image {name} {'created' if is_new else 'was there already'}")
 

@@ -1,5 +1,6 @@
 """How rows become the objects that callers see."""
 
+import json
 from collections import defaultdict
 from collections.abc import Collection
 
@@ -7,13 +8,36 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
 from volt.db import forests
-from volt.db.models import EdgeRow, ImageRow, PlacementRow
-from volt.objects import Feed, Image, Node, Peer, Placement, Portal, State, Tree, Trees
+from volt.db.models import EdgeRow, HostRow, ImageRow, PlacementRow
+from volt.objects import (
+    Chap,
+    Feed,
+    Host,
+    Image,
+    ImageReport,
+    Node,
+    Peer,
+    Placement,
+    Portal,
+    Report,
+    State,
+    Tree,
+    Trees,
+)
+from volt.topology import Shape
 
 
 def portal(row: ImageRow | PlacementRow) -> Portal:
     """Return the portal of an image's source or of a host's export."""
     return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
+
+
+def host(row: HostRow, now: int) -> Host:
+    """Return a host as of that tick."""
+    content = json.loads(row.report)
+    reports = {name: ImageReport(**one) for name, one in content.pop("images", {}).items()}
+    report = Report(reports, **content)
+    return Host(row.name, row.rack, row.draining, now - row.seen, report)
 
 
 def images(session: Session, name: str | None = None) -> list[Image]:
@@ -27,7 +51,18 @@ def images(session: Session, name: str | None = None) -> list[Image]:
     if name is not None:
         query = query.where(ImageRow.name == name)
     return [
-        Image(row.name, row.size, row.stripes, row.fanout, portal(row), hosts, row.created_at)
+        Image(
+            row.name,
+            row.size,
+            Shape(row.shape),
+            row.stripes,
+            row.fanout,
+            row.foreign_children,
+            portal(row),
+            hosts,
+            row.generation,
+            row.created_at,
+        )
         for row, hosts in session.execute(query)
     ]
 
@@ -41,6 +76,7 @@ def trees(session: Session, image: ImageRow) -> Trees:
             select(PlacementRow.host, PlacementRow.state).where(PlacementRow.image == image.name)
         )
     }
+    racks = dict(session.execute(select(HostRow.name, HostRow.rack)).tuples().all())
     drawn = tuple(
         Tree(
             stripe,
@@ -51,13 +87,22 @@ def trees(session: Session, image: ImageRow) -> Trees:
                     depth,
                     forest.colour(host) == stripe,
                     State(states[host]),
+                    racks.get(host),
                 )
                 for host, depth in forest.breadth_first(stripe)
             ),
         )
         for stripe in range(image.stripes)
     )
-    return Trees(image.name, image.size, image.stripes, image.fanout, image.generation, drawn)
+    return Trees(
+        image.name,
+        image.size,
+        Shape(image.shape),
+        image.stripes,
+        image.fanout,
+        image.generation,
+        drawn,
+    )
 
 
 def placements(session: Session, host: str, names: Collection[str]) -> list[Placement]:
@@ -92,6 +137,7 @@ def placements(session: Session, host: str, names: Collection[str]) -> list[Plac
             State(row.state),
             row.generation,
             row.left is None or _waited_for(session, row.image),
+            _peers_chap(images[row.image]),
             tuple(feeds[row.image]),
         )
         for row in rows
@@ -115,4 +161,12 @@ def _waited_for(session: Session, image: str) -> bool:
 
 
 def _peer(row: PlacementRow | None, source: ImageRow) -> Peer:
-    return Peer(None, portal(source)) if row is None else Peer(row.host, portal(row))
+    if row is not None:
+        return Peer(row.host, portal(row), _peers_chap(source))
+    user, secret = source.source_user, source.source_secret
+    return Peer(None, portal(source), Chap(user, secret) if user and secret else None)
+
+
+def _peers_chap(image: ImageRow) -> Chap:
+    """Return what hosts ask of each other; the source has its own."""
+    return Chap("virtman", image.secret)

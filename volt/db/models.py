@@ -10,8 +10,10 @@ from sqlalchemy import (
     ForeignKey,
     ForeignKeyConstraint,
     Index,
+    Integer,
     MetaData,
     String,
+    Text,
     TypeDecorator,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -54,15 +56,63 @@ class ImageRow(Base):
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     size: Mapped[int] = mapped_column(BigInteger)
+    shape: Mapped[str] = mapped_column(String(16))
     stripes: Mapped[int]
     fanout: Mapped[int]
+    foreign_children: Mapped[int | None]
     ip: Mapped[str] = mapped_column(String(45))
     port: Mapped[int]
     iqn: Mapped[str] = mapped_column(String(223))
     lun: Mapped[int]
     offset: Mapped[int] = mapped_column(BigInteger)
+    source_user: Mapped[str | None] = mapped_column(String(64))
+    source_secret: Mapped[str | None] = mapped_column(String(255))
+    secret: Mapped[str] = mapped_column(String(255))
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime]
+
+
+class HostRow(Base):
+    """What a host says of itself and an operator of it.
+
+    ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
+    """
+
+    __tablename__ = "hosts"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    rack: Mapped[str | None] = mapped_column(Name)
+    draining: Mapped[bool] = mapped_column(default=False)
+    overloaded: Mapped[bool] = mapped_column(default=False)
+    seen: Mapped[int] = mapped_column(BigInteger)
+    report: Mapped[str] = mapped_column(Text, default="{}")
+
+    __table_args__ = (Index(None, "seen"),)
+
+
+class ClockRow(Base):
+    """Volt's own time, which no wall clock can turn: ticks, and which worker counts them."""
+
+    __tablename__ = "clock"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+    holder: Mapped[str] = mapped_column(String(64))
+    tick: Mapped[int] = mapped_column(BigInteger)
+
+
+class EventRow(Base):
+    """Something that an operator may want to know happened."""
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True
+    )
+    at: Mapped[datetime]
+    kind: Mapped[str] = mapped_column(String(32))
+    image: Mapped[str | None] = mapped_column(Name)
+    host: Mapped[str | None] = mapped_column(Name)
+    detail: Mapped[str] = mapped_column(String(255), default="")
 
 
 class PlacementRow(Base):
@@ -81,14 +131,14 @@ class PlacementRow(Base):
     iqn: Mapped[str] = mapped_column(String(223))
     lun: Mapped[int]
     offset: Mapped[int] = mapped_column(BigInteger)
-    colour: Mapped[int]
+    colour: Mapped[int | None]
     state: Mapped[str] = mapped_column(String(16))
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
     joined: Mapped[int] = mapped_column(BigInteger)
     left: Mapped[int | None] = mapped_column(BigInteger)
 
-    __table_args__ = (Index(None, "host"),)
+    __table_args__ = (Index(None, "host"), Index(None, "image", "generation"))
 
 
 class EdgeRow(Base):

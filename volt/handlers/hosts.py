@@ -16,8 +16,8 @@ def show(service: Service, image: str, host: str) -> Answer:
 
 def join(service: Service, image: str, host: str) -> Answer:
     """Place the host."""
-    portal = schemas.join(request.get_data())
-    placement, is_new = service.coordinator.join(image, host, portal)
+    portal, rack = schemas.join(request.get_data())
+    placement, is_new = service.coordinator.join(image, host, portal, rack)
     return asdict(placement), 201 if is_new else 200
 
 
