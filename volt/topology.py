@@ -1,8 +1,8 @@
 """Where a host hangs in an image's attach trees, and who moves when it comes or goes.
 
 An image has k stripe trees over the same hosts. With k > 1 a host is *inner* (may feed
-up to f others) in one tree, its *colour*, and a leaf in all others, so that it uploads
-about one image in all (SplitStream, SOSP 2003; Sanders, Speck, Traeff 2009)::
+up to f others) in one tree and a leaf in all others, so that it uploads about one image
+in all (SplitStream, SOSP 2003; Sanders, Speck, Traeff 2009)::
 
     stripe 0, k = f = 2      stripe 1
     source                   source
@@ -12,19 +12,22 @@ about one image in all (SplitStream, SOSP 2003; Sanders, Speck, Traeff 2009)::
        |  `- e                     |- c
        `- b                        `- e
 
-Each tree is *compact*: no leaf and no free slot lies nearer to the root than any inner
-host but those of the lowest inner level. Hence the depth is at most
-``ceil(log_f(N)) + 2`` for f >= 2, and removing an inner host costs O(f) moves: a host
-of the lowest inner level takes its place.
+Inner hosts are *compact*: a new one goes to the free slot or the leaf nearest to the
+root (the leaf then moves below), and one that goes is replaced by one of the lowest
+level. Hence the depth is at most ``ceil(log_f(N)) + 2`` for f >= 2, and it does not
+matter for the depth which inner host a leaf hangs under: that is where racks decide.
 
-The source feeds one child per tree. With k >= 3 and few hosts a tree can lack slots
-however its hosts are coloured (two hosts and three trees); only then does the source
-feed the *spare* leaves of that tree too, until a slot comes free.
+The source feeds one child per tree. Where a tree lacks slots however its hosts are
+dealt out (two hosts and three trees, or many hosts that must not feed others), and only
+then, the source feeds *spare* leaves too, until a slot comes free.
+
+A Forest holds the whole of the trees or a part: the hosts that a change is about, and of
+those among whom it chooses the nearest to the root, or the lowest. A part is enough to
+decide, so that no change has to read all hosts; ``Forest.part`` says what it must hold.
 """
 
-from bisect import insort
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from volt.errors import HostPlaced, HostUnknown, ShapeInvalid
@@ -43,13 +46,112 @@ class Shape(StrEnum):
     CHAIN = "chain"
 
 
+DEFAULTS = {
+    Shape.FOREST: (2, 2),
+    Shape.TREE: (1, 2),
+    Shape.STAR: (1, 0),
+    Shape.CHAIN: (1, 1),
+}
+"""Stripes and fan-out of each shape where nobody says otherwise."""
+
+
+@dataclass
+class Census:
+    """How many hosts of a tree are inner, and how many the source feeds."""
+
+    inner: int = 0
+    at_source: int = 0
+
+
 @dataclass(frozen=True)
-class Member:
-    """A host's stored place: its colour and its parent in each tree (None: the source)."""
+class Rules:
+    """What holds for all trees of an image.
+
+    ``foreign_children`` is how many hosts of other racks a host may feed in one tree, as
+    long as another place is left; None is no limit.
+    """
+
+    shape: Shape
+    stripes: int
+    fanout: int
+    foreign_children: int | None = None
+
+    def check(self) -> None:
+        """Raise ShapeInvalid unless such trees carry every host."""
+        usual = DEFAULTS[self.shape]
+        if self.shape in (Shape.STAR, Shape.CHAIN) and (self.stripes, self.fanout) != usual:
+            raise ShapeInvalid(f"a {self.shape} has its own stripes and fan-out: leave them out")
+        if self.shape == Shape.TREE and (self.stripes != 1 or self.fanout < 1):
+            raise ShapeInvalid("a tree has one stripe and a fan-out of at least 1")
+        if self.shape == Shape.FOREST and (self.stripes < 1 or self.fanout < self.stripes):
+            raise ShapeInvalid(
+                f"{self.stripes} stripes with fan-out {self.fanout} cannot carry every host: "
+                "take at least one stripe and a fan-out of at least the number of stripes"
+            )
+
+    @property
+    def source_slots(self) -> int | None:
+        """Hosts that the source feeds in one tree before any are spares; None: all."""
+        if self.shape == Shape.STAR:
+            return None
+        return self.fanout if self.stripes == 1 else 1
+
+    def reach(self, joins: int, others: int, census: Collection[Census]) -> "Reach":
+        """Return how much of a tree so many changes, joins and others, can use up."""
+        moves = others * (self.fanout + self.stripes)
+        slots = self.source_slots
+        spares = 0 if slots is None else max(tree.at_source for tree in census) - slots
+        settled = min(max(spares, 0), (joins + moves) * self.fanout)
+        return Reach(
+            leaves=joins + moves + settled + 2,
+            rooms=joins + 2 * moves + 2,
+            lowest=others * self.stripes + 2,
+        )
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many nearest leaves, nearest hosts with room and lowest inner hosts a part has."""
+
+    leaves: int
+    rooms: int
+    lowest: int
+
+
+class PartTooSmall(Exception):
+    """A change needs hosts that this part of the trees does not hold: take the whole."""
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A host that joins; ``feeds`` is false for one that must not feed others."""
 
     host: str
-    colour: int
-    parents: tuple[str | None, ...]
+    rack: str | None = None
+    feeds: bool = True
+
+
+@dataclass(slots=True)
+class Node:
+    """A host in one tree; parent None is the source.
+
+    ``level`` orders hosts by their distance from the root. It is that distance, but may
+    be more in a chain that has closed up. ``fed`` counts the children, ``foreign`` those
+    of them that are of other racks. A host that is not ``accepting`` gets no new ones.
+    """
+
+    host: str
+    rack: str | None
+    parent: str | None
+    level: int
+    inner: bool
+    fed: int = 0
+    foreign: int = 0
+    accepting: bool = True
+
+    def has_room(self, fanout: int) -> bool:
+        """Tell whether another child may be hung here."""
+        return self.inner and self.accepting and self.fed < fanout
 
 
 @dataclass(frozen=True)
@@ -65,319 +167,448 @@ class Edge:
 
 
 class _Tree:
-    """One stripe tree; the node None is the source."""
+    """One stripe tree, or a part of it."""
 
-    def __init__(self, fanout: int, source_slots: int, rank: dict[str, int]) -> None:
-        self.inner: set[str] = set()
-        self.parent: dict[str, str | None] = {}
-        self.children: dict[str | None, list[str]] = {None: []}
-        self._fanout = fanout
-        self._source_slots = source_slots
-        self._rank = rank
+    def __init__(self, rules: Rules, census: Census) -> None:
+        self.rules = rules
+        self.census = census
+        self.nodes: dict[str, Node] = {}
+        self.dirty: set[str] = set()
+        self.moved: set[str] = set()
+        self.stored: set[str] = set()
+        self._below: dict[str | None, set[str]] = {}
+
+    def restore(self, node: Node) -> None:
+        """Take in a node that hangs already."""
+        if node.host not in self.nodes:
+            self.nodes[node.host] = node
+            self.stored.add(node.host)
+            self._below.setdefault(node.parent, set()).add(node.host)
+
+    def at_source(self) -> list[Node]:
+        """Return those whom the source feeds and who are here, by name."""
+        return [self.nodes[name] for name in sorted(self._below.get(None, ()))]
+
+    def children(self, node: Node) -> list[Node]:
+        """Return whom the host feeds, by name; raises PartTooSmall."""
+        found = [self.nodes[name] for name in sorted(self._below.get(node.host, ()))]
+        if len(found) != node.fed:
+            raise PartTooSmall(f"{len(found)} of {node.fed} children of {node.host} are here")
+        return found
 
     @property
     def crowded(self) -> bool:
         """Whether the source feeds spare leaves because the tree lacks slots."""
-        return len(self.children[None]) > self._source_slots
+        slots = self.rules.source_slots
+        return slots is not None and self.census.at_source > slots
 
-    def walk(self) -> Iterator[tuple[str | None, int]]:
-        """Yield the source (depth 0), then each host with its depth, breadth first."""
-        level: list[str | None] = [None]
-        depth = 0
-        while level:
-            for node in level:
-                yield node, depth
-            level = [child for node in level for child in self.children[node]]
-            depth += 1
+    def crosses(self, node: Node, parent: str | None) -> bool:
+        """Tell whether a link to this parent goes from rack to rack."""
+        rack = None if parent is None else self.nodes[parent].rack
+        return rack is not None and node.rack is not None and rack != node.rack
 
-    def depth(self, host: str) -> int:
-        """Return the number of hops from the source."""
-        hops = 1
-        while (parent := self.parent[host]) is not None:
-            host, hops = parent, hops + 1
-        return hops
+    def hang(self, node: Node, parent: str | None) -> None:
+        self.nodes[node.host] = node
+        node.parent = parent
+        node.level = 1 if parent is None else self.nodes[parent].level + 1
+        self._count(node, 1)
+        self._below.setdefault(parent, set()).add(node.host)
+        self.dirty.add(node.host)
+        self.moved.add(node.host)
 
-    def hang(self, host: str, parent: str | None) -> None:
-        self.parent[host] = parent
-        self.children.setdefault(host, [])
-        insort(self.children[parent], host, key=self._rank.__getitem__)
+    def unhang(self, node: Node) -> None:
+        self._count(node, -1)
+        self._below[node.parent].discard(node.host)
+        del self.nodes[node.host]
 
-    def add_leaf(self, host: str) -> None:
+    def _count(self, node: Node, by: int) -> None:
+        if node.parent is None:
+            self.census.at_source += by
+            return
+        parent = self.nodes[node.parent]
+        parent.fed += by
+        parent.foreign += by * self.crosses(node, parent.host)
+        self.dirty.add(parent.host)
+
+    def set_inner(self, node: Node, inner: bool) -> None:
+        self.census.inner += inner - node.inner
+        node.inner = inner
+        self.dirty.add(node.host)
+
+    def rooms(self) -> Iterator[Node]:
+        """Yield the hosts here that may be given a child."""
+        fanout = self.rules.fanout
+        return (node for node in self.nodes.values() if node.has_room(fanout))
+
+    def source_has_room(self) -> bool:
+        slots = self.rules.source_slots
+        return slots is None or self.census.at_source < slots
+
+    def reluctance(self, node: Node, parent: Node) -> tuple[bool, bool, int, str]:
+        """Return what makes a parent less fit for a node: the smallest is the best."""
+        crosses, limit = self.crosses(node, parent.host), self.rules.foreign_children
+        full = crosses and limit is not None and parent.foreign >= limit
+        return full, crosses, parent.level, parent.host
+
+    def add_leaf(self, node: Node) -> None:
         """Hang a host that feeds nobody; as a spare of the source if no slot is free."""
-        self.hang(host, next((node for node, _ in self.walk() if self._has_room(node)), None))
+        if self.source_has_room():
+            self.hang(node, None)
+            return
+        room = min(self.rooms(), key=lambda room: self.reluctance(node, room), default=None)
+        if room is not None and self.crosses(node, room.host):
+            yielding = self._stranger_in_rack_of(node)
+            if yielding is not None:
+                parent = yielding.parent
+                self.unhang(yielding)
+                self.hang(yielding, room.host)
+                self.hang(node, parent)
+                return
+        self.hang(node, None if room is None else room.host)
 
-    def add_inner(self, host: str) -> None:
+    def _stranger_in_rack_of(self, node: Node) -> Node | None:
+        """Return a leaf of another rack whose parent is in the node's rack, nearest first.
+
+        It is across racks already, so its going elsewhere makes no more links across.
+        """
+        strangers = (
+            leaf
+            for leaf in self.nodes.values()
+            if not leaf.inner
+            and leaf.parent is not None
+            and (parent := self.nodes.get(leaf.parent)) is not None
+            and parent.accepting
+            and parent.rack == node.rack
+            and self.crosses(leaf, parent.host)
+        )
+        return min(strangers, key=lambda leaf: (leaf.level, leaf.host), default=None)
+
+    def add_inner(self, node: Node) -> None:
         """Hang a host that may feed others as near to the root as compactness asks."""
-        parent, displaced, _ = self._inner_place()
-        self.inner.add(host)
+        parent, displaced, _ = self._inner_place(node)
+        self.set_inner(node, True)
         if displaced is not None:
-            self._unhang(displaced)
-        self.hang(host, parent)
+            self.unhang(displaced)
+        self.hang(node, parent)
         if displaced is not None:
-            self.hang(displaced, host)
+            self.add_leaf(displaced)
+
+    def _inner_place(self, node: Node) -> tuple[str | None, Node | None, int]:
+        """Return parent, leaf to displace (or None) and level of the next inner host.
+
+        The place is the nearest to the root; at equal level one in the same rack, then a
+        free slot before a leaf.
+        """
+        if self.source_has_room():
+            return None, None, 1
+        places: list[tuple[int, bool, bool, int, str, Node | None, str | None]] = []
+        for room in self.rooms():
+            full, crosses, level, name = self.reluctance(node, room)
+            places.append((level + 1, full, crosses, 0, name, None, name))
+        for leaf in self._displaceable():
+            crosses, full = self.crosses(node, leaf.parent), False
+            if leaf.parent is not None and not self.crosses(leaf, leaf.parent):
+                full = self.reluctance(node, self.nodes[leaf.parent])[0]
+            places.append((leaf.level, full, crosses, 1, leaf.host, leaf, leaf.parent))
+        if not places:  # nobody accepts children: as a spare
+            return None, None, 1
+        best = min(places, key=lambda place: place[:5])
+        return best[6], best[5], best[0]
+
+    def _displaceable(self) -> Iterator[Node]:
+        """Yield the leaves that may make room for an inner host."""
+        slots = self.rules.source_slots
+        for node in self.nodes.values():
+            if node.inner:
+                continue
+            if node.parent is None:
+                if slots is not None and self.census.inner < slots:
+                    yield node
+            elif (parent := self.nodes.get(node.parent)) is not None and parent.accepting:
+                yield node
 
     def remove(self, host: str) -> None:
         """Take a host out; whom it fed is fed by others."""
-        orphans: list[str] = []
-        if host in self.inner:
-            heir = self._heir(host)
-            orphans = self.children[host][:] if heir is None else self._succeed(host, heir)
-            self.inner.remove(host)
+        node = self.nodes[host]
+        orphans: list[Node] = []
+        if node.inner:
+            heir = self._heir(node)
+            orphans = self.children(node) if heir is None else self._succeed(node, heir)
+            self.set_inner(node, False)
         for orphan in orphans:
-            self._unhang(orphan)
-        self._unhang(host)
-        del self.children[host]
-        for orphan in orphans:
-            self.add_leaf(orphan)
-
-    def demote(self, host: str) -> None:
-        """Make a host of the lowest inner level a leaf, where it hangs."""
-        self.inner.remove(host)
-        orphans = self.children[host][:]
-        for orphan in orphans:
-            self._unhang(orphan)
+            self.unhang(orphan)
+        self.unhang(node)
+        self.dirty.discard(host)
+        self.moved.discard(host)
         for orphan in orphans:
             self.add_leaf(orphan)
 
-    def promote(self, host: str) -> None:
+    def demote(self, node: Node) -> None:
+        """Make an inner host of the lowest level a leaf, where it hangs."""
+        self.set_inner(node, False)
+        orphans = self.children(node)
+        for orphan in orphans:
+            self.unhang(orphan)
+        for orphan in orphans:
+            self.add_leaf(orphan)
+
+    def promote(self, node: Node) -> None:
         """Make a leaf inner: where it hangs if no place is nearer to the root."""
-        _, _, depth = self._inner_place()
-        if not self._is_spare(host) and self.depth(host) <= depth:
-            self.inner.add(host)
+        stays = any(leaf is node for leaf in self._displaceable())
+        if stays and node.level <= self._inner_place(node)[2]:
+            self.set_inner(node, True)
         else:
-            self._unhang(host)
-            self.add_inner(host)
+            self.unhang(node)
+            self.add_inner(node)
 
     def settle(self) -> None:
         """Move the source's spare leaves into slots that came free."""
         while self.crowded:
-            slot = next((node for node, _ in self.walk() if self._has_room(node)), None)
-            if slot is None:
+            spare = next((node for node in self.at_source() if not node.inner), None)
+            if spare is None or next(self.rooms(), None) is None:
                 return
-            spare = next(host for host in reversed(self.children[None]) if host not in self.inner)
-            self._unhang(spare)
-            self.hang(spare, slot)
+            self.unhang(spare)
+            self.add_leaf(spare)
 
-    def lowest_inner(self) -> list[str]:
-        """Return the inner hosts farthest from the root."""
-        inner = [(node, depth) for node, depth in self.walk() if node in self.inner]
-        lowest = max((depth for _, depth in inner), default=0)
-        return [node for node, depth in inner if depth == lowest and node is not None]
+    def lowest_inner(self) -> list[Node]:
+        """Return the inner hosts here that are farthest from the root."""
+        inner = [node for node in self.nodes.values() if node.inner]
+        lowest = max((node.level for node in inner), default=0)
+        return [node for node in inner if node.level == lowest]
 
-    def _unhang(self, host: str) -> None:
-        self.children[self.parent.pop(host)].remove(host)
-
-    def _has_room(self, node: str | None) -> bool:
-        if node is None:
-            return len(self.children[None]) < self._source_slots
-        return node in self.inner and len(self.children[node]) < self._fanout
-
-    def _is_spare(self, host: str) -> bool:
-        """Whether the source feeds this leaf beside an inner child."""
-        return (
-            self.parent[host] is None
-            and host not in self.inner
-            and any(child in self.inner for child in self.children[None])
-        )
-
-    def _inner_place(self) -> tuple[str | None, str | None, int]:
-        """Return parent, leaf to displace (or None) and depth of the next inner host.
-
-        The place is the nearest to the root; a free slot before a leaf at equal depth.
-        """
-        places: list[tuple[int, int, str | None, str | None]] = []
-        for node, depth in self.walk():
-            if self._has_room(node):
-                places.append((depth + 1, 0, node, None))
-            elif node is not None and node not in self.inner and not self._is_spare(node):
-                places.append((depth, 1, self.parent[node], node))
-        depth, _, parent, displaced = min(places, key=lambda place: place[:2])
-        return parent, displaced, depth
-
-    def _heir(self, host: str) -> str | None:
+    def _heir(self, node: Node) -> Node | None:
         """Return who takes an inner host's place with the fewest moves, if anyone must."""
-        if self._fanout == 1:  # a chain stays compact when it closes up
-            return next(iter(self.children[host]), None)
+        if self.rules.fanout == 1:  # a chain stays compact when it closes up
+            return next(iter(self.children(node)), None)
         lowest = self.lowest_inner()
-        if host in lowest:
+        if node in lowest:
             return None
-        fed = self.children[host]
 
-        def moves(heir: str) -> int:
-            inherited = len(fed) - (heir in fed)
-            return inherited + max(0, inherited + len(self.children[heir]) - self._fanout)
+        def burden(heir: Node) -> tuple[bool, int, bool, str]:
+            inherited = node.fed - (heir.parent == node.host)
+            moves = inherited + max(0, inherited + heir.fed - self.rules.fanout)
+            return not heir.accepting, moves, heir.rack != node.rack, heir.host
 
-        return min(lowest, key=moves)
+        return min(lowest, key=burden)
 
-    def _succeed(self, host: str, heir: str) -> list[str]:
+    def _succeed(self, node: Node, heir: Node) -> list[Node]:
         """Put the heir above the host's children; return its own that it cannot keep."""
-        place = self.parent[host]
-        self._unhang(heir)
-        inherited = self.children[host][:]
-        orphans = self.children[heir][self._fanout - len(inherited) :]
-        for child in inherited:
-            self._unhang(child)
-            self.hang(child, heir)
+        place = node.parent
+        own = self.children(heir)
+        self.unhang(heir)
+        inherited = self.children(node)
+        orphans = own[max(0, self.rules.fanout - len(inherited)) :]
         self.hang(heir, place)
+        for child in inherited:
+            level = child.level
+            self.unhang(child)
+            self.hang(child, heir.host)
+            child.level = level
+        for child in own:
+            child.level = heir.level + 1
+            self.dirty.add(child.host)
         return orphans
 
 
 class Forest:
-    """The stripe trees of one image."""
+    """The stripe trees of one image, or a part of them."""
 
-    def __init__(self, stripes: int, fanout: int) -> None:
-        """Raise ShapeInvalid if ``fanout`` cannot carry ``stripes`` trees."""
-        _check_forest(stripes, fanout)
-        self._rank: dict[str, int] = {}
-        self._colour: dict[str, int] = {}
-        source_slots = fanout if stripes == 1 else 1
-        self._trees = [_Tree(fanout, source_slots, self._rank) for _ in range(stripes)]
+    def __init__(self, rules: Rules, census: Iterable[Census] | None = None) -> None:
+        """Start without hosts; ``census`` counts those that are not in this part too.
 
-    @classmethod
-    def restore(cls, stripes: int, fanout: int, members: Iterable[Member]) -> "Forest":
-        """Rebuild a forest from ``members()``, given in the order in which they joined."""
-        forest = cls(stripes, fanout)
-        stored = list(members)
-        for rank, member in enumerate(stored):
-            forest._rank[member.host] = rank
-            forest._colour[member.host] = member.colour
-            forest._trees[member.colour].inner.add(member.host)
-            for tree in forest._trees:
-                tree.children[member.host] = []
-        for member in stored:
-            for tree, parent in zip(forest._trees, member.parents, strict=True):
-                tree.hang(member.host, parent)
-        return forest
-
-    def members(self) -> list[Member]:
-        """Return what ``restore`` needs, in the order of joining."""
-        return [
-            Member(host, self._colour[host], tuple(tree.parent[host] for tree in self._trees))
-            for host in self._rank
-        ]
-
-    def join(self, host: str) -> frozenset[str]:
-        """Place a host; return it and all others whose parent or standby changed.
-
-        Raises HostPlaced if it already has a place.
+        Raises ShapeInvalid.
         """
-        if host in self._rank:
-            raise HostPlaced(f"host {host} already has a place; let it leave first")
-        before = self._edges()
-        colour = min(range(len(self._trees)), key=lambda stripe: len(self._trees[stripe].inner))
-        self._rank[host] = max(self._rank.values(), default=-1) + 1
-        self._colour[host] = colour
-        self._trees[colour].add_inner(host)
-        for tree in self._trees:
-            if tree is not self._trees[colour]:
-                tree.add_leaf(host)
-        self._balance()
-        return self._changed_since(before)
+        rules.check()
+        self.rules = rules
+        counted = [Census() for _ in range(rules.stripes)] if census is None else census
+        self._trees = [_Tree(rules, one) for one in counted]
 
-    def leave(self, host: str) -> frozenset[str]:
-        """Remove a host; return the others whose parent or standby changed.
+    @property
+    def census(self) -> list[Census]:
+        """The counts of each tree as a whole."""
+        return [tree.census for tree in self._trees]
+
+    def restore(self, stripe: int, node: Node) -> None:
+        """Take in a host that has its place in that tree; fine if it is here already."""
+        self._trees[stripe].restore(node)
+
+    def join(self, newcomer: Newcomer) -> None:
+        """Place a host; raises HostPlaced if it has a place."""
+        if newcomer.host in self._trees[0].nodes:
+            raise HostPlaced(f"host {newcomer.host} already has a place; let it leave first")
+        inner = self._next_inner() if newcomer.feeds else None
+        for tree in sorted(self._trees, key=lambda tree: tree is not inner):
+            node = Node(newcomer.host, newcomer.rack, None, 1, inner=False)
+            node.accepting = newcomer.feeds
+            if tree is inner:
+                tree.add_inner(node)
+            else:
+                tree.add_leaf(node)
+        self._balance()
+
+    def leave(self, host: str) -> None:
+        """Remove a host; raises HostUnknown if it has no place."""
+        self._check_placed(host)
+        for tree in self._trees:
+            tree.remove(host)
+        self._balance()
+
+    def drain(self, host: str) -> None:
+        """Make a host feed nobody any more; raises HostUnknown if it has no place."""
+        self.overload(host)
+        for tree in self._trees:
+            node = tree.nodes[host]
+            if node.inner:
+                tree.remove(host)
+                tree.add_leaf(node)
+        self._balance()
+
+    def overload(self, host: str) -> None:
+        """Give a host no new children; raises HostUnknown if it has no place."""
+        self._accept(host, False)
+
+    def relieve(self, host: str) -> None:
+        """Let a host feed others as ever, after ``drain`` or ``overload``.
 
         Raises HostUnknown if it has no place.
         """
-        self._check_placed(host)
-        before = self._edges()
-        for tree in self._trees:
-            tree.remove(host)
-        del self._rank[host], self._colour[host]
+        self._accept(host, True)
+        inner = self._next_inner()
+        if inner is not None and self.colour(host) is None:
+            inner.promote(inner.nodes[host])
         self._balance()
-        return self._changed_since(before)
 
-    def colour(self, host: str) -> int:
-        """Return the stripe in whose tree the host may feed others."""
+    def _accept(self, host: str, accepting: bool) -> None:
         self._check_placed(host)
-        return self._colour[host]
+        for tree in self._trees:
+            node = tree.nodes[host]
+            if node.accepting != accepting:
+                node.accepting = accepting
+                tree.dirty.add(host)
 
-    def parent(self, host: str, stripe: int) -> str | None:
-        """Return who feeds the host in that tree; None is the source."""
-        return self.edge(host, stripe).parent
+    def colour(self, host: str) -> int | None:
+        """Return the stripe in whose tree the host may feed others, if there is one."""
+        self._check_placed(host)
+        stripes = range(len(self._trees))
+        return next((one for one in stripes if self._trees[one].nodes[host].inner), None)
 
-    def standby(self, host: str, stripe: int) -> str | None:
-        """Return the parent's parent; None is the source, or nobody below the source."""
-        return self.edge(host, stripe).standby
+    def node(self, host: str, stripe: int) -> Node:
+        """Return the host's place in that tree; raises HostUnknown."""
+        self._check_placed(host)
+        return self._trees[stripe].nodes[host]
+
+    def nodes(self, stripe: int) -> Collection[Node]:
+        """Return all places of that tree that are here."""
+        return self._trees[stripe].nodes.values()
 
     def edge(self, host: str, stripe: int) -> Edge:
         """Return parent and standby of the host in that tree."""
-        self._check_placed(host)
-        parents = self._trees[stripe].parent
-        parent = parents[host]
-        return Edge(parent, None if parent is None else parents[parent])
-
-    def depth(self, host: str, stripe: int) -> int:
-        """Return the host's hops from the source: 1 if the source feeds it."""
-        self._check_placed(host)
-        return self._trees[stripe].depth(host)
+        parent = self.node(host, stripe).parent
+        standby = None if parent is None else self._trees[stripe].nodes[parent].parent
+        return Edge(parent, standby)
 
     def children(self, host: str | None, stripe: int) -> tuple[str, ...]:
         """Return whom the host (None: the source) feeds in that tree."""
-        if host is not None:
-            self._check_placed(host)
-        return tuple(self._trees[stripe].children[host])
+        tree = self._trees[stripe]
+        fed = tree.at_source() if host is None else tree.children(tree.nodes[host])
+        return tuple(node.host for node in fed)
 
     def breadth_first(self, stripe: int) -> list[tuple[str, int]]:
         """Return that tree's hosts with their depths, nearest to the source first."""
-        return [(node, depth) for node, depth in self._trees[stripe].walk() if node is not None]
+        tree, depth = self._trees[stripe], 0
+        found: list[tuple[str, int]] = []
+        level = tree.at_source()
+        while level:
+            depth += 1
+            found += [(node.host, depth) for node in level]
+            level = [child for node in level for child in tree.children(node)]
+        return found
+
+    def dirty(self, stripe: int) -> list[Node]:
+        """Return the places of which anything changed since they were taken in."""
+        tree = self._trees[stripe]
+        return [tree.nodes[host] for host in sorted(tree.dirty)]
+
+    def moved(self, stripe: int) -> frozenset[str]:
+        """Return the hosts that were given a parent since they were taken in."""
+        return frozenset(self._trees[stripe].moved)
+
+    def is_stored(self, host: str, stripe: int) -> bool:
+        """Tell whether the place was taken in, not made by a change."""
+        return host in self._trees[stripe].stored
+
+    def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:
+        """Return who could be given the host as a child, best first."""
+        tree = self._trees[stripe]
+        asker = Node(host, rack, None, 1, inner=False)
+        rooms = [room for room in tree.rooms() if room.host != host]
+        return sorted(rooms, key=lambda room: tree.reluctance(asker, room))
+
+    def part(self, hosts: Collection[str], racks: Collection[str], reach: Reach) -> "Forest":
+        """Return what decides about these hosts, newcomers of these racks among them.
+
+        These hosts, and per tree the nearest leaves, the nearest hosts with room (those of
+        each rack too), the lowest inner hosts, and the nearest of each rack that feed hosts
+        of other racks; the places of all of them in all trees; the children of the named,
+        the lowest and those that feed strangers; and the parents of all. Copies: this
+        forest stays as it is.
+        """
+        some = Forest(self.rules, [replace(tree.census) for tree in self._trees])
+        chosen, parents = set(hosts), set(hosts)
+        for tree in self._trees:
+            by_level = sorted(tree.nodes.values(), key=lambda node: (node.level, node.host))
+            leaves = [node for node in by_level if not node.inner]
+            inner = [node for node in by_level if node.inner]
+            rooms = [node for node in by_level if node.has_room(self.rules.fanout)]
+            lowest = sorted(inner, key=lambda node: (-node.level, node.host))[: reach.lowest]
+            hosting: list[Node] = []
+            near = leaves[: reach.leaves] + rooms[: reach.rooms]
+            for rack in racks:
+                near += [node for node in rooms if node.rack == rack][: reach.rooms]
+                hosting += [n for n in inner if n.rack == rack and n.foreign][: reach.leaves]
+            chosen |= {node.host for node in near + lowest + hosting}
+            parents |= {node.host for node in lowest + hosting}
+        for stripe, tree in enumerate(self._trees):
+            here = [tree.nodes[host] for host in chosen if host in tree.nodes]
+            fed = [node for node in here if node.host in parents and node.inner]
+            here += [child for node in fed for child in tree.children(node)]
+            here += [tree.nodes[node.parent] for node in here if node.parent is not None]
+            for node in here:
+                some.restore(stripe, replace(node))
+        return some
 
     def _check_placed(self, host: str) -> None:
-        if host not in self._rank:
+        if host not in self._trees[0].nodes:
             raise HostUnknown(f"host {host} has no place in these trees; let it join first")
 
+    def _next_inner(self) -> _Tree | None:
+        """Return the tree that needs another inner host most; None in a star."""
+        if self.rules.shape == Shape.STAR:
+            return None
+        return min(self._trees, key=lambda tree: tree.census.inner)
+
     def _balance(self) -> None:
-        """Recolour hosts while that gives slots to a tree whose source feeds spares."""
+        """Let hosts feed another tree while its source feeds spares for lack of slots."""
         for tree in self._trees:
             tree.settle()
         while crowded := [tree for tree in self._trees if tree.crowded]:
-            needy = min(crowded, key=lambda tree: len(tree.inner))
-            donor = max(self._trees, key=lambda tree: len(tree.inner))
-            if len(donor.inner) - len(needy.inner) < 2:
+            needy = min(crowded, key=lambda tree: tree.census.inner)
+            donor = max(self._trees, key=lambda tree: tree.census.inner)
+            if donor.census.inner - needy.census.inner < 2:
                 return
             self._recolour(donor, needy)
 
     def _recolour(self, donor: _Tree, needy: _Tree) -> None:
-        host = min(
+        node = min(
             donor.lowest_inner(),
-            key=lambda host: (len(donor.children[host]), needy.depth(host)),
+            key=lambda node: (
+                not node.accepting,
+                node.fed,
+                needy.nodes[node.host].level,
+                node.host,
+            ),
         )
-        donor.demote(host)
-        needy.promote(host)
-        self._colour[host] = self._trees.index(needy)
+        donor.demote(node)
+        needy.promote(needy.nodes[node.host])
         donor.settle()
         needy.settle()
-
-    def _edges(self) -> dict[str, tuple[Edge, ...]]:
-        stripes = range(len(self._trees))
-        return {host: tuple(self.edge(host, stripe) for stripe in stripes) for host in self._rank}
-
-    def _changed_since(self, before: dict[str, tuple[Edge, ...]]) -> frozenset[str]:
-        return frozenset(host for host, edges in self._edges().items() if before.get(host) != edges)
-
-
-DEFAULTS = {
-    Shape.FOREST: (2, 2),
-    Shape.TREE: (1, 2),
-    Shape.STAR: (1, 0),
-    Shape.CHAIN: (1, 1),
-}
-"""Stripes and fan-out of each shape where nobody says otherwise."""
-
-
-def check_shape(shape: Shape, stripes: int, fanout: int) -> None:
-    """Raise ShapeInvalid unless trees of that shape carry every host."""
-    if shape in (Shape.STAR, Shape.CHAIN) and (stripes, fanout) != DEFAULTS[shape]:
-        raise ShapeInvalid(f"a {shape} has its own stripes and fan-out: leave them out")
-    if shape == Shape.TREE and (stripes != 1 or fanout < 1):
-        raise ShapeInvalid("a tree has one stripe and a fan-out of at least 1")
-    if shape == Shape.FOREST:
-        _check_forest(stripes, fanout)
-
-
-def _check_forest(stripes: int, fanout: int) -> None:
-    if stripes < 1 or fanout < stripes:
-        raise ShapeInvalid(
-            f"{stripes} stripes with fan-out {fanout} cannot carry every host: "
-            "take at least one stripe and a fan-out of at least the number of stripes"
-        )
