@@ -1,7 +1,7 @@
 """What Volt speaks of: images, portals, placements and trees, as the REST answers show them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -51,6 +51,10 @@ class NewImage:
     source: Portal
     source_chap: Chap | None = None
     foreign_children: int | None = None
+
+    def without_secret(self) -> "NewImage":
+        """Return the same but for what the source asks of those whom it feeds."""
+        return replace(self, source_chap=None)
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,24 @@ class Placement:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A host that could feed another in one tree: ``room`` is how many more it may feed."""
+
+    host: str
+    stripe: int
+    depth: int
+    room: int
+    rack: str | None
+    portal: Portal
+
+
+@dataclass(frozen=True)
 class Node:
-    """A host in one tree; parent None is the source, depth 1 is fed by it."""
+    """A host in one tree; parent None is the source, depth 1 is fed by it.
+
+    ``sent`` (bytes), ``hits`` and ``misses`` are what the host last reported of this image,
+    in all its trees; ``silent`` is the seconds since then.
+    """
 
     host: str
     parent: str | None
@@ -115,6 +135,12 @@ class Node:
     inner: bool
     state: State
     rack: str | None
+    sent: int
+    hits: int
+    misses: int
+    draining: bool
+    overloaded: bool
+    silent: int
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from volt.errors import ImageSizeInvalid, RequestInvalid
 from volt.names import check_name
 from volt.objects import Chap, ImageReport, NewImage, Portal, Report, State
-from volt.topology import DEFAULTS, Shape, check_shape
+from volt.topology import DEFAULTS, Rules, Shape
 
 SECTOR = 512
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
@@ -162,7 +162,7 @@ def new_image(
     usual = DEFAULTS[shape]
     stripes = usual[0] if stripes is None else int(stripes)
     fanout = usual[1] if fanout is None else int(fanout)
-    check_shape(shape, stripes, fanout)
+    Rules(shape, stripes, fanout, foreign_children).check()
     return NewImage(name, size, shape, stripes, fanout, source, source_chap, foreign_children)
 
 

@@ -560,7 +560,7 @@ class Forest:
             leaves = [node for node in by_level if not node.inner]
             inner = [node for node in by_level if node.inner]
             rooms = [node for node in by_level if node.has_room(self.rules.fanout)]
-            lowest = sorted(inner, key=lambda node: (-node.level, node.host))[: reach.lowest]
+            lowest = inner[: -reach.lowest - 1 : -1]
             hosting: list[Node] = []
             near = leaves[: reach.leaves] + rooms[: reach.rooms]
             for rack in racks:

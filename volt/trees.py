@@ -1,55 +1,56 @@
-"""What each use case of Volt changes: one transaction each.
+"""What each use case about images and their trees changes, one transaction each.
 
 A writer holds the database (SQLite) or its image's row (others) from its first read to
-its commit, so that two joins never get the same slot.
+its commit, so that two joins never get the same slot. Rows are always locked in this
+order: the image, hosts, placements.
 """
 
-import json
 import logging
 import secrets
-from collections.abc import Collection
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Engine, delete, func, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt import source
-from volt.db import answers, forests
+from volt.batches import Batches
+from volt.db import answers, forests, hosts
 from volt.db.engine import for_writing, retried
-from volt.db.models import ClockRow, EventRow, HostRow, ImageRow, PlacementRow
+from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
-from volt.objects import (
-    Chap,
-    Event,
-    Host,
-    Image,
-    NewImage,
-    News,
-    Placement,
-    Portal,
-    Report,
-    State,
-    Trees,
-)
-from volt.topology import Shape
+from volt.objects import Candidate, Chap, Image, NewImage, Placement, Portal, State, Trees
+from volt.topology import Forest, Newcomer, PartTooSmall
 
 LOG = logging.getLogger(__name__)
 
+LARGEST_BATCH = 32
+"""Joins in one transaction: more share its cost, but the first waits for the last."""
+
+
+@dataclass(frozen=True)
+class _Join:
+    host: str
+    portal: Portal
+    rack: str | None
+
 
 class Coordinator:
-    """All use cases; safe to share between threads."""
+    """The use cases of images and places; safe to share between threads."""
 
     def __init__(self, engine: Engine, source_timeout: float) -> None:
         """Wait ``source_timeout`` seconds for the source of a new image to answer."""
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._source_timeout = source_timeout
+        self._joins = Batches(self._join, LARGEST_BATCH)
 
     def create_image(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
         """Store an image; return it and whether it is new.
 
-        Raises ImageExists for other content under the name, SourceUnreachable.
+        The source's secret may differ from the stored one: it is the new one then. Raises
+        ImageExists for other content under the name, SourceUnreachable.
         """
         present = self._find_same(new)
         if present is not None:
@@ -58,10 +59,10 @@ class Coordinator:
         return self._store_image(new, now)
 
     @retried
-    def images(self) -> list[Image]:
-        """Return all images by name."""
+    def images(self, after: str = "", limit: int | None = None) -> list[Image]:
+        """Return up to ``limit`` images by name, from the one after that name on."""
         with self._reading.begin() as session:
-            return answers.images(session)
+            return answers.images(session, after=after, limit=limit)
 
     @retried
     def image(self, name: str) -> Image:
@@ -75,13 +76,24 @@ class Coordinator:
         """Forget an image; raises ImageUnknown, ImageInUse."""
         with self._writing.begin() as session:
             row = _image_row(session, name, lock=True)
-            hosts = session.scalar(
+            count = session.scalar(
                 select(func.count()).select_from(PlacementRow).where(PlacementRow.image == name)
             )
-            if hosts:
-                raise ImageInUse(f"image {name} is in use by {hosts} hosts: remove them first")
+            if count:
+                raise ImageInUse(f"image {name} is in use by {count} hosts: remove them first")
             session.delete(row)
+            hosts.note(session, "image_delete", [None], name)
         LOG.info("Image %s deleted", name)
+
+    @retried
+    def rotate(self, name: str) -> None:
+        """Give the image's hosts another secret for each other; raises ImageUnknown."""
+        with self._writing.begin() as session:
+            row = _image_row(session, name, lock=True)
+            row.secret = secrets.token_hex(16)
+            _renew_all(session, row)
+            hosts.note(session, "chap", [None], name)
+        LOG.info("Image %s has another CHAP secret", name)
 
     @retried
     def trees(self, name: str) -> Trees:
@@ -95,7 +107,7 @@ class Coordinator:
         with self._reading.begin() as session:
             _image_row(session, image)
             _placement_row(session, image, host)
-            return _placement(session, image, host)
+            return answers.placements(session, [(image, host)])[0]
 
     @retried
     def placements(self, host: str) -> tuple[Placement, ...]:
@@ -105,10 +117,22 @@ class Coordinator:
                 select(PlacementRow.image).where(
                     PlacementRow.host == host, PlacementRow.state != State.LEAVING
                 )
-            ).all()
-            return tuple(answers.placements(session, host, images))
+            )
+            return tuple(answers.placements(session, [(image, host) for image in images]))
 
     @retried
+    def parents(self, image: str, host: str, limit: int) -> list[Candidate]:
+        """Return whom the host could be given as a parent now, best first in each stripe.
+
+        Raises ImageUnknown.
+        """
+        with self._reading.begin() as session:
+            image_row = _image_row(session, image)
+            row = session.get(HostRow, host)
+            rack = None if row is None else row.rack
+            forest = forests.part(session, image_row, [], _racks([rack]), limit, 0)
+            return answers.candidates(session, image_row, forest, host, rack, limit)
+
     def join(
         self, image: str, host: str, portal: Portal, rack: str | None = None
     ) -> tuple[Placement, bool]:
@@ -116,26 +140,36 @@ class Coordinator:
 
         Raises ImageUnknown.
         """
+        return self._joins.run(image, _Join(host, portal, rack))
+
+    @retried
+    def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement, bool]]:
+        last = {one.host: one for one in wanted}  # of two joins of one host the later counts
         with self._writing.begin() as session:
             image_row = _image_row(session, image, lock=True)
-            _host_row(session, host).rack = rack
-            row = session.get(PlacementRow, (image, host))
+            known = hosts.hold(session, last)
+            for one in last.values():
+                known[one.host].rack = one.rack
+            present = _placement_rows(session, image, last)
             told: set[str] = set()
-            if row is not None and answers.portal(row) != portal:
-                told = forests.told_of(session, image, host)
-                _set_portal(row, portal)
-            is_new = row is None or row.state == State.LEAVING
-            if is_new:
-                told |= _place(session, image_row, host, row, portal)
+            for row in present.values():
+                told |= _move(session, image_row, row, last[row.host].portal)
+            new = [
+                one
+                for host, one in last.items()
+                if host not in present or present[host].state == State.LEAVING
+            ]
+            if new:
+                told |= _place(session, image_row, new, known)
+                hosts.note(session, "join", [one.host for one in new], image)
             elif told:
                 image_row.generation += 1
             forests.renew(session, image_row, told)
-            placement = _placement(session, image, host)
-            if is_new:
-                _note(session, "join", image, host)
-        if is_new:
-            LOG.info("Host %s placed in image %s, %d told", host, image, len(told))
-        return placement, is_new
+            found = answers.placements(session, [(image, host) for host in sorted(last)])
+        for one in new:
+            LOG.info("Host %s placed in image %s", one.host, image)
+        fresh, placements = {one.host for one in new}, {one.host: one for one in found}
+        return [(placements[one.host], one.host in fresh) for one in wanted]
 
     @retried
     def ready(self, image: str, host: str, generation: int) -> Placement:
@@ -144,19 +178,16 @@ class Coordinator:
         Raises ImageUnknown, HostUnknown, PlacementStale.
         """
         with self._writing.begin() as session:
-            _image_row(session, image, lock=True)
-            row = _placement_row(session, image, host)
-            if row.state == State.LEAVING:
-                raise PlacementStale(f"host {host} is leaving image {image}: join it again")
-            if row.generation != generation:
+            if not hosts.confirm(session, image, host, generation):
+                _image_row(session, image)
+                row = _placement_row(session, image, host)
+                if row.state == State.LEAVING:
+                    raise PlacementStale(f"host {host} is leaving image {image}: join it again")
                 raise PlacementStale(
                     f"host {host} acts on generation {generation} of its place in image {image}, "
                     f"the present one is {row.generation}: fetch the placement again"
                 )
-            row.state = State.READY
-            row.confirmed = generation
-            session.flush()
-            return _placement(session, image, host)
+            return answers.placements(session, [(image, host)])[0]
 
     @retried
     def leave(self, image: str, host: str) -> Placement:
@@ -168,90 +199,60 @@ class Coordinator:
             image_row = _image_row(session, image, lock=True)
             row = _placement_row(session, image, host)
             if row.state != State.LEAVING:
-                _displace(session, image_row, row)
-            return _placement(session, image, host)
+                row.told = answers.told(session, image_row, host)
+                row.state = State.LEAVING
+                row.left = image_row.generation + 1
+                _displace(session, image_row, [host])
+                hosts.note(session, "leave", [host], image)
+            return answers.placements(session, [(image, host)])[0]
 
     @retried
     def remove(self, image: str, host: str) -> None:
         """Forget the host's place; repeatable."""
         with self._writing.begin() as session:
             image_row = session.get(ImageRow, image, with_for_update=True)
-            row = session.get(PlacementRow, (image, host))
-            if image_row is None or row is None:
+            if image_row is None or not _remove(session, image_row, [host]):
                 return
-            if row.state != State.LEAVING:
-                _displace(session, image_row, row)
-            leaving = forests.told_of(session, image, host)
-            if leaving:
-                forests.forget(session, image, host)
-                image_row.generation += 1
-                forests.renew(session, image_row, leaving)
-            session.execute(
-                delete(PlacementRow).where(PlacementRow.image == image, PlacementRow.host == host)
-            )
+            hosts.note(session, "remove", [host], image)
         LOG.info("Host %s removed from image %s", host, image)
 
     @retried
-    def heartbeat(self, host: str, report: Report) -> News:
-        """Store what the host says; return where its placements differ from what it knows."""
-        known = {image: one.generation for image, one in report.images.items()}
+    def expel(self, image: str, names: Collection[str], before: int | None) -> int:
+        """Take hosts out of the image's trees at once; whom they fed is placed again.
+
+        With ``before``, those that were seen at that tick of Volt's clock or later stay.
+        Returns how many went.
+        """
         with self._writing.begin() as session:
-            host_row = _host_row(session, host)
-            host_row.seen = _tick(session)
-            host_row.overloaded = report.overloaded
-            host_row.report = json.dumps(asdict(report))
-            rows = session.scalars(select(PlacementRow).where(PlacementRow.host == host)).all()
-            stale = [
-                row.image
-                for row in rows
-                if row.state != State.LEAVING
-                and known.get(row.image, row.generation) != row.generation
-            ]
-            unknown = sorted(known.keys() - {row.image for row in rows})
-            placements = answers.placements(session, host, stale) if stale else []
-        return News(tuple(placements), tuple(unknown))
+            image_row = session.get(ImageRow, image, with_for_update=True)
+            if image_row is None:
+                return 0
+            return len(_remove(session, image_row, hosts.silent_of(session, names, before)))
 
     @retried
-    def expire(self, hosts: Collection[str]) -> None:
-        """Take dead hosts out of all trees and forget them; whom they fed is placed again."""
-        for host in hosts:
-            with self._reading.begin() as session:
-                images = session.scalars(
-                    select(PlacementRow.image).where(PlacementRow.host == host)
-                ).all()
-            for image in images:
-                self.remove(image, host)
-            with self._writing.begin() as session:
-                session.execute(delete(HostRow).where(HostRow.name == host))
-                _note(session, "expire", None, host)
+    def reconsider(self, image: str, host: str) -> None:
+        """Make the host feed as many others in the image's trees as it may; repeatable."""
+        with self._writing.begin() as session:
+            image_row = session.get(ImageRow, image, with_for_update=True)
+            row = hosts.hold(session, [host])[host]
+            place = session.get(PlacementRow, (image, host))
+            if image_row is None or place is None or place.state == State.LEAVING:
+                return
 
-    @retried
-    def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:
-        """Return up to ``limit`` hosts by name, from the one after that name on."""
-        with self._reading.begin() as session:
-            now = _tick(session)
-            rows = session.scalars(
-                select(HostRow).where(HostRow.name > after).order_by(HostRow.name).limit(limit)
-            )
-            return [answers.host(row, now) for row in rows]
+            def act(forest: Forest) -> None:
+                if row.draining:
+                    forest.drain(host)
+                elif row.overloaded:
+                    forest.overload(host)
+                else:
+                    forest.relieve(host)
 
-    @retried
-    def events(self, after: int = 0, limit: int = 100) -> list[Event]:
-        """Return the last events, newest first; with ``after``, those of a higher id."""
-        with self._reading.begin() as session:
-            rows = session.scalars(
-                select(EventRow)
-                .where(EventRow.id > after)
-                .order_by(EventRow.id.desc())
-                .limit(limit)
-            )
-            return [
-                Event(row.id, row.at, row.kind, row.image, row.host, row.detail) for row in rows
-            ]
+            told = _change(session, image_row, act, [host], others=1)
+            forests.renew(session, image_row, told)
 
     @retried
     def _find_same(self, new: NewImage) -> Image | None:
-        with self._reading.begin() as session:
+        with self._writing.begin() as session:
             return _same_image(session, new)
 
     @retried
@@ -268,13 +269,14 @@ class Coordinator:
                 fanout=new.fanout,
                 foreign_children=new.foreign_children,
                 secret=secrets.token_hex(16),
+                inner=[0] * new.stripes,
+                at_source=[0] * new.stripes,
                 created_at=now,
             )
             _set_portal(row, new.source)
-            if new.source_chap is not None:
-                row.source_user = new.source_chap.user
-                row.source_secret = new.source_chap.secret
+            _set_source_chap(row, new.source_chap)
             session.add(row)
+            hosts.note(session, "image_create", [None], new.name)
             session.flush()
             image = answers.images(session, new.name)[0]
         LOG.info("Image %s created", new.name)
@@ -289,22 +291,6 @@ def _image_row(session: Session, name: str, lock: bool = False) -> ImageRow:
     return row
 
 
-def _host_row(session: Session, name: str) -> HostRow:
-    row = session.get(HostRow, name)
-    if row is None:
-        row = HostRow(name=name, seen=_tick(session))
-        session.add(row)
-    return row
-
-
-def _tick(session: Session) -> int:
-    return session.scalars(select(ClockRow.tick)).one()
-
-
-def _note(session: Session, kind: str, image: str | None, host: str | None) -> None:
-    session.add(EventRow(at=datetime.now(UTC), kind=kind, image=image, host=host, detail=""))
-
-
 def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
     row = session.get(PlacementRow, (image, host))
     if row is None:
@@ -312,30 +298,26 @@ def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
     return row
 
 
-def _placement(session: Session, image: str, host: str) -> Placement:
-    return answers.placements(session, host, [image])[0]
+def _placement_rows(session: Session, image: str, names: Iterable[str]) -> dict[str, PlacementRow]:
+    rows = session.scalars(
+        select(PlacementRow).where(PlacementRow.image == image, PlacementRow.host.in_(names))
+    )
+    return {row.host: row for row in rows}
 
 
 def _same_image(session: Session, new: NewImage) -> Image | None:
     """Return the stored image if it has this content; raise ImageExists if it has other."""
-    row = session.get(ImageRow, new.name)
+    row = session.get(ImageRow, new.name, with_for_update=True)
     if row is None:
         return None
-    chap = Chap(row.source_user, row.source_secret or "") if row.source_user else None
-    stored = NewImage(
-        row.name,
-        row.size,
-        Shape(row.shape),
-        row.stripes,
-        row.fanout,
-        answers.portal(row),
-        chap,
-        row.foreign_children,
-    )
-    if stored != new:
+    if answers.without_secret(row) != new.without_secret():
         raise ImageExists(
             f"image {new.name} exists with other content: delete it first or take another name"
         )
+    if answers.source_chap(row) != new.source_chap:
+        _set_source_chap(row, new.source_chap)
+        _renew_all(session, row)
+        hosts.note(session, "chap", [None], new.name)
     return answers.images(session, new.name)[0]
 
 
@@ -344,33 +326,120 @@ def _set_portal(row: ImageRow | PlacementRow, portal: Portal) -> None:
     row.lun, row.offset = portal.lun, portal.offset
 
 
+def _set_source_chap(row: ImageRow, chap: Chap | None) -> None:
+    row.source_user, row.source_secret = (chap.user, chap.secret) if chap else (None, None)
+
+
+def _renew_all(session: Session, image: ImageRow) -> None:
+    image.generation += 1
+    session.execute(
+        update(PlacementRow)
+        .where(PlacementRow.image == image.name)
+        .values(generation=image.generation)
+    )
+
+
+def _racks(racks: Iterable[str | None]) -> set[str]:
+    return {rack for rack in racks if rack is not None}
+
+
+def _move(session: Session, image: ImageRow, row: PlacementRow, portal: Portal) -> set[str]:
+    """Let a placed host serve elsewhere; return those who have to know."""
+    if answers.portal(row) == portal:
+        return set()
+    _set_portal(row, portal)
+    return forests.readers(session, image, row.host)
+
+
 def _place(
-    session: Session, image: ImageRow, host: str, row: PlacementRow | None, portal: Portal
-) -> frozenset[str]:
-    """Put the host into the trees; return whose placement changed."""
-    forest = forests.load(session, image)
-    changed = forest.join(host)
-    image.generation += 1
-    if row is None:
-        row = PlacementRow(image=image.name, host=host, generation=image.generation)
-        _set_portal(row, portal)
-        session.add(row)
-    row.state = State.JOINING
-    row.confirmed = 0
-    row.left = None
-    row.colour = forest.colour(host)
-    row.joined = image.generation
-    forests.save(session, image, forest, changed)
-    return changed
+    session: Session, image: ImageRow, new: Sequence[_Join], known: dict[str, HostRow]
+) -> set[str]:
+    """Put hosts into the trees; return whose placement changed, theirs included."""
+    session.flush()
+    names = [one.host for one in new]
+    session.execute(
+        delete(PlacementRow).where(PlacementRow.image == image.name, PlacementRow.host.in_(names)),
+        execution_options={"synchronize_session": "fetch"},
+    )
+    rows = [
+        {
+            "image": image.name,
+            "host": one.host,
+            "ip": one.portal.ip,
+            "port": one.portal.port,
+            "iqn": one.portal.iqn,
+            "lun": one.portal.lun,
+            "offset": one.portal.offset,
+            "state": State.JOINING,
+            "generation": image.generation + 1,
+            "confirmed": 0,
+        }
+        for one in new
+    ]
+    session.execute(insert(PlacementRow), rows)
+    newcomers = [
+        Newcomer(one.host, one.rack, not (known[one.host].draining or known[one.host].overloaded))
+        for one in new
+    ]
+
+    def act(forest: Forest) -> None:
+        for newcomer in newcomers:
+            forest.join(newcomer)
+
+    idle = sum(not newcomer.feeds for newcomer in newcomers)
+    racks = _racks(one.rack for one in new)
+    return _change(session, image, act, [], racks, joins=len(new), others=idle)
 
 
-def _displace(session: Session, image: ImageRow, row: PlacementRow) -> None:
-    """Take the host out of the trees and place again whom it fed."""
-    forest = forests.load(session, image)
-    changed = forest.leave(row.host)
-    row.state = State.LEAVING
+def _displace(session: Session, image: ImageRow, names: Collection[str]) -> None:
+    """Take hosts out of the trees and place again whom they fed."""
+
+    def act(forest: Forest) -> None:
+        for host in names:
+            forest.leave(host)
+
+    told = _change(session, image, act, names, others=len(names), gone=names)
+    forests.renew(session, image, told)
+    LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
+
+
+def _remove(session: Session, image: ImageRow, names: Collection[str]) -> Collection[str]:
+    """Forget these hosts' places; return those who had one."""
+    rows = _placement_rows(session, image.name, names)
+    placed = sorted(host for host, row in rows.items() if row.state != State.LEAVING)
+    if placed:
+        _displace(session, image, placed)
+    told = answers.forget_told(session, image.name, rows)
+    if told:
+        image.generation += 1
+        forests.renew(session, image, told)
+    session.execute(
+        delete(PlacementRow).where(
+            PlacementRow.image == image.name, PlacementRow.host.in_(sorted(rows))
+        )
+    )
+    return rows.keys()
+
+
+def _change(
+    session: Session,
+    image: ImageRow,
+    act: Callable[[Forest], None],
+    names: Collection[str],
+    racks: Collection[str] = (),
+    *,
+    joins: int = 0,
+    others: int = 0,
+    gone: Collection[str] = (),
+) -> set[str]:
+    """Change the trees; return whose parent or standby changed."""
+    forest = forests.part(session, image, names, racks, joins, others)
+    try:
+        act(forest)
+    except PartTooSmall:
+        LOG.debug("A part of the trees of image %s was too small", image.name)
+        forest = forests.whole(session, image)
+        act(forest)
+    forests.remove(session, image.name, gone)
     image.generation += 1
-    row.left = image.generation
-    forests.save(session, image, forest, changed)
-    forests.renew(session, image, changed)
-    LOG.info("Host %s leaves image %s, %d told", row.host, image.name, len(changed))
+    return forests.save(session, image, forest)

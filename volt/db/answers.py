@@ -2,19 +2,22 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import func, select, tuple_
+from sqlalchemy.orm import Session
 
-from volt.db import forests
-from volt.db.models import EdgeRow, HostRow, ImageRow, PlacementRow
+from volt.db import forests, hosts
+from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
 from volt.objects import (
+    Candidate,
     Chap,
     Feed,
     Host,
     Image,
     ImageReport,
+    NewImage,
     Node,
     Peer,
     Placement,
@@ -24,7 +27,17 @@ from volt.objects import (
     Tree,
     Trees,
 )
-from volt.topology import Shape
+from volt.topology import Forest, Shape
+
+_PORTAL = (
+    PlacementRow.ip,
+    PlacementRow.port,
+    PlacementRow.iqn,
+    PlacementRow.lun,
+    PlacementRow.offset,
+)
+_Key = tuple[str, str]
+_Told = list[list[str | None]]
 
 
 def portal(row: ImageRow | PlacementRow) -> Portal:
@@ -32,24 +45,37 @@ def portal(row: ImageRow | PlacementRow) -> Portal:
     return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
 
 
+def source_chap(row: ImageRow) -> Chap | None:
+    """Return what the image's source asks of those whom it feeds."""
+    if row.source_user is None or row.source_secret is None:
+        return None
+    return Chap(row.source_user, row.source_secret)
+
+
+def without_secret(row: ImageRow) -> NewImage:
+    """Return what a caller once said about the image, but for the source's secret."""
+    shape = Shape(row.shape)
+    return NewImage(
+        row.name, row.size, shape, row.stripes, row.fanout, portal(row), None, row.foreign_children
+    )
+
+
 def host(row: HostRow, now: int) -> Host:
     """Return a host as of that tick."""
     content = json.loads(row.report)
     reports = {name: ImageReport(**one) for name, one in content.pop("images", {}).items()}
-    report = Report(reports, **content)
+    report = replace(Report(reports, **content), overloaded=row.overloaded)
     return Host(row.name, row.rack, row.draining, now - row.seen, report)
 
 
-def images(session: Session, name: str | None = None) -> list[Image]:
-    """Return all images, or the one of that name, by name."""
-    query = (
-        select(ImageRow, func.count(PlacementRow.host))
-        .outerjoin(PlacementRow, PlacementRow.image == ImageRow.name)
-        .group_by(ImageRow.name)
-        .order_by(ImageRow.name)
-    )
-    if name is not None:
-        query = query.where(ImageRow.name == name)
+def images(
+    session: Session, name: str | None = None, after: str = "", limit: int | None = None
+) -> list[Image]:
+    """Return the one image of that name, or up to ``limit`` after a name, by name."""
+    count = select(func.count()).select_from(PlacementRow)
+    count = count.where(PlacementRow.image == ImageRow.name)
+    query = select(ImageRow, count.scalar_subquery()).order_by(ImageRow.name).limit(limit)
+    query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
     return [
         Image(
             row.name,
@@ -59,89 +85,170 @@ def images(session: Session, name: str | None = None) -> list[Image]:
             row.fanout,
             row.foreign_children,
             portal(row),
-            hosts,
+            number,
             row.generation,
             row.created_at,
         )
-        for row, hosts in session.execute(query)
+        for row, number in session.execute(query)
     ]
 
 
 def trees(session: Session, image: ImageRow) -> Trees:
     """Return all stripe trees of the image."""
-    forest = forests.load(session, image)
-    states: dict[str, str] = {
-        host: state
-        for host, state in session.execute(
-            select(PlacementRow.host, PlacementRow.state).where(PlacementRow.image == image.name)
-        )
-    }
-    racks = dict(session.execute(select(HostRow.name, HostRow.rack)).tuples().all())
+    forest = forests.whole(session, image)
+    now = hosts.tick(session)
+    rows = session.execute(
+        select(PlacementRow.state, HostRow)
+        .join(HostRow, HostRow.name == PlacementRow.host)
+        .where(PlacementRow.image == image.name)
+    )
+    members = {row.name: (State(state), host(row, now)) for state, row in rows}
     drawn = tuple(
         Tree(
             stripe,
             tuple(
-                Node(
-                    host,
-                    forest.parent(host, stripe),
-                    depth,
-                    forest.colour(host) == stripe,
-                    State(states[host]),
-                    racks.get(host),
-                )
-                for host, depth in forest.breadth_first(stripe)
+                _node(image.name, forest, stripe, depth, *members[name])
+                for name, depth in forest.breadth_first(stripe)
             ),
         )
         for stripe in range(image.stripes)
     )
+    shape = Shape(image.shape)
     return Trees(
-        image.name,
-        image.size,
-        Shape(image.shape),
-        image.stripes,
-        image.fanout,
-        image.generation,
-        drawn,
+        image.name, image.size, shape, image.stripes, image.fanout, image.generation, drawn
     )
 
 
-def placements(session: Session, host: str, names: Collection[str]) -> list[Placement]:
-    """Return the host's placements in the images of these names, by name."""
-    parent, standby = aliased(PlacementRow), aliased(PlacementRow)
-    edges = session.execute(
-        select(EdgeRow, parent, standby)
-        .outerjoin(parent, (parent.image == EdgeRow.image) & (parent.host == EdgeRow.parent))
-        .outerjoin(standby, (standby.image == EdgeRow.image) & (standby.host == EdgeRow.standby))
-        .where(EdgeRow.host == host, EdgeRow.image.in_(names))
-        .order_by(EdgeRow.image, EdgeRow.stripe)
+def _node(image: str, forest: Forest, stripe: int, depth: int, state: State, about: Host) -> Node:
+    place = forest.node(about.host, stripe)
+    report = about.report.images.get(image, ImageReport(generation=0))
+    return Node(
+        about.host,
+        place.parent,
+        depth,
+        place.inner,
+        state,
+        about.rack,
+        report.sent,
+        report.hits,
+        report.misses,
+        about.draining,
+        about.report.overloaded,
+        about.silent,
+    )
+
+
+def candidates(
+    session: Session, image: ImageRow, forest: Forest, asker: str, rack: str | None, limit: int
+) -> list[Candidate]:
+    """Return up to ``limit`` of those who could feed the asker, best first in each stripe."""
+    found = [
+        (stripe, node)
+        for stripe in range(image.stripes)
+        for node in forest.parents_for(asker, rack, stripe)[:limit]
+    ]
+    portals = _portals(session, {(image.name, node.host) for _, node in found})
+    return [
+        Candidate(
+            node.host,
+            stripe,
+            node.level,
+            image.fanout - node.fed,
+            node.rack,
+            portals[image.name, node.host],
+        )
+        for stripe, node in found
+    ]
+
+
+def placements(session: Session, keys: Collection[_Key]) -> list[Placement]:
+    """Return the placements of these images and hosts, sorted by them."""
+    session.flush()
+    rows = session.execute(
+        select(PlacementRow, ImageRow)
+        .join(ImageRow, ImageRow.name == PlacementRow.image)
+        .where(tuple_(PlacementRow.image, PlacementRow.host).in_(sorted(keys)))
+        .order_by(PlacementRow.image, PlacementRow.host)
         .execution_options(populate_existing=True)
-    )
-    images = {
-        row.name: row for row in session.scalars(select(ImageRow).where(ImageRow.name.in_(names)))
+    ).all()
+    pairs = _pairs(session, [(row.image, row.host) for row, _ in rows])
+    pairs |= {(row.image, row.host): row.told for row, _ in rows if row.told is not None}
+    peers = {
+        (image, name)
+        for (image, _), told in pairs.items()
+        for pair in told
+        for name in pair
+        if name is not None
     }
-    feeds: dict[str, list[Feed]] = defaultdict(list)
-    for edge, above, spare in edges:
-        source = images[edge.image]
-        second = None if above is None else _peer(spare, source)
-        feeds[edge.image].append(Feed(edge.stripe, _peer(above, source), second))
-    rows = session.scalars(
-        select(PlacementRow)
-        .where(PlacementRow.host == host, PlacementRow.image.in_(names))
-        .order_by(PlacementRow.image)
-    )
+    portals = _portals(session, peers)
     return [
         Placement(
             row.image,
             row.host,
-            images[row.image].size,
+            image.size,
             State(row.state),
             row.generation,
             row.left is None or _waited_for(session, row.image),
-            _peers_chap(images[row.image]),
-            tuple(feeds[row.image]),
+            _peers_chap(image),
+            _feeds(image, pairs[row.image, row.host], portals),
         )
-        for row in rows
+        for row, image in rows
     ]
+
+
+def told(session: Session, image: ImageRow, name: str) -> _Told:
+    """Return parent and standby of the host in each stripe."""
+    return _pairs(session, [(image.name, name)])[image.name, name]
+
+
+def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]:
+    """Let hosts that left and were told of these turn to the source; return their names."""
+    changed = set()
+    leaving = PlacementRow.image == image, PlacementRow.left.is_not(None)
+    for row in session.scalars(select(PlacementRow).where(*leaving)):
+        known: _Told = [
+            [None, None] if parent in gone else [parent, None if standby in gone else standby]
+            for parent, standby in row.told or []
+        ]
+        if known != row.told and row.host not in gone:
+            row.told = known
+            changed.add(row.host)
+    return changed
+
+
+def _pairs(session: Session, keys: Sequence[_Key]) -> dict[_Key, _Told]:
+    rows = session.execute(
+        select(NodeRow.image, NodeRow.host, NodeRow.parent, NodeRow.standby)
+        .where(tuple_(NodeRow.image, NodeRow.host).in_(keys))
+        .order_by(NodeRow.stripe)
+    )
+    pairs: dict[_Key, _Told] = defaultdict(list)
+    for image, name, parent, standby in rows:
+        pairs[image, name].append([parent, standby])
+    return pairs
+
+
+def _portals(session: Session, keys: Collection[_Key]) -> Mapping[_Key, Portal]:
+    if not keys:
+        return {}
+    rows = session.execute(
+        select(PlacementRow.image, PlacementRow.host, *_PORTAL).where(
+            tuple_(PlacementRow.image, PlacementRow.host).in_(sorted(keys))
+        )
+    )
+    return {(image, host): Portal(*portal) for image, host, *portal in rows}
+
+
+def _feeds(image: ImageRow, told: _Told, portals: Mapping[_Key, Portal]) -> tuple[Feed, ...]:
+    def peer(name: str | None) -> Peer:
+        if name is None:
+            return Peer(None, portal(image), source_chap(image))
+        return Peer(name, portals[image.name, name], _peers_chap(image))
+
+    return tuple(
+        Feed(stripe, peer(parent), None if parent is None else peer(standby))
+        for stripe, (parent, standby) in enumerate(told)
+    )
 
 
 def _waited_for(session: Session, image: str) -> bool:
@@ -158,13 +265,6 @@ def _waited_for(session: Session, image: str) -> bool:
         PlacementRow.confirmed < last.scalar_subquery(),
     )
     return session.scalars(behind.limit(1)).first() is not None
-
-
-def _peer(row: PlacementRow | None, source: ImageRow) -> Peer:
-    if row is not None:
-        return Peer(row.host, portal(row), _peers_chap(source))
-    user, secret = source.source_user, source.source_secret
-    return Peer(None, portal(source), Chap(user, secret) if user and secret else None)
 
 
 def _peers_chap(image: ImageRow) -> Chap:

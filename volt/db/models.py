@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     DateTime,
     Dialect,
@@ -50,7 +51,10 @@ class Base(DeclarativeBase):
 
 
 class ImageRow(Base):
-    """An image; ``generation`` counts the changes of its trees and only rises."""
+    """An image; ``generation`` counts the changes of its trees and only rises.
+
+    ``inner`` and ``at_source`` are the trees' census, a number a stripe.
+    """
 
     __tablename__ = "images"
 
@@ -68,6 +72,8 @@ class ImageRow(Base):
     source_user: Mapped[str | None] = mapped_column(String(64))
     source_secret: Mapped[str | None] = mapped_column(String(255))
     secret: Mapped[str] = mapped_column(String(255))
+    inner: Mapped[list[int]] = mapped_column(JSON)
+    at_source: Mapped[list[int]] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime]
 
@@ -118,8 +124,9 @@ class EventRow(Base):
 class PlacementRow(Base):
     """A host's place in an image's trees.
 
-    ``confirmed`` is the last generation that the host said it uses, ``joined`` and ``left``
-    are the image's generation at its join and when it left.
+    ``confirmed`` is the last generation that the host said it uses; ``left`` is the image's
+    generation when it left, and ``told`` whom it read from then: pairs of parent and
+    standby by stripe.
     """
 
     __tablename__ = "placements"
@@ -131,36 +138,43 @@ class PlacementRow(Base):
     iqn: Mapped[str] = mapped_column(String(223))
     lun: Mapped[int]
     offset: Mapped[int] = mapped_column(BigInteger)
-    colour: Mapped[int | None]
     state: Mapped[str] = mapped_column(String(16))
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
-    joined: Mapped[int] = mapped_column(BigInteger)
     left: Mapped[int | None] = mapped_column(BigInteger)
+    told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))
 
     __table_args__ = (Index(None, "host"), Index(None, "image", "generation"))
 
 
-class EdgeRow(Base):
-    """Who feeds a host in one tree; parent null is the source.
+class NodeRow(Base):
+    """A host's place in one tree; parent null is the source.
 
-    Standby null is the source below a host, and nobody below the source.
+    Standby null is the source below a host, and nobody below the source. The others are
+    those of ``volt.topology.Node``; ``open`` is whether the host may be given a child.
     """
 
-    __tablename__ = "edges"
+    __tablename__ = "nodes"
 
     image: Mapped[str] = mapped_column(Name, primary_key=True)
     host: Mapped[str] = mapped_column(Name, primary_key=True)
     stripe: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
+    rack: Mapped[str | None] = mapped_column(Name)
     parent: Mapped[str | None] = mapped_column(Name)
     standby: Mapped[str | None] = mapped_column(Name)
+    level: Mapped[int]
+    inner: Mapped[bool]
+    fed: Mapped[int]
+    strangers: Mapped[int]
+    accepting: Mapped[bool]
+    open: Mapped[bool]
 
     __table_args__ = (
         ForeignKeyConstraint(
             ["image", "host"], ["placements.image", "placements.host"], ondelete="CASCADE"
         ),
-        ForeignKeyConstraint(["image", "parent"], ["placements.image", "placements.host"]),
-        ForeignKeyConstraint(["image", "standby"], ["placements.image", "placements.host"]),
-        Index(None, "image", "parent"),
-        Index(None, "image", "standby"),
+        Index(None, "image", "stripe", "parent"),
+        Index(None, "image", "stripe", "inner", "level", "host"),
+        Index(None, "image", "stripe", "open", "level", "host"),
+        Index(None, "image", "stripe", "rack", "open", "level", "host"),
     )

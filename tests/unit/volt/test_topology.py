@@ -132,7 +132,7 @@ class Life(RuleBasedStateMachine):
             assert others, "a join never needs more than its part"
             return
         self.check_written(before, part)
-        if not self.with_racks:
+        if not self.with_racks and not self.overloaded:
             known = {node.host for node in part.nodes(0)}
             for stripe in range(rules.stripes):
                 assert part.moved(stripe) <= known

@@ -1,0 +1,61 @@
+"""How calls that want the same thing at the same moment share one piece of work."""
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
+from threading import Lock
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Batches(Generic[Key, Item, Result]):
+    """Calls of one key at a time; those that come meanwhile wait and then go together.
+
+    A lone call is worked on at once. Under load a transaction's fixed cost is shared, and
+    who waits longest goes first, so that no caller is left behind.
+    """
+
+    def __init__(
+        self, work: Callable[[Key, Sequence[Item]], Sequence[Result]], largest: int
+    ) -> None:
+        """Let ``work`` answer up to ``largest`` items of a key, in their order.
+
+        An error of ``work`` goes to all callers whose items it was given.
+        """
+        self._work = work
+        self._largest = largest
+        # Guards the two below; never held while anything is worked on.
+        self._lock = Lock()
+        self._waiting: dict[Key, deque[tuple[Item, Future[Result]]]] = defaultdict(deque)
+        self._busy: set[Key] = set()
+
+    def run(self, key: Key, item: Item) -> Result:
+        """Return what the work made of the item."""
+        mine: Future[Result] = Future()
+        with self._lock:
+            self._waiting[key].append((item, mine))
+            leads = key not in self._busy
+            self._busy.add(key)
+        while leads:
+            with self._lock:
+                waiting = self._waiting[key]
+                batch = [waiting.popleft() for _ in range(min(len(waiting), self._largest))]
+                if not batch:
+                    self._busy.discard(key)
+                    del self._waiting[key]
+                    break
+            self._answer(key, batch)
+        return mine.result()
+
+    def _answer(self, key: Key, batch: Sequence[tuple[Item, Future[Result]]]) -> None:
+        try:
+            results = self._work(key, [item for item, _ in batch])
+        except Exception as err:
+            for _, future in batch:
+                future.set_exception(err)
+        else:
+            for (_, future), result in zip(batch, results, strict=True):
+                future.set_result(result)
