@@ -43,7 +43,7 @@ class Server:
             if os.geteuid() == 0:
                 shutil.chown(self.folder, ACCOUNT)
             self._initialize()
-            self.port = _free_port()
+            self.port = free_port()
             self._process = processes.start(
                 _as_account(self._command(durable)), self.kind, self.log, cwd=self.folder
             )
@@ -230,7 +230,8 @@ def _newest(pattern: str) -> Path:
     return found[-1]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on just now."""
     with socket.create_server((ADDRESS, 0)) as probe:
         port: int = probe.getsockname()[1]
         return port
