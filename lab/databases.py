@@ -63,7 +63,10 @@ class Server:
     def stop(self) -> None:
         """End the server without a word, and remove its data."""
         if hasattr(self, "_process"):
+            members = self.processes()
             self._process.end()
+            # PostgreSQL's sessions lead groups of their own, and end once the first one is gone.
+            wait_until(lambda: not any(map(processes.stat_of, members)), f"{self.kind}'s end", 10)
         shutil.rmtree(self.folder)
 
     def create(self, name: str, template: str | None = None) -> str:
@@ -75,8 +78,13 @@ class Server:
         raise NotImplementedError
 
     def processes(self) -> list[int]:
-        """Return the server's processes."""
-        return self._process.group()
+        """Return the server's processes: the one that was started, and those that it started."""
+        pid = self._process.pid
+        try:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        return [pid, *map(int, children.split())]
 
     def query(self, statement: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Return the rows of a statement that the server's administrator gives."""
