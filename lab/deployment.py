@@ -52,7 +52,7 @@ class Deployment:
             "api": {"bind": f"{ADDRESS}:{VOLT_PORT}"},
             "database": {"connection": f"sqlite:///{folder / 'volt.sqlite'}"},
         }
-        config.write_text(_config(defaults, options))
+        config.write_text(ini(defaults, options))
         manage = [sys.executable, "-m", "volt.cmd.manage", "--config-file", str(config)]
         subprocess.run([*manage, "db", "upgrade"], check=True, cwd=TOP, capture_output=True)
         command = [sys.executable, "-m", "volt.cmd.api", "--config-file", str(config)]
@@ -113,7 +113,7 @@ class Deployment:
             "volt": {"url": self.volt},
             "cache": {"devices": CACHE_DISK},
         }
-        (node.share / "virtman.conf").write_text(_config(defaults, options))
+        (node.share / "virtman.conf").write_text(ini(defaults, options))
         node.run(["rm", "-f", SOCKET])
         node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(
@@ -165,7 +165,8 @@ _LOOKS = {
 }
 
 
-def _config(defaults: Options, options: Options | None) -> str:
+def ini(defaults: Options, options: Options | None) -> str:
+    """Return the text of a configuration file; ``options`` override the defaults."""
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_dict({name: {k: str(v) for k, v in g.items()} for name, g in defaults.items()})
     parser.read_dict(

@@ -39,6 +39,14 @@ class NodeUnreachable(LabError):
     """A node's kernel runs, but nothing in it can be reached: its link may be cut."""
 
 
+class DatabaseLost(LabError):
+    """A database server could not be started, or has ended."""
+
+
+class VoltLost(LabError):
+    """A Volt could not be started, or has ended, with the end of its log in the message."""
+
+
 class CommandNotStarted(LabError):
     """A node could not start a command, for example because there is no such program."""
 

@@ -11,6 +11,7 @@ Parts, in the order in which they run when none is named:
   docs        the documentation builds without a warning
   unit        tests of pure code
   functional  tests of whole programs on this machine
+  chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
@@ -21,7 +22,7 @@ EOF
 # shellcheck source=tools/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
-PARTS=(lint docs unit functional system)
+PARTS=(lint docs unit functional chaos system)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -85,7 +86,7 @@ count() {
 run_tests() {
     local part=$1 repository=.stestr/$1 before=$failed options=() status
     shift
-    [ "$part" != system ] || options=(--serial)
+    case $part in chaos | system) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"

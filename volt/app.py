@@ -48,7 +48,9 @@ class _VoltApp(Flask):
 
 def from_conf(conf: cfg.ConfigOpts) -> Flask:
     """Return the application that these options describe."""
-    engine = connect(conf.database.connection, conf.database.busy_timeout)
+    engine = connect(
+        conf.database.connection, conf.database.busy_timeout, conf.database.connections
+    )
     coordinator = Coordinator(engine, conf.source.timeout)
     return create_app(Service(coordinator, conf.heartbeat.interval))
 

@@ -104,6 +104,18 @@ class DatabaseBusy(Unavailable):
     code = "volt.database.busy"
 
 
+class DatabaseUnreachable(Unavailable):
+    """The database server is down, or takes no more connections."""
+
+    code = "volt.database.unreachable"
+
+
+class DatabaseInvalid(VoltError):
+    """The URL of the database is none that Volt can use."""
+
+    code = "volt.database.url"
+
+
 class SchemaOutdated(VoltError):
     """The database was not brought to the schema that this Volt needs."""
 

@@ -9,15 +9,25 @@ OPTIONS = [
         "connection",
         default="sqlite:////var/lib/volt/volt.sqlite",
         secret=True,
-        help="SQLAlchemy URL of the database. It may hold a password and is never logged.",
+        help="URL of the database: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or "
+        "mysql://USER:PASSWORD@HOST/NAME. It is never logged.",
+    ),
+    cfg.IntOpt(
+        "connections",
+        default=10,
+        min=1,
+        max=100,
+        help="Connections of one worker to PostgreSQL or MariaDB, at most; they are made when "
+        "they are needed and then kept. More let more requests of a worker use the database at "
+        "once; the server must allow those of all workers together.",
     ),
     cfg.FloatOpt(
         "busy_timeout",
         default=10.0,
         min=0.1,
         max=60.0,
-        help="Seconds for which a writer waits for its turn at a SQLite database, before it "
-        "tries again (three times in all). Raising it lets long queues drain; lowering it "
-        "refuses requests sooner under overload.",
+        help="Seconds for which a writer waits for its turn, before it tries again (three times "
+        "in all). Raising it lets long queues drain; lowering it refuses requests sooner under "
+        "overload.",
     ),
 ]

@@ -1,24 +1,119 @@
 """How Volt opens its database, and how its transactions begin."""
 
+import random
+import time
 from collections.abc import Callable
+from enum import Enum, auto
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
 
-from volt.errors import DatabaseBusy
+from volt.errors import DatabaseBusy, DatabaseInvalid, DatabaseUnreachable, Unavailable
 
-ATTEMPTS = 3
+# The one driver of each database: its name is what a plain URL means.
+DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+    "sqlite": "sqlite+pysqlite",
+}
+CONNECT_TIMEOUT = 5  # seconds: a server that is there answers at once
 _BEGIN = "volt_begin"
+_BUSY = "the database is busy: try again in a moment"
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def connect(url: str, busy_timeout: float) -> Engine:
-    """Return an engine; a SQLite writer waits up to ``busy_timeout`` seconds for its turn."""
-    if not url.startswith("sqlite"):
-        return create_engine(url, pool_pre_ping=True)
+class _Fault(Enum):
+    """Why a transaction that is right by itself did not come through."""
+
+    RACE = auto()  # another one came first; repeat it at once
+    WAIT = auto()  # others held a lock for longer than the busy timeout
+    DOWN = auto()  # the server went away, or takes no more connections
+
+
+# Each attempt at a lock waits for the busy timeout by itself.
+ATTEMPTS = {_Fault.RACE: 10, _Fault.WAIT: 3, _Fault.DOWN: 3}
+PAUSE = 0.02  # seconds: a little longer with each attempt, and never the same for two
+
+# https://www.postgresql.org/docs/15/errcodes-appendix.html
+_SQLSTATES = {
+    "40001": _Fault.RACE,  # serialization_failure
+    "40P01": _Fault.RACE,  # deadlock_detected
+    "55P03": _Fault.WAIT,  # lock_not_available: lock_timeout passed
+    "53300": _Fault.DOWN,  # too_many_connections
+    "57P01": _Fault.DOWN,  # admin_shutdown
+    "57P02": _Fault.DOWN,  # crash_shutdown
+    "57P03": _Fault.DOWN,  # cannot_connect_now: it is starting
+}
+# https://mariadb.com/kb/en/mariadb-error-codes/
+_ERRNOS = {
+    1020: _Fault.RACE,  # ER_CHECKREAD: the row changed since it was read
+    1213: _Fault.RACE,  # ER_LOCK_DEADLOCK
+    1205: _Fault.WAIT,  # ER_LOCK_WAIT_TIMEOUT
+    1040: _Fault.DOWN,  # ER_CON_COUNT_ERROR
+    1053: _Fault.DOWN,  # ER_SERVER_SHUTDOWN
+    1927: _Fault.DOWN,  # ER_CONNECTION_KILLED
+    2003: _Fault.DOWN,  # CR_CONN_HOST_ERROR
+    2006: _Fault.DOWN,  # CR_SERVER_GONE_ERROR
+    2013: _Fault.DOWN,  # CR_SERVER_LOST
+}
+
+
+def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
+    """Return an engine of up to so many connections; none is made yet.
+
+    A writer waits up to ``busy_timeout`` seconds for its turn. Raises DatabaseInvalid.
+    """
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _connect_sqlite(parsed, busy_timeout)
+    engine = create_engine(
+        parsed,
+        isolation_level="READ COMMITTED",
+        pool_pre_ping=True,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=busy_timeout,
+        connect_args={"connect_timeout": CONNECT_TIMEOUT},
+    )
+    if parsed.get_backend_name() == "postgresql":
+        limit = f"SET lock_timeout = {round(busy_timeout * 1000)}"
+    else:
+        limit = f"SET SESSION innodb_lock_wait_timeout = {max(1, round(busy_timeout))}"
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(limit)
+        connection.commit()
+
+    return engine
+
+
+def _parse(url: str) -> URL:
+    """Read a URL; what is wrong with it is said without its password."""
+    try:
+        parsed = make_url(url)
+        driver = parsed.drivername
+        wanted = DRIVERS[driver.partition("+")[0]]
+    except (ArgumentError, ValueError, KeyError):
+        raise DatabaseInvalid(
+            "[database] connection is no URL that Volt knows: give one that begins with "
+            "sqlite:///, postgresql:// or mysql://"
+        ) from None  # what the parser says may quote the URL
+    if driver not in (wanted, wanted.partition("+")[0]):
+        raise DatabaseInvalid(
+            f"[database] connection asks for driver {driver}, but Volt's is {wanted}: "
+            f"begin the URL with {wanted}://"
+        )
+    return parsed.set(drivername=wanted)
+
+
+def _connect_sqlite(url: URL, busy_timeout: float) -> Engine:
     engine = create_engine(url, connect_args={"timeout": busy_timeout})
 
     @event.listens_for(engine, "connect")
@@ -43,21 +138,52 @@ def for_writing(engine: Engine) -> Engine:
 
 
 def retried(transaction: Callable[P, R]) -> Callable[P, R]:
-    """Repeat a transaction that found the database locked; in the end raise DatabaseBusy.
+    """Repeat a transaction that lost a race, waited too long or lost the server.
 
-    Each attempt waits for the busy timeout by itself.
+    In the end raise DatabaseBusy or DatabaseUnreachable; a constraint that stays broken is a
+    fault of Volt's own and is raised as it is. A transaction whose commit was not answered
+    may be done twice.
     """
 
     @wraps(transaction)
     def attempt(*args: P.args, **kwargs: P.kwargs) -> R:
-        for remaining in reversed(range(ATTEMPTS)):
+        made = 0
+        while True:
+            made += 1
             try:
                 return transaction(*args, **kwargs)
-            except OperationalError as err:
-                if "locked" not in str(err.orig):
+            except PoolExhausted as err:
+                raise DatabaseBusy(_BUSY) from err
+            except DBAPIError as err:
+                fault = _fault(err)
+                if fault is None or (made >= ATTEMPTS[fault] and isinstance(err, IntegrityError)):
                     raise
-                if not remaining:
-                    raise DatabaseBusy("the database is busy: try again in a moment") from err
-        raise AssertionError("the last attempt returns or raises")
+                if made >= ATTEMPTS[fault]:
+                    raise _refusal(fault) from err
+            time.sleep(made * PAUSE * random.random())  # noqa: S311  # no secret is made of it
 
     return attempt
+
+
+def _refusal(fault: _Fault) -> Unavailable:
+    if fault is _Fault.DOWN:
+        return DatabaseUnreachable(
+            "the database does not answer: start it, or correct [database] connection"
+        )
+    return DatabaseBusy(_BUSY)
+
+
+def _fault(error: DBAPIError) -> _Fault | None:
+    """Return why it may come through if it is repeated; None if it will not."""
+    if isinstance(error, IntegrityError):
+        return _Fault.RACE  # such as two first heartbeats of one host
+    if error.connection_invalidated:
+        return _Fault.DOWN
+    original = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):
+        return _ERRNOS.get(code)
+    if isinstance(error, OperationalError) and hasattr(original, "sqlstate"):
+        # Without a state it was not the server that spoke: it could not be reached.
+        return _SQLSTATES.get(original.sqlstate or "57P03")
+    return _Fault.WAIT if "locked" in str(original) else None

@@ -23,7 +23,7 @@ Name = String(48)
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """A time in UTC, also where the database (SQLite) drops the zone."""
+    """A time in UTC, also where the database drops the zone or has its own."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -33,8 +33,10 @@ class UtcTime(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Give the time its zone back."""
-        return None if value is None else value.replace(tzinfo=UTC)
+        """Give the time its zone back: SQLite and MariaDB keep none, PostgreSQL has its own."""
+        if value is None or value.tzinfo is None:
+            return value and value.replace(tzinfo=UTC)
+        return value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):

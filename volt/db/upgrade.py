@@ -1,24 +1,54 @@
 """Whether the database has the schema that this Volt needs, and how it gets it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, func, select
 
-from volt.errors import SchemaOutdated
+from volt.db.engine import for_writing, retried
+from volt.errors import DatabaseBusy, SchemaOutdated
+
+_LOCK = 0x766F6C74  # "volt": what several upgrades of one database agree upon
+_PATIENCE = 60  # seconds: upgrades are short
 
 
+@retried
 def upgrade(engine: Engine) -> None:
     """Bring the schema to the newest revision; do nothing if it is there."""
     config = _config()
-    with engine.begin() as connection:
+    with for_writing(engine).begin() as connection, _turn(connection):
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
+@contextmanager
+def _turn(connection: Connection) -> Iterator[None]:
+    """Let one upgrade work at a time: the machines of one Volt are often upgraded together.
+
+    SQLite's transaction has the write lock already. MariaDB commits at each change of a
+    table, so that only a lock of the session outlasts them.
+    """
+    match connection.dialect.name:
+        case "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            yield
+        case "mysql" | "mariadb":
+            if not connection.scalar(select(func.get_lock(f"volt-{_LOCK}", _PATIENCE))):
+                raise DatabaseBusy("another volt-manage db upgrade is at work: try again later")
+            try:
+                yield
+            finally:
+                connection.execute(select(func.release_lock(f"volt-{_LOCK}")))
+        case _:
+            yield
+
+
+@retried
 def check(engine: Engine) -> None:
     """Raise SchemaOutdated unless the schema is at the newest revision."""
     with engine.connect() as connection:

@@ -4,14 +4,14 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
+from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
+from tests.functional.volt import databases
 from tests.functional.volt.base import TestCase
 from volt import errors
 from volt.db.engine import connect
-from volt.db.models import Base
-from volt.objects import NewImage, Portal, State
+from volt.objects import ImageReport, NewImage, Portal, Report, State
+from volt.topology import Shape
 from volt.trees import Coordinator
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -22,6 +22,8 @@ def portal(number=0):
 
 
 class TreesCase(TestCase):
+    scenarios = databases.SCENARIOS
+
     def setUp(self):
         super().setUp()
         self.volt = self.ground.coordinator
@@ -29,7 +31,9 @@ class TreesCase(TestCase):
 
     def create(self, name, stripes=2, fanout=2, now=NOW):
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
-        return self.volt.create_image(NewImage(name, 512, stripes, fanout, source), now)
+        return self.volt.create_image(
+            NewImage(name, 512, Shape.FOREST, stripes, fanout, source), now
+        )
 
     def join(self, *hosts, image="x"):
         for host in hosts:
@@ -159,7 +163,17 @@ class TestPlacements(TreesCase):
             self.join("a", image=name)
         self.join("a")
         self.volt.leave("z", "a")
-        news = self.volt.heartbeat("a", {"x": 1, "y": 7, "z": 7, "gone": 1})
+        news = self.volt.heartbeat(
+            "a",
+            Report(
+                {
+                    "x": ImageReport(1),
+                    "y": ImageReport(7),
+                    "z": ImageReport(7),
+                    "gone": ImageReport(1),
+                }
+            ),
+        )
         assert [placement.image for placement in news.placements] == ["y"]
         assert news.unknown == ("gone",)
 
@@ -227,10 +241,3 @@ class TestImages(TreesCase):
             self.volt.remove("x", host)
         self.volt.delete_image("x")
         self.assertRaises(errors.ImageUnknown, self.volt.image, "x")
-
-
-class TestSchema(TestCase):
-    def test_the_migrations_make_the_tables_of_the_models(self):
-        with self.ground.engine.connect() as connection:
-            context = MigrationContext.configure(connection, opts={"compare_type": True})
-            assert compare_metadata(context, Base.metadata) == []

@@ -1,0 +1,1 @@
+"""Measurements of VirtMan: each drives public interfaces and prints what it found."""

@@ -1,0 +1,79 @@
+"""What a person sees of a measurement."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+ROWS = (
+    ("workers", "workers", "{}"),
+    ("hosts", "hosts", "{:,}"),
+    ("joins a second", "joins_per_s", "{:,.0f}"),
+    ("join, p99", "join_p99_ms", "{:.0f} ms"),
+    ("heartbeats a second", "heartbeats_per_s", "{:,.0f}"),
+    ("heartbeat, p99", "heartbeat_p99_ms", "{:.0f} ms"),
+    ("cores for heartbeats", "heartbeat_cores", "{:.2f}"),
+    ("  of Volt", "heartbeat_cores_volt", "{:.2f}"),
+    ("  of the database", "heartbeat_cores_database", "{:.2f}"),
+    ("peak resident memory of a worker", "rss_bytes_per_worker", "{:,} bytes"),
+    ("hosts that fell silent", "silent", "{:,}"),
+    ("out of the trees once due after", "expire_1000_s", "{:.1f} s"),
+)
+
+
+class Progress:
+    """Bars on standard error: one for each step of a run."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._bars = Bars(
+            TextColumn("{task.description:28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bars.stop()
+
+    def step(self, what: str, total: int) -> "Step":
+        """Begin a step."""
+        return Step(self._bars, f"{self._title}: {what}", total)
+
+
+class Step:
+    """One bar."""
+
+    def __init__(self, bars: Bars, what: str, total: int) -> None:
+        self._bars = bars
+        self._task = bars.add_task(what, total=total)
+
+    def advance(self, by: int = 1) -> None:
+        """Say that so many more are done."""
+        self._bars.advance(self._task, by)
+
+
+def show(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of all runs, one a column."""
+    table = Table("", *(run["database"] for run in runs))
+    for title, key, form in ROWS:
+        table.add_row(title, *(_cell(run[key], form) for run in runs))
+    for number in runs[0]["rows_touched"]:
+        title = f"rows touched by a join at {int(number):,} hosts"
+        table.add_row(title, *(_cell(run["rows_touched"][number], "{:.0f}") for run in runs))
+    Console().print(table)
+    for run in runs:
+        for fault in run["faults"]:
+            Console().print(f"[red]{run['database']}: {fault}[/red]")
+
+
+def _cell(value: object, form: str) -> str:
+    return "-" if value is None else form.format(value)

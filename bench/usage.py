@@ -1,0 +1,37 @@
+"""What processes take of this machine."""
+
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Cores:
+    """Processor seconds a second, from when it was made."""
+
+    def __init__(self, processes: Iterable[int]) -> None:
+        self._began = time.monotonic()
+        self._seconds = {pid: _seconds(pid) for pid in processes}
+
+    def used(self) -> float:
+        """Return how many processors these processes kept busy on average."""
+        took = sum(max(0.0, _seconds(pid) - before) for pid, before in self._seconds.items())
+        return took / (time.monotonic() - self._began)
+
+
+def peak_memory(pid: int) -> int:
+    """Return the most bytes that were resident, shared ones with them."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("every process with memory has a peak")
+
+
+def _seconds(pid: int) -> float:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICK
+    return 0.0

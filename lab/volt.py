@@ -1,0 +1,93 @@
+"""A Volt on this machine's loopback, with as many workers as asked and on any database."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import requests
+
+from lab import processes
+from lab.client import Client
+from lab.databases import ADDRESS, free_port
+from lab.deployment import Options, ini
+from lab.errors import VoltLost
+from lab.rootfs import TOP
+from lab.waiting import wait_until
+
+START = 60  # seconds
+
+
+class Volt:
+    """volt-api as a process of its own; ``database`` is the URL that its options get."""
+
+    def __init__(
+        self, folder: Path, database: str, workers: int, options: Options | None = None
+    ) -> None:
+        """Bring the database to the newest schema and start."""
+        self.address, self.port = ADDRESS, free_port()
+        self.log = folder / "volt.log"
+        self._config = folder / "volt.conf"
+        self._config.touch(mode=0o600)  # there may be a password in it
+        defaults: Options = {
+            "api": {"bind": f"{self.address}:{self.port}", "workers": workers},
+            "database": {"connection": database},
+        }
+        self._config.write_text(ini(defaults, options))
+        self._count = workers
+        self.manage("db", "upgrade")
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
+
+    def manage(self, *words: str) -> str:
+        """Run volt-manage; return what it prints."""
+        command = [sys.executable, "-m", "volt.cmd.manage", "--config-file", self._config, *words]
+        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise VoltLost(f"volt-manage {' '.join(words)}: {done.stderr[-4000:]}")
+        return done.stdout
+
+    def start(self) -> None:
+        """Start volt-api and wait until it answers."""
+        command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self._config]
+        self._process = processes.start(command, "volt-api", self.log, cwd=TOP)
+        wait_until(lambda: self._answers() or not self._process.alive(), "an answer of Volt", START)
+        if not self._process.alive():
+            raise VoltLost(f"Volt ended: {self.log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """End all its processes at once, without a word."""
+        self._process.end()
+
+    def kill_worker(self, number: int) -> None:
+        """End one worker without a word; Volt starts another one by itself."""
+        workers = self.workers()
+        if workers:
+            with suppress(ProcessLookupError):
+                os.kill(workers[number % len(workers)], signal.SIGKILL)
+
+    def workers(self) -> list[int]:
+        """Return the processes that serve requests."""
+        return sorted(set(self._process.group()) - {self._process.pid})
+
+    def processes(self) -> list[int]:
+        """Return all its processes."""
+        return self._process.group()
+
+    def client(self, token: str = "") -> Client:
+        """Return a client of it."""
+        return Client(self.address, self.port, token)
+
+    def _answers(self) -> bool:
+        with suppress(requests.ConnectionError, requests.Timeout):
+            url = f"http://{self.address}:{self.port}/healthz"
+            return requests.get(url, timeout=5).ok
+        return False

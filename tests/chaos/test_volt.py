@@ -1,0 +1,110 @@
+"""What is left of the trees after a minute in which Volt was killed again and again."""
+
+import asyncio
+import random
+import socket
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import testtools
+from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
+
+from lab import invariants
+from lab.volt import Volt
+from tests.chaos.crowd import Crowd
+from tests.functional.volt import databases
+
+CLIENTS = 64
+HOSTS_EACH = 4
+SECONDS = 60
+IMAGES = (
+    {"name": "forest"},
+    {"name": "three", "stripes": 3, "fanout": 3},
+    {"name": "paper", "shape": "tree"},
+    {"name": "chain", "shape": "chain"},
+)
+WORKERS = {"postgresql": 4, "mariadb": 4, "sqlite": 1}
+
+
+class TestChaos(testtools.TestCase):
+    scenarios = databases.SCENARIOS
+    database = "sqlite"
+
+    def setUp(self):
+        super().setUp()
+        cleanups = ExitStack()
+        self.addCleanup(cleanups.close)
+        folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
+        url = databases.empty(self.database, cleanups)
+        self.volt = cleanups.enter_context(Volt(folder, url, WORKERS[self.database]))
+        self.source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.dice = random.Random(7)
+
+    def test_the_trees_are_sound_after_64_clients_and_many_deaths(self):
+        crowd, deaths = asyncio.run(self.run_crowd())
+        print(self.database, dict(crowd.done), "requests lost:", crowd.lost, "deaths:", deaths)
+        assert deaths >= SECONDS / 6
+        assert crowd.lost > 0
+        assert crowd.complaints == []
+        assert asyncio.run(self.faults(crowd)) == []
+
+    async def run_crowd(self):
+        await self.create_images()
+        clients = [self.volt.client() for _ in range(CLIENTS)]
+        crowd = Crowd(clients, [image["name"] for image in IMAGES], HOSTS_EACH, seed=7)
+        killing = asyncio.create_task(asyncio.to_thread(self.kill))
+        await crowd.live(SECONDS)
+        return crowd, await killing
+
+    async def create_images(self):
+        source = {
+            "ip": "127.0.0.1",
+            "port": self.source.getsockname()[1],
+            "iqn": "iqn.2026-11.org.virtman:source",
+            "lun": 0,
+        }
+        client = self.volt.client()
+        for image in IMAGES:
+            answer = await client.ask("POST", "/v1/images", image | {"size": 512, "source": source})
+            assert answer.status == 201, answer
+
+    def kill(self):
+        """Kill a worker every second or two, and all of Volt in one case of ten."""
+        end, deaths = time.monotonic() + SECONDS - 2, 0
+        while time.monotonic() < end:
+            time.sleep(self.dice.uniform(0.5, 2))
+            if self.dice.random() < 1 / 10:
+                self.volt.kill()
+                self.volt.start()
+            else:
+                self.volt.kill_worker(self.dice.randrange(64))
+            deaths += 1
+        return deaths
+
+    async def faults(self, crowd):
+        """Compare what Volt shows with what the clients know."""
+        client, found = self.volt.client(), []
+        closed = {member.name for member in crowd.members if member.draining}
+        for image in crowd.images:
+            portals = {
+                member.name: member.portals[image]
+                for member in crowd.members
+                if image in member.generations
+            }
+            trees = await self.show(client, f"/v1/images/{image}/trees")
+            places = [
+                await self.show(client, f"/v1/images/{image}/hosts/{host}") for host in portals
+            ]
+            found += invariants.faults(trees, portals, closed)
+            found += invariants.placement_faults(trees, places, portals)
+            shown = await self.show(client, f"/v1/images/{image}")
+            if shown["hosts"] != len(portals):
+                found.append(f"{image} counts {shown['hosts']} hosts, not {len(portals)}")
+        return found
+
+    async def show(self, client, path):
+        answer = await client.ask("GET", path)
+        assert answer.status == 200, f"{path}: {answer}"
+        return answer.json()
