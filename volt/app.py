@@ -14,6 +14,7 @@ from volt.db.engine import connect
 from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
 from volt.handlers import Answer, Service
 from volt.names import check_name
+from volt.roster import Roster
 from volt.routes import ROUTES
 from volt.trees import Coordinator
 
@@ -52,7 +53,8 @@ def from_conf(conf: cfg.ConfigOpts) -> Flask:
         conf.database.connection, conf.database.busy_timeout, conf.database.connections
     )
     coordinator = Coordinator(engine, conf.source.timeout)
-    return create_app(Service(coordinator, conf.heartbeat.interval))
+    roster = Roster(engine, coordinator)
+    return create_app(Service(coordinator, roster, conf.heartbeat.interval))
 
 
 def create_app(service: Service) -> Flask:

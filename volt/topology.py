@@ -494,7 +494,7 @@ class Forest:
 
     def node(self, host: str, stripe: int) -> Node:
         """Return the host's place in that tree; raises HostUnknown."""
-        self._check_placed(host)
+        self._check_placed(host, stripe)
         return self._trees[stripe].nodes[host]
 
     def nodes(self, stripe: int) -> Collection[Node]:
@@ -504,7 +504,7 @@ class Forest:
     def edge(self, host: str, stripe: int) -> Edge:
         """Return parent and standby of the host in that tree."""
         parent = self.node(host, stripe).parent
-        standby = None if parent is None else self._trees[stripe].nodes[parent].parent
+        standby = None if parent is None else self.node(parent, stripe).parent
         return Edge(parent, standby)
 
     def children(self, host: str | None, stripe: int) -> tuple[str, ...]:
@@ -577,8 +577,8 @@ class Forest:
                 some.restore(stripe, replace(node))
         return some
 
-    def _check_placed(self, host: str) -> None:
-        if host not in self._trees[0].nodes:
+    def _check_placed(self, host: str, stripe: int = 0) -> None:
+        if host not in self._trees[stripe].nodes:
             raise HostUnknown(f"host {host} has no place in these trees; let it join first")
 
     def _next_inner(self) -> _Tree | None:

@@ -236,7 +236,10 @@ def _portals(session: Session, keys: Collection[_Key]) -> Mapping[_Key, Portal]:
             tuple_(PlacementRow.image, PlacementRow.host).in_(sorted(keys))
         )
     )
-    return {(image, host): Portal(*portal) for image, host, *portal in rows}
+    return {
+        (image, host): Portal(ip, port, iqn, lun, offset)
+        for image, host, ip, port, iqn, lun, offset in rows
+    }
 
 
 def _feeds(image: ImageRow, told: _Told, portals: Mapping[_Key, Portal]) -> tuple[Feed, ...]:

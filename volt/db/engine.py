@@ -183,7 +183,11 @@ def _fault(error: DBAPIError) -> _Fault | None:
     code = original.args[0] if original is not None and original.args else None
     if isinstance(code, int):
         return _ERRNOS.get(code)
-    if isinstance(error, OperationalError) and hasattr(original, "sqlstate"):
+    if (
+        isinstance(error, OperationalError)
+        and original is not None
+        and hasattr(original, "sqlstate")
+    ):
         # Without a state it was not the server that spoke: it could not be reached.
         return _SQLSTATES.get(original.sqlstate or "57P03")
     return _Fault.WAIT if "locked" in str(original) else None

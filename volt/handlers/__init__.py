@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from flask.typing import ResponseReturnValue
 
+from volt.roster import Roster
 from volt.trees import Coordinator
 
 Answer = ResponseReturnValue
@@ -14,4 +15,5 @@ class Service:
     """What handlers work with; ``heartbeat_interval`` in seconds."""
 
     coordinator: Coordinator
+    roster: Roster
     heartbeat_interval: float

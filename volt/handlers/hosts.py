@@ -38,5 +38,5 @@ def remove(service: Service, image: str, host: str) -> Answer:
 
 def heartbeat(service: Service, host: str) -> Answer:
     """Tell the host which of its placements it does not know."""
-    news = service.coordinator.heartbeat(host, schemas.heartbeat(request.get_data()))
+    news = service.roster.heartbeat(host, schemas.heartbeat(request.get_data()))
     return {"interval": service.heartbeat_interval} | asdict(news)

@@ -11,6 +11,7 @@ from tests.functional.volt import databases
 from volt.app import create_app
 from volt.db.engine import connect
 from volt.handlers import Service
+from volt.roster import Roster
 from volt.trees import Coordinator
 
 
@@ -23,7 +24,8 @@ class Ground:
         self.engine = connect(self.url, busy_timeout=10)
         cleanups.callback(self.engine.dispose)
         self.coordinator = Coordinator(self.engine, source_timeout=2)
-        self.app = create_app(Service(self.coordinator, heartbeat_interval=2.0))
+        self.roster = Roster(self.engine, self.coordinator)
+        self.app = create_app(Service(self.coordinator, self.roster, heartbeat_interval=2.0))
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.source_port = source.getsockname()[1]
 

@@ -163,7 +163,7 @@ class TestPlacements(TreesCase):
             self.join("a", image=name)
         self.join("a")
         self.volt.leave("z", "a")
-        news = self.volt.heartbeat(
+        news = self.ground.roster.heartbeat(
             "a",
             Report(
                 {
