@@ -19,6 +19,7 @@ from lab.rootfs import TOP
 from lab.waiting import wait_until
 
 START = 60  # seconds
+STOP = 15
 
 
 class Volt:
@@ -66,6 +67,11 @@ class Volt:
     def kill(self) -> None:
         """End all its processes at once, without a word."""
         self._process.end()
+
+    def stop(self) -> None:
+        """Ask it to end, and return once it did."""
+        os.kill(self._process.pid, signal.SIGTERM)
+        wait_until(lambda: not self._process.alive(), "the end of Volt", STOP)
 
     def kill_worker(self, number: int) -> None:
         """End one worker without a word; Volt starts another one by itself."""

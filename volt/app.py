@@ -10,13 +10,12 @@ from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from volt.db.engine import connect
 from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
 from volt.handlers import Answer, Service
 from volt.names import check_name
 from volt.roster import Roster
 from volt.routes import ROUTES
-from volt.trees import Coordinator
+from volt.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -47,14 +46,11 @@ class _VoltApp(Flask):
     json_provider_class = _Json
 
 
-def from_conf(conf: cfg.ConfigOpts) -> Flask:
-    """Return the application that these options describe."""
-    engine = connect(
-        conf.database.connection, conf.database.busy_timeout, conf.database.connections
+def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
+    """Return the application that these options describe, served by that worker."""
+    return create_app(
+        Service(worker.coordinator, conf.heartbeat.interval, worker.watch, worker.reports)
     )
-    coordinator = Coordinator(engine, conf.source.timeout)
-    roster = Roster(engine, coordinator)
-    return create_app(Service(coordinator, roster, conf.heartbeat.interval))
 
 
 def create_app(service: Service) -> Flask:

@@ -98,6 +98,18 @@ class HostPlaced(Conflict):
     code = "volt.host.placed"
 
 
+class ReportMismatch(Conflict):
+    """A host reports somebody who is not its parent or standby."""
+
+    code = "volt.report.mismatch"
+
+
+class TooManyWaiting(Unavailable):
+    """So many requests wait for news that one more would keep others from being served."""
+
+    code = "volt.watch.full"
+
+
 class DatabaseBusy(Unavailable):
     """Other writers held the database for longer than the busy timeout."""
 

@@ -22,5 +22,7 @@ ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer]], ...]] = (
     ("PUT", _PLACE, hosts.join),
     ("PATCH", _PLACE, hosts.change),
     ("DELETE", _PLACE, hosts.remove),
+    ("POST", f"{_PLACE}/reports", hosts.report),
     ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat),
+    ("GET", "/v1/hosts/<path:host>/placements", hosts.placements),
 )

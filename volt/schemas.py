@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from volt.objects import Chap, ImageReport, NewImage, Portal, Report, State
 from volt.topology import DEFAULTS, Rules, Shape
 
 SECTOR = 512
+LARGEST_WAIT = 60  # seconds for which an answer may be held back
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
 
 _PORTAL = {
@@ -116,6 +118,15 @@ HEARTBEAT = Draft202012Validator(
     }
 )
 
+REPORT = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"parent": {"type": "string"}},
+        "required": ["parent"],
+        "additionalProperties": False,
+    }
+)
+
 
 @dataclass(frozen=True)
 class StateChange:
@@ -186,6 +197,20 @@ def heartbeat(body: bytes) -> Report:
         for name, fields in content.pop("images").items()
     }
     return Report(images, **content)
+
+
+def report(body: bytes) -> str:
+    """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent's name."""
+    return check_name("host", _load(body, REPORT)["parent"])
+
+
+def wait(seconds: str | None) -> int:
+    """Parse the ``wait`` of a query: for how many seconds an answer may be held back."""
+    if seconds is None:
+        return 0
+    if re.fullmatch("[0-9]{1,2}", seconds) is None or int(seconds) > LARGEST_WAIT:
+        raise RequestInvalid(f"wait: {seconds[:32]} is not a whole number from 0 to {LARGEST_WAIT}")
+    return int(seconds)
 
 
 def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:

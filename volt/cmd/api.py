@@ -1,19 +1,72 @@
-"""How volt-api serves: gunicorn with threads, on a database at the newest schema."""
+"""How volt-api serves: gunicorn with greenlets, on a database at the newest schema."""
 
-import logging
+# Before all else: what others imported unpatched would block a whole process.
+from gevent import monkey
 
-import click
-from gunicorn.app.base import BaseApplication
-from oslo_config import cfg
+monkey.patch_all(os=False, signal=False, subprocess=False)
 
-from volt import app, conf
-from volt.cmd import config_files
-from volt.db import upgrade
-from volt.db.engine import connect
-from volt.errors import VoltError
+import logging  # noqa: E402
+import resource  # noqa: E402
+from typing import Any  # noqa: E402
+
+import click  # noqa: E402
+import gevent  # noqa: E402
+from gunicorn.app.base import BaseApplication  # noqa: E402
+from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
+from oslo_config import cfg  # noqa: E402
+
+from volt import app, conf  # noqa: E402
+from volt.cmd import config_files  # noqa: E402
+from volt.db import upgrade  # noqa: E402
+from volt.db.engine import connect  # noqa: E402
+from volt.errors import VoltError  # noqa: E402
+from volt.worker import Worker  # noqa: E402
+
+LOG = logging.getLogger(__name__)
+
+KEEP_ALIVE = 75  # seconds: longer than any heartbeat interval, no new connection for each
+GRACE = 10  # seconds in which a worker that was told to stop answers what it has begun
+CONNECTIONS = 12_000  # of one worker: all that may wait for news, and some to be served
+
+
+class _Idle(gevent.Timeout):  # type: ignore[misc]  # gevent's stubs do not say its base
+    """How long a connection may be without a request; it can be cut short."""
+
+    waiting: set["_Idle"] = set()  # noqa: RUF012  # one set for all, on purpose
+
+    def __enter__(self) -> "_Idle":
+        self._waits = gevent.getcurrent()
+        self.waiting.add(self)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> Any:
+        self.waiting.discard(self)
+        return super().__exit__(*raised)
+
+    def cut(self) -> None:
+        gevent.get_hub().loop.run_callback(self._waits.throw, self)
+
+
+class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
+    """A worker that stops at once: it answers who waits, and closes what is idle."""
+
+    def timeout_ctx(self) -> gevent.Timeout:
+        return _Idle(KEEP_ALIVE if self.alive else 0, False)
+
+    def handle_exit(self, sig: int, frame: object) -> None:
+        super().handle_exit(sig, frame)
+        gevent.spawn(self._stop)  # a signal handler must not block
+
+    def _stop(self) -> None:
+        for idle in list(_Idle.waiting):
+            idle.cut()
+        self.app.worker.stop()
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    worker: Worker
+
     def __init__(self, options: cfg.ConfigOpts) -> None:
         self._options = options
         super().__init__()
@@ -22,9 +75,11 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         settings = {
             "bind": self._options.api.bind,
             "workers": self._options.api.workers,
-            "threads": self._options.api.threads,
-            "worker_class": "gthread",
-            "keepalive": 75,  # longer than any heartbeat interval: no new connection for each
+            "worker_class": _Greenlets,
+            "worker_connections": CONNECTIONS,
+            "backlog": 4096,  # all hosts of a large site may connect at once after a restart
+            "keepalive": KEEP_ALIVE,
+            "graceful_timeout": GRACE,
             "proc_name": "volt-api",
             "control_socket_disable": True,  # nothing listens that was not asked for
         }
@@ -32,8 +87,10 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self.cfg.set(name, value)
 
     def load(self) -> object:
-        """Build the application in the worker: SQLite connections must not cross a fork."""
-        return app.from_conf(self._options)
+        """Build the application in the worker: connections must not cross a fork."""
+        self.worker = Worker(self._options)
+        self.worker.start()
+        return app.from_conf(self._options, self.worker)
 
 
 @click.command()
@@ -48,6 +105,10 @@ def main(files: tuple[str, ...]) -> None:
     except (VoltError, cfg.Error) as err:
         raise click.ClickException(str(err)) from err
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if options.api.workers > 1 and engine.dialect.name == "sqlite":
+        LOG.warning("SQLite lets one worker write at a time: each of the others stands still then")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a connection each
     _Server(options).run()
 
 

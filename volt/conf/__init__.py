@@ -5,9 +5,9 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from volt.conf import api, database, heartbeat, source
+from volt.conf import api, database, heartbeat, notify, source
 
-GROUPS: tuple[ModuleType, ...] = (api, database, heartbeat, source)
+GROUPS: tuple[ModuleType, ...] = (api, database, heartbeat, notify, source)
 
 
 def load(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
@@ -22,6 +22,7 @@ def load(files: Sequence[str] | None = None) -> cfg.ConfigOpts:
     for group in GROUPS:
         for option in group.OPTIONS:
             conf[group.GROUP][option.dest]  # a wrong value must fail now, not at first use
+    heartbeat.check(conf)
     return conf
 
 

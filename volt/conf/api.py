@@ -16,15 +16,7 @@ OPTIONS = [
         default=1,
         min=1,
         max=64,
-        help="Processes that serve requests. More use more cores; with SQLite they still write "
-        "one at a time, so raise this only with another database.",
-    ),
-    cfg.IntOpt(
-        "threads",
-        default=16,
-        min=1,
-        max=1024,
-        help="Threads in each process. More let more hosts be served at once while others wait "
-        "for the database; fewer save memory.",
+        help="Processes that serve requests, each up to 12,000 at once. More use more cores; with "
+        "SQLite they wait for each other, so raise this only with another database.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""How often hosts report."""
+"""How often hosts report, and when a silent one is taken for dead."""
 
 from oslo_config import cfg
 
@@ -7,10 +7,28 @@ GROUP = "heartbeat"
 OPTIONS = [
     cfg.FloatOpt(
         "interval",
-        default=2.0,
+        default=5.0,
         min=0.1,
         max=60.0,
         help="Seconds between two heartbeats of a host. Raising it saves requests; lowering it "
-        "lets hosts learn sooner of a new parent.",
+        "allows for a shorter expiry.",
+    ),
+    cfg.IntOpt(
+        "expiry",
+        default=15,
+        min=2,
+        max=3600,
+        help="Seconds after which a host that did not report is taken for dead: it loses its "
+        "places, and those whom it fed are placed again. At least twice the interval. Raising it "
+        "tolerates longer faults of the network; lowering it takes dead hosts away sooner.",
     ),
 ]
+
+
+def check(conf: cfg.ConfigOpts) -> None:
+    """Raise oslo_config.cfg.Error if one lost heartbeat would be the end of a host."""
+    if conf.heartbeat.expiry < 2 * conf.heartbeat.interval:
+        raise cfg.ConfigFileValueError(
+            f"[heartbeat] expiry {conf.heartbeat.expiry} is less than twice the interval "
+            f"{conf.heartbeat.interval}: raise it"
+        )

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from flask.typing import ResponseReturnValue
 
-from volt.roster import Roster
+from volt.reports import Reports
 from volt.trees import Coordinator
+from volt.watch import Watch
 
 Answer = ResponseReturnValue
 
@@ -17,3 +18,5 @@ class Service:
     coordinator: Coordinator
     roster: Roster
     heartbeat_interval: float
+    watch: Watch
+    reports: Reports

@@ -1,8 +1,14 @@
 """Whether this Volt serves requests."""
 
+from volt.errors import DatabaseUnreachable
 from volt.handlers import Answer, Service
 
 
 def show(service: Service) -> Answer:
-    """Answer as long as the process does."""
+    """Say whether the database answered of late; asking it now could hang.
+
+    Raises DatabaseUnreachable.
+    """
+    if service.watch.is_blind:
+        raise DatabaseUnreachable("the database does not answer: see the log of volt-api")
     return {"status": "ok"}

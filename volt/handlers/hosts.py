@@ -1,12 +1,15 @@
 """How hosts get, change and leave their places, and learn of changes."""
 
+import time
+from collections.abc import Collection
 from dataclasses import asdict
+from hashlib import sha256
 
 from flask import request
 
 from volt import schemas
 from volt.handlers import Answer, Service
-from volt.objects import State
+from volt.objects import Placement, State
 
 
 def show(service: Service, image: str, host: str) -> Answer:
@@ -40,3 +43,27 @@ def heartbeat(service: Service, host: str) -> Answer:
     """Tell the host which of its placements it does not know."""
     news = service.roster.heartbeat(host, schemas.heartbeat(request.get_data()))
     return {"interval": service.heartbeat_interval} | asdict(news)
+
+
+def report(service: Service, image: str, host: str) -> Answer:
+    """Check the host's word that its parent is dead."""
+    return {"verdict": service.reports.judge(image, host, schemas.report(request.get_data()))}
+
+
+def placements(service: Service, host: str) -> Answer:
+    """Show all placements of the host, once they are not those that it names by its ETag."""
+    end = time.monotonic() + schemas.wait(request.args.get("wait"))
+    with service.watch.waiting(host) as waiter:
+        while True:
+            found = service.coordinator.placements(host)
+            tag = _tag(found)
+            if not request.if_none_match.contains(tag):
+                return {"placements": [asdict(one) for one in found]}, {"ETag": f'"{tag}"'}
+            if not waiter.wait(end - time.monotonic()):
+                return "", 304, {"ETag": f'"{tag}"'}
+
+
+def _tag(placements: Collection[Placement]) -> str:
+    """Return what stands for these generations and no others."""
+    text = " ".join(f"{one.image}:{one.generation}" for one in placements)
+    return sha256(text.encode()).hexdigest()[:32]

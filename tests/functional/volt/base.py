@@ -8,11 +8,15 @@ from pathlib import Path
 import testtools
 
 from tests.functional.volt import databases
+from volt import watch
 from volt.app import create_app
+from volt.db.changes import Changes
 from volt.db.engine import connect
 from volt.handlers import Service
-from volt.roster import Roster
+from volt.reports import Prober, Reports
+from volt.rounds import Rounds
 from volt.trees import Coordinator
+from volt.watch import Watch
 
 
 class Ground:
@@ -24,8 +28,12 @@ class Ground:
         self.engine = connect(self.url, busy_timeout=10)
         cleanups.callback(self.engine.dispose)
         self.coordinator = Coordinator(self.engine, source_timeout=2)
-        self.roster = Roster(self.engine, self.coordinator)
-        self.app = create_app(Service(self.coordinator, self.roster, heartbeat_interval=2.0))
+        self.watch = Watch(Changes(self.engine).following, told=lambda changes: None)
+        rounds = Rounds("watch", self.watch.look, watch.INTERVAL)
+        rounds.start()
+        cleanups.callback(rounds.stop)
+        reports = Reports(self.coordinator, Prober())
+        self.app = create_app(Service(self.coordinator, 2.0, self.watch, reports))
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.source_port = source.getsockname()[1]
 
@@ -37,6 +45,6 @@ class TestCase(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        cleanups = ExitStack()
-        self.addCleanup(cleanups.close)
-        self.ground = Ground(cleanups, self.database)
+        self.cleanups = ExitStack()
+        self.addCleanup(self.cleanups.close)
+        self.ground = Ground(self.cleanups, self.database)

@@ -1,0 +1,94 @@
+"""What Volt makes of a host that says its parent is dead.
+
+It takes nobody's word: it tries the parent itself, and as a control the host that reported. If
+neither answers, it is Volt who cannot see the storage network, and only missing heartbeats
+count.
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import StrEnum
+
+from volt.objects import Portal
+from volt.trees import Coordinator
+
+LOG = logging.getLogger(__name__)
+
+PATIENCE = 1.0  # seconds for a TCP connection
+REMEMBERED = 1.0  # seconds for which the outcome serves others who ask the same
+AT_ONCE = 64  # probes
+Address = tuple[str, int]
+
+
+class Verdict(StrEnum):
+    """Whether the parent lives."""
+
+    DEAD = "dead"
+    ALIVE = "alive"
+    UNCLEAR = "unclear"
+
+
+class Prober:
+    """Tries portals; those who ask for one at the same moment share the outcome."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._pool = ThreadPoolExecutor(AT_ONCE, "probe")
+        self._lock = threading.Lock()  # protects the recent probes
+        self._recent: dict[Address, tuple[float, Future[bool]]] = {}
+
+    def probe(self, portal: Portal) -> tuple[Future[bool], bool]:
+        """Find out whether it takes connections; also return whether nobody had just asked."""
+        address = portal.ip, portal.port
+        now = self._monotonic()
+        with self._lock:
+            self._recent = {
+                other: (begun, outcome)
+                for other, (begun, outcome) in self._recent.items()
+                if not outcome.done() or now - begun < PATIENCE + REMEMBERED
+            }
+            if address in self._recent:
+                return self._recent[address][1], False
+            outcome = self._pool.submit(_answers, address)
+            self._recent[address] = now, outcome
+            return outcome, True
+
+
+class Reports:
+    """Judges reports, and expires parents that are dead."""
+
+    def __init__(self, coordinator: Coordinator, prober: Prober) -> None:
+        self._coordinator = coordinator
+        self._prober = prober
+
+    def judge(self, image: str, host: str, parent: str) -> Verdict:
+        """Check a host's word that its parent is dead; act if it is.
+
+        Raises ImageUnknown, HostUnknown, ReportMismatch.
+        """
+        suspect, control = self._coordinator.suspect(image, host, parent)
+        of_parent, is_news = self._prober.probe(suspect)
+        of_control, _ = self._prober.probe(control)
+        if of_parent.result():
+            if is_news:
+                self._coordinator.note("parent_alive", image, parent, f"reported by {host}")
+            return Verdict.ALIVE
+        if not of_control.result():
+            LOG.warning("Neither %s nor %s, who reported it, answers", parent, host)
+            return Verdict.UNCLEAR
+        if is_news:
+            self._coordinator.note("parent_dead", image, parent, f"reported by {host}")
+        self._coordinator.expire([parent])
+        return Verdict.DEAD
+
+
+def _answers(address: Address) -> bool:
+    try:
+        socket.create_connection(address, PATIENCE).close()
+    except OSError:
+        return False
+    return True
