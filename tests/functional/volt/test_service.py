@@ -68,15 +68,20 @@ class TestLongPoll(ServiceCase):
 class TestGreenlets(ServiceCase):
     """On SQLite one greenlet that yielded inside a transaction would block all others."""
 
-    def test_many_at_once_are_all_served(self):
+    def test_nobody_waits_for_the_busy_timeout(self):
         def come_and_go(number):
-            placement = self.api.join("x", f"h{number}")
-            self.api.beat(f"h{number}", x=placement["generation"])
             path = f"/v1/images/x/hosts/h{number}"
-            return [self.api.call("GET", path).ok, self.api.call("DELETE", path).ok]
+            longest = 0.0
+            for act in (
+                lambda: self.api.join("x", f"h{number}"),
+                lambda: self.api.beat(f"h{number}", x=1),
+                lambda: self.api.call("DELETE", path),
+            ):
+                begun = time.monotonic()
+                assert act()
+                longest = max(longest, time.monotonic() - begun)
+            return longest
 
-        begun = time.monotonic()
         with ThreadPoolExecutor(32) as pool:
-            assert all(map(all, pool.map(come_and_go, range(96))))
-        assert time.monotonic() - begun < 10  # the busy timeout: nobody waited for it
+            assert max(pool.map(come_and_go, range(64))) < 8  # of 10 seconds
         assert self.api.call("GET", "/v1/images/x").json()["hosts"] == 0
