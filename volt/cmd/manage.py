@@ -112,6 +112,48 @@ def index(options: cfg.ConfigOpts) -> None:
 
 
 @main.group()
+def host() -> None:
+    """Manage hosts."""
+
+
+@host.command("list")
+@click.pass_obj
+def hosts(options: cfg.ConfigOpts) -> None:
+    """List all hosts."""
+    row = "{:<48} {:<16} {:>9} {:>6} {:<8}"
+    click.echo(row.format("NAME", "RACK", "SILENT", "IMAGES", "STATE"))
+    last = ""
+    with _reported():
+        coordinator = _coordinator(options)
+        while page := coordinator.hosts(last):
+            for each in page:
+                state = "draining" if each.draining else ""
+                images = len(each.report.images)
+                click.echo(row.format(each.host, each.rack or "-", each.silent, images, state))
+            last = page[-1].host
+
+
+@host.command()
+@click.argument("name")
+@click.pass_obj
+def drain(options: cfg.ConfigOpts, name: str) -> None:
+    """Give host NAME no new children, and move those that it has."""
+    with _reported():
+        _coordinator(options).drain(name, True)
+    click.echo(f"host {name} is draining")
+
+
+@host.command()
+@click.argument("name")
+@click.pass_obj
+def undrain(options: cfg.ConfigOpts, name: str) -> None:
+    """Let host NAME feed others again."""
+    with _reported():
+        _coordinator(options).drain(name, False)
+    click.echo(f"host {name} may feed others")
+
+
+@main.group()
 def tree() -> None:
     """Look at attach trees."""
 

@@ -1,12 +1,14 @@
 """What volt-manage and volt-api print and refuse."""
 
 import json
+import subprocess
+import sys
 
 from click.testing import CliRunner
 
 from tests.functional.volt.base import TestCase
-from volt.cmd import api, manage
-from volt.objects import Portal
+from volt.cmd import manage
+from volt.objects import ImageReport, Portal, Report
 
 
 class TestCommands(TestCase):
@@ -21,6 +23,11 @@ class TestCommands(TestCase):
 
     def run_manage(self, *words, conf=None):
         return CliRunner().invoke(manage.main, ["--config-file", conf or self.conf, *words])
+
+    def run_api(self, *words):
+        # in a process of its own: it changes how all of Python waits
+        command = [sys.executable, "-m", "volt.cmd.api", *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     def add(self, *more):
         source = ["--source-ip", "127.0.0.1", "--source-iqn", "iqn.2003-01.org.example:s"]
@@ -40,6 +47,15 @@ class TestCommands(TestCase):
         served = self.ground.app.test_client().get("/v1/images/demo/trees").json
         assert shown == served
 
+    def test_hosts_are_listed_and_drained(self):
+        self.ground.coordinator.heartbeat("node1", Report({"demo": ImageReport(1)}))
+        assert self.run_manage("host", "drain", "node1").output == "host node1 is draining\n"
+        [_, line] = self.run_manage("host", "list").output.splitlines()
+        assert line.split() == ["node1", "-", "0", "1", "draining"]
+        assert self.run_manage("host", "undrain", "node1").exit_code == 0
+        assert "draining" not in self.run_manage("host", "list").output
+        assert "not known" in self.run_manage("host", "drain", "nobody").output
+
     def test_refusals_are_messages_and_exit_status_one(self):
         self.add()
         for words in (
@@ -51,16 +67,18 @@ class TestCommands(TestCase):
             assert result.output.startswith("Error: ")
 
     def test_every_command_has_a_help(self):
-        for words in ([], ["db", "upgrade"], ["image", "add"], ["image", "list"], ["tree", "show"]):
-            result = CliRunner().invoke(manage.main, ["--config-file", self.conf, *words, "--help"])
+        for words in ("", "db upgrade", "image add", "image list", "tree show", "host list"):
+            result = CliRunner().invoke(
+                manage.main, ["--config-file", self.conf, *words.split(), "--help"]
+            )
             assert result.exit_code == 0
-        assert CliRunner().invoke(api.main, ["--help"]).exit_code == 0
+        assert self.run_api("--help").returncode == 0
 
     def test_an_old_schema_is_refused_until_it_is_upgraded(self):
         conf = self.configure("old.conf", f"sqlite:///{self.ground.folder}/old.sqlite")
-        refused = CliRunner().invoke(api.main, ["--config-file", conf])
-        assert refused.exit_code == 1
-        assert "volt-manage db upgrade" in refused.output
+        refused = self.run_api("--config-file", conf)
+        assert refused.returncode == 1
+        assert "volt-manage db upgrade" in refused.stderr
         assert self.run_manage("image", "list", conf=conf).exit_code == 1
         for _ in range(2):
             assert self.run_manage("db", "upgrade", conf=conf).exit_code == 0

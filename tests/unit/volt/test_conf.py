@@ -20,8 +20,12 @@ class TestConf(testtools.TestCase):
         assert self.load("").api.bind == "127.0.0.1:8778"
 
     def test_values_out_of_range_are_refused_at_the_start(self):
-        for text in ("[api]\nthreads = 0\n", "[heartbeat]\ninterval = 0\n"):
+        for text in ("[api]\nworkers = 0\n", "[heartbeat]\ninterval = 0\n"):
             self.assertRaises(cfg.Error, self.load, text)
+
+    def test_one_lost_heartbeat_must_not_be_the_end_of_a_host(self):
+        self.assertRaises(cfg.Error, self.load, "[heartbeat]\ninterval = 10\n")
+        assert self.load("[heartbeat]\ninterval = 10\nexpiry = 20\n").heartbeat.expiry == 20
 
     def test_every_number_has_bounds_and_every_option_a_help(self):
         for _, options in conf.list_opts():
