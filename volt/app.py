@@ -49,7 +49,13 @@ class _VoltApp(Flask):
 def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     """Return the application that these options describe, served by that worker."""
     return create_app(
-        Service(worker.coordinator, conf.heartbeat.interval, worker.watch, worker.reports)
+        Service(
+            worker.coordinator,
+            worker.roster,
+            conf.heartbeat.interval,
+            worker.watch,
+            worker.reports,
+        )
     )
 
 

@@ -86,12 +86,6 @@ class PlacementStale(Conflict):
     code = "volt.placement.stale"
 
 
-class ReportMismatch(Conflict):
-    """A host reports another dead from whom it does not read."""
-
-    code = "volt.report.mismatch"
-
-
 class HostPlaced(Conflict):
     """The host already has a place in the trees."""
 

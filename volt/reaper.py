@@ -16,8 +16,8 @@ class Hosts(Protocol):
     def silent(self, before: int, limit: int) -> list[str]:
         """Return up to ``limit`` hosts that were last seen before that tick."""
 
-    def expire(self, hosts: list[str], before: int) -> None:
-        """Expire those of the hosts that were not seen since that tick."""
+    def expire(self, names: list[str], before: int) -> int:
+        """Expire those of the hosts that were not seen since that tick; return how many."""
 
     def prune_events(self, keep: int) -> None:
         """Forget all but the latest events."""

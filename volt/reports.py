@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 
 from volt.objects import Portal
-from volt.trees import Coordinator
+from volt.roster import Roster
 
 LOG = logging.getLogger(__name__)
 
@@ -61,8 +61,8 @@ class Prober:
 class Reports:
     """Judges reports, and expires parents that are dead."""
 
-    def __init__(self, coordinator: Coordinator, prober: Prober) -> None:
-        self._coordinator = coordinator
+    def __init__(self, roster: Roster, prober: Prober) -> None:
+        self._roster = roster
         self._prober = prober
 
     def judge(self, image: str, host: str, parent: str) -> Verdict:
@@ -70,19 +70,19 @@ class Reports:
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
-        suspect, control = self._coordinator.suspect(image, host, parent)
+        suspect, control = self._roster.suspect(image, host, parent)
         of_parent, is_news = self._prober.probe(suspect)
         of_control, _ = self._prober.probe(control)
         if of_parent.result():
             if is_news:
-                self._coordinator.note("parent_alive", image, parent, f"reported by {host}")
+                self._roster.note("parent_alive", image, parent, f"reported by {host}")
             return Verdict.ALIVE
         if not of_control.result():
             LOG.warning("Neither %s nor %s, who reported it, answers", parent, host)
             return Verdict.UNCLEAR
         if is_news:
-            self._coordinator.note("parent_dead", image, parent, f"reported by {host}")
-        self._coordinator.expire([parent])
+            self._roster.note("parent_dead", image, parent, f"reported by {host}")
+        self._roster.expire([parent])
         return Verdict.DEAD
 
 

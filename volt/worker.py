@@ -15,6 +15,7 @@ from volt.db.engine import connect
 from volt.notify import Notifier
 from volt.reaper import Reaper
 from volt.reports import Prober, Reports
+from volt.roster import Roster
 from volt.rounds import Rounds
 from volt.trees import Coordinator
 from volt.watch import Watch
@@ -28,10 +29,11 @@ class Worker:
             conf.database.connection, conf.database.busy_timeout, conf.database.connections
         )
         self.coordinator = Coordinator(engine, conf.source.timeout)
-        self.reports = Reports(self.coordinator, Prober())
+        self.roster = Roster(engine, self.coordinator)
+        self.reports = Reports(self.roster, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)
         self._clock = Clock(ClockTable(engine), _name())
-        self._reaper = Reaper(self.coordinator, conf.heartbeat.expiry)
+        self._reaper = Reaper(self.roster, conf.heartbeat.expiry)
         self._notifier = _notifier(conf)
         self._rounds = [
             Rounds("clock", self._clock.beat, clock.TICK),

@@ -15,6 +15,7 @@ from volt.db import upgrade
 from volt.db.engine import connect
 from volt.drawing import draw
 from volt.errors import VoltError
+from volt.roster import Roster
 from volt.topology import Shape
 from volt.trees import Coordinator
 
@@ -124,8 +125,8 @@ def hosts(options: cfg.ConfigOpts) -> None:
     click.echo(row.format("NAME", "RACK", "SILENT", "IMAGES", "STATE"))
     last = ""
     with _reported():
-        coordinator = _coordinator(options)
-        while page := coordinator.hosts(last):
+        roster = _roster(options)
+        while page := roster.hosts(last):
             for each in page:
                 state = "draining" if each.draining else ""
                 images = len(each.report.images)
@@ -139,7 +140,7 @@ def hosts(options: cfg.ConfigOpts) -> None:
 def drain(options: cfg.ConfigOpts, name: str) -> None:
     """Give host NAME no new children, and move those that it has."""
     with _reported():
-        _coordinator(options).drain(name, True)
+        _roster(options).drain(name, True)
     click.echo(f"host {name} is draining")
 
 
@@ -149,7 +150,7 @@ def drain(options: cfg.ConfigOpts, name: str) -> None:
 def undrain(options: cfg.ConfigOpts, name: str) -> None:
     """Let host NAME feed others again."""
     with _reported():
-        _coordinator(options).drain(name, False)
+        _roster(options).drain(name, False)
     click.echo(f"host {name} may feed others")
 
 
@@ -173,6 +174,12 @@ def _coordinator(options: cfg.ConfigOpts) -> Coordinator:
     engine = connect(options.database.connection, options.database.busy_timeout)
     upgrade.check(engine)
     return Coordinator(engine, options.source.timeout)
+
+
+def _roster(options: cfg.ConfigOpts) -> Roster:
+    engine = connect(options.database.connection, options.database.busy_timeout)
+    upgrade.check(engine)
+    return Roster(engine, Coordinator(engine, options.source.timeout))
 
 
 @contextmanager

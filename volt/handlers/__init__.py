@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from flask.typing import ResponseReturnValue
 
 from volt.reports import Reports
+from volt.roster import Roster
 from volt.trees import Coordinator
 from volt.watch import Watch
 

@@ -14,6 +14,7 @@ from volt.db.changes import Changes
 from volt.db.engine import connect
 from volt.handlers import Service
 from volt.reports import Prober, Reports
+from volt.roster import Roster
 from volt.rounds import Rounds
 from volt.trees import Coordinator
 from volt.watch import Watch
@@ -32,8 +33,9 @@ class Ground:
         rounds = Rounds("watch", self.watch.look, watch.INTERVAL)
         rounds.start()
         cleanups.callback(rounds.stop)
-        reports = Reports(self.coordinator, Prober())
-        self.app = create_app(Service(self.coordinator, 2.0, self.watch, reports))
+        self.roster = Roster(self.engine, self.coordinator)
+        reports = Reports(self.roster, Prober())
+        self.app = create_app(Service(self.coordinator, self.roster, 2.0, self.watch, reports))
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.source_port = source.getsockname()[1]
 

@@ -48,7 +48,7 @@ class TestCommands(TestCase):
         assert shown == served
 
     def test_hosts_are_listed_and_drained(self):
-        self.ground.coordinator.heartbeat("node1", Report({"demo": ImageReport(1)}))
+        self.ground.roster.heartbeat("node1", Report({"demo": ImageReport(1)}))
         assert self.run_manage("host", "drain", "node1").output == "host node1 is draining\n"
         [_, line] = self.run_manage("host", "list").output.splitlines()
         assert line.split() == ["node1", "-", "0", "1", "draining"]

@@ -57,7 +57,7 @@ class LivenessCase(ServiceCase):
             thread.join()
 
     def hosts(self):
-        return [host.host for host in self.ground.coordinator.hosts()]
+        return [host.host for host in self.ground.roster.hosts()]
 
     def watch(self, seconds, until=lambda reading: False):
         """Return what the clock shows, many times a second."""
@@ -124,7 +124,7 @@ class TestExpiry(LivenessCase):
             assert self.hosts() == ["b", "c"]
         for tree in self.api.call("GET", "/v1/images/x/trees").json()["trees"]:
             assert sorted(node["host"] for node in tree["nodes"]) == ["b", "c"]
-        kinds = [(event.kind, event.host) for event in self.ground.coordinator.events()]
+        kinds = [(event.kind, event.host) for event in self.ground.roster.events()]
         assert ("expire", "a") in kinds
 
     def test_a_host_that_is_alive_after_all_is_told_and_joins_again(self):
@@ -149,20 +149,20 @@ class TestGuard(LivenessCase):
     def test_a_host_that_reports_after_the_look_is_not_expired(self):
         self.api.join("x", "a")
         before = self.clock.read().tick + 1
-        assert self.ground.coordinator.silent(before, 10) == ["a"]
+        assert self.ground.roster.silent(before, 10) == ["a"]
         wait_until(lambda: self.clock.read().tick >= before, "a tick", 5)
         self.api.beat("a", x=1)
-        self.ground.coordinator.expire(["a"], before)
+        self.ground.roster.expire(["a"], before)
         assert self.hosts() == ["a"]
         assert self.api.call("GET", "/v1/images/x/hosts/a").ok
-        self.ground.coordinator.expire(["a"], self.clock.read().tick + 5)
+        self.ground.roster.expire(["a"], self.clock.read().tick + 5)
         assert self.hosts() == []
 
     def test_old_events_are_forgotten(self):
         for number in range(12):
-            self.ground.coordinator.note("join", "x", f"h{number}", "")
-        self.ground.coordinator.prune_events(5)
-        hosts = [event.host for event in self.ground.coordinator.events()]
+            self.ground.roster.note("join", "x", f"h{number}", "")
+        self.ground.roster.prune_events(5)
+        hosts = [event.host for event in self.ground.roster.events()]
         assert hosts == ["h11", "h10", "h9", "h8", "h7"]
 
 
@@ -195,7 +195,7 @@ class TestWallClock(ServiceCase):
                 assert self.api.beat("alive", x=1)["unknown"] == []
                 dates.add(self.api.call("GET", "/healthz").headers["Date"][:16])
                 time.sleep(0.3)
-        assert [host.host for host in self.ground.coordinator.hosts()] == ["alive"]
+        assert [host.host for host in self.ground.roster.hosts()] == ["alive"]
         assert len(dates) > 1  # the wall clock did turn
 
 

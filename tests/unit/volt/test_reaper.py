@@ -18,8 +18,8 @@ class Hosts:
         self.seen |= self.late  # who reports just now
         return found
 
-    def expire(self, hosts, before):
-        for name in hosts:
+    def expire(self, names, before):
+        for name in names:
             if self.seen[name] < before:
                 del self.seen[name]
 
