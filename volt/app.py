@@ -13,7 +13,6 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
 from volt.handlers import Answer, Service
 from volt.names import check_name
-from volt.roster import Roster
 from volt.routes import ROUTES
 from volt.worker import Worker
 
