@@ -26,7 +26,8 @@ class KeystoneTokens:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float] = time.monotonic) -> None:
-        settings = {"oslo_config_config": conf, "delay_auth_decision": True}
+        # Its own cache in the process is deprecated and has no bounds.
+        settings = {"oslo_config_config": conf, "token_cache_time": -1}
         self._middleware = AuthProtocol(_accept, settings)
         self._kept_for = float(conf.keystone_authtoken.token_cache_time)
         self._clock = clock
@@ -40,10 +41,11 @@ class KeystoneTokens:
     def ask(self, token: str) -> Principal | None:
         """Ask Keystone; raises KeystoneUnavailable."""
         request = Request.blank("/", headers={"X-Auth-Token": token})
-        if request.get_response(self._middleware).status_int != 200:
-            raise KeystoneUnavailable("Keystone does not answer: try again in a moment")
-        if request.headers.get("X-Identity-Status") != "Confirmed":
+        status = request.get_response(self._middleware).status_int
+        if status == 401:
             return None
+        if status != 200:
+            raise KeystoneUnavailable("Keystone does not answer: try again in a moment")
         who = _principal(request.environ)
         if len(self._kept) >= KEPT:
             self._kept.clear()

@@ -86,7 +86,8 @@ def load(conf: cfg.ConfigOpts) -> policy.Enforcer:
     try:
         enforcer.load_rules()
         enforcer.check_rules(raise_on_violation=True)
-    except (ValueError, OSError, cfg.Error, policy.InvalidDefinitionError) as err:
+    # An AttributeError is how oslo.policy fails on a file that holds no mapping.
+    except (ValueError, AttributeError, OSError, cfg.Error, policy.InvalidDefinitionError) as err:
         raise PolicyInvalid(
             f"policy file {conf.oslo_policy.policy_file} cannot be used: {err}"
         ) from err

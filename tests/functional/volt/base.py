@@ -3,14 +3,20 @@
 import socket
 import tempfile
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import testtools
+from flask.testing import FlaskClient
 
 from tests.functional.volt import databases
+from volt import conf, policies
+from volt.access import Access, StoredTokens
 from volt.app import create_app
 from volt.db.engine import connect
+from volt.db.tokens import Tokens
 from volt.handlers import Service
+from volt.rates import Rates
 from volt.roster import Roster
 from volt.trees import Coordinator
 
@@ -25,9 +31,32 @@ class Ground:
         cleanups.callback(self.engine.dispose)
         self.coordinator = Coordinator(self.engine, source_timeout=2)
         self.roster = Roster(self.engine, self.coordinator)
-        self.app = create_app(Service(self.coordinator, self.roster, heartbeat_interval=2.0))
+        self.tokens = Tokens(self.engine)
+        self.operator = self.token("operator")
+        self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.source_port = source.getsockname()[1]
+
+    def token(self, role, host=None, expires_at=None):
+        """Return a new token."""
+        return self.tokens.create(role, host, datetime.now(UTC), expires_at)[1]
+
+    def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0):
+        """Return an application; its test clients speak as an operator unless they say who."""
+        (self.folder / "policy.yaml").write_text(policy)
+        beside = self.folder / "app.conf"
+        beside.write_text("")
+        enforcer = policies.load(conf.load([str(beside)]))
+        access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
+        app = create_app(Service(self.coordinator, self.roster, heartbeat_interval=2.0), access)
+
+        class Client(FlaskClient):
+            def __init__(client, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {self.operator}"
+
+        app.test_client_class = Client
+        return app
 
 
 class TestCase(testtools.TestCase):
