@@ -59,8 +59,10 @@ class StoredTokens:
         if self._clock() - self._read_at >= self._fresh and self._reading.acquire(blocking=False):
             try:
                 began = self._clock()
-                found = self._tokens.by_digest()
-                self._principals = {key: _principal(one) for key, one in found.items()}
+                old, found = self._principals, self._tokens.by_digest()
+                self._principals = {
+                    key: old.get(key) or _principal(one) for key, one in found.items()
+                }
                 self._read_at = began
             finally:
                 self._reading.release()
