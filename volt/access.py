@@ -26,6 +26,11 @@ class Principal:
     host: str | None
     expires: float | None = None
 
+    def credentials(self) -> dict[str, Any]:
+        """Return what rules see; without a host there is none, since None would be a name."""
+        own = {"host": self.host} if self.host else {}
+        return {"roles": list(self.roles), "user": self.name} | own
+
 
 class Identities(Protocol):
     """Where it is known whose token is whose."""
@@ -83,10 +88,8 @@ class Access:
 
         @lru_cache(DECISIONS)
         def allowed(rule: str, who: Principal, host: str | None) -> bool:
-            # What nobody sends matches nobody: neither None nor "" is a host's name.
-            target = {"host": host or ""}
-            credentials = {"roles": list(who.roles), "host": who.host, "user": who.name}
-            return bool(enforcer.enforce(rule, target, credentials))
+            # "" is nobody's name.
+            return bool(enforcer.enforce(rule, {"host": host or ""}, who.credentials()))
 
         self._allowed = allowed
 

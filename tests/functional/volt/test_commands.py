@@ -1,6 +1,7 @@
 """What volt-manage and volt-api print and refuse."""
 
 import json
+import traceback
 from datetime import datetime, timedelta
 
 from click.testing import CliRunner
@@ -102,6 +103,17 @@ class TestCommands(TestCase):
             result = CliRunner().invoke(manage.main, ["--config-file", self.conf, *words, "--help"])
             assert result.exit_code == 0
         assert CliRunner().invoke(api.main, ["--help"]).exit_code == 0
+
+    def test_a_database_that_is_not_there_does_not_spread_its_password(self):
+        password = "the-databases-password"
+        conf = self.configure("far.conf", f"postgresql+psycopg://volt:{password}@127.0.0.1:1/volt")
+        for command in (api.main, manage.main):
+            words = ["token", "list"] if command is manage.main else []
+            result = CliRunner().invoke(command, ["--config-file", conf, *words])
+            assert result.exit_code == 1
+            assert result.exception
+            told = result.output + "".join(traceback.format_exception(result.exception))
+            assert password not in told
 
     def test_an_old_schema_is_refused_until_it_is_upgraded(self):
         conf = self.configure("old.conf", f"sqlite:///{self.ground.folder}/old.sqlite")

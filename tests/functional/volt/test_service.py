@@ -1,6 +1,7 @@
-"""The real volt-api over https, with certificates made on the spot."""
+"""The real volt-api: over https, with certificates made on the spot, and reloaded."""
 
 import re
+import signal
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from volt.cmd import api
 LISTENING = re.compile(r"Listening at: (https?://127\.0\.0\.1:\d+)")
 
 
-class TestTls(TestCase):
+class TestService(TestCase):
     def setUp(self):
         super().setUp()
         self.certificate("volt")
@@ -49,11 +50,13 @@ class TestTls(TestCase):
         log = self.ground.folder / "log"
         command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self.configure(**options)]
         with log.open("wb") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output)
-        self.addCleanup(process.wait, 30)
-        self.addCleanup(process.terminate)
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self.addCleanup(self.process.wait, 30)
+        self.addCleanup(self.process.terminate)
         wait_until(
-            lambda: LISTENING.search(log.read_text()) or process.poll() is not None, "Volt", 30
+            lambda: LISTENING.search(log.read_text()) or self.process.poll() is not None,
+            "Volt",
+            30,
         )
         found = LISTENING.search(log.read_text())
         assert found, log.read_text()
@@ -78,6 +81,18 @@ class TestTls(TestCase):
         own = (self.file("proxy.pem"), self.file("proxy.key"))
         assert requests.get(url, verify=cert, cert=own, timeout=30).status_code == 200
         self.assertRaises(requests.ConnectionError, requests.get, url, verify=cert, timeout=30)
+
+    def test_a_reload_reads_the_policy_file_again(self):
+        url = self.start()
+        headers = {"Authorization": f"Bearer {self.ground.operator}"}
+
+        def status():
+            return requests.get(f"{url}/v1/images", headers=headers, timeout=30).status_code
+
+        assert status() == 200
+        (self.ground.folder / "policy.yaml").write_text('"image:list": "role:reader"')
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: status() == 403, "the new policy", 30)
 
     def test_what_does_not_fit_is_told_before_the_start(self):
         self.certificate("other")
