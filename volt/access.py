@@ -1,14 +1,16 @@
 """Who asks, whether they may, and whether they ask too often: one answer for all routes."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
 from typing import Any, Protocol
+from wsgiref.types import WSGIEnvironment
 
 from oslo_policy.policy import Enforcer
 
+from volt.accesslog import WHO
 from volt.db.tokens import Token, Tokens, digest
 from volt.errors import Forbidden, Unauthenticated
 from volt.rates import Rates
@@ -93,19 +95,19 @@ class Access:
 
         self._allowed = allowed
 
-    def admit(self, rule: str, environ: Mapping[str, Any], host: str | None) -> Principal:
-        """Return who makes a (WSGI) request that the rule guards, about this host or none.
+    def admit(self, rule: str, environ: WSGIEnvironment, host: str | None) -> None:
+        """Let a request pass that the rule guards, about this host or none.
 
-        Raises Unauthenticated, TooFast, Forbidden.
+        Notes in ``environ`` who asks. Raises Unauthenticated, TooFast, Forbidden.
         """
         who = self._who(environ)
+        environ[WHO] = who.name
         self._rates.take(who.name)
         if not self._allowed(rule, who, host):
             about = f" for host {host}" if host else ""
             raise Forbidden(f"{who.name} may not do this{about}: rule {rule} does not allow it")
-        return who
 
-    def _who(self, environ: Mapping[str, Any]) -> Principal:
+    def _who(self, environ: WSGIEnvironment) -> Principal:
         address = f"address {environ.get('REMOTE_ADDR')}"
         token = _token(environ)
         who = self._identities.known(token) if token else None
@@ -121,7 +123,7 @@ class Access:
         return who
 
 
-def _token(environ: Mapping[str, Any]) -> str:
+def _token(environ: WSGIEnvironment) -> str:
     scheme, _, token = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     return str(
         token if scheme.lower() == "bearer" else environ.get("HTTP_X_AUTH_TOKEN", "")

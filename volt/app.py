@@ -14,7 +14,7 @@ from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
 from volt import policies
 from volt.access import Access, StoredTokens
-from volt.accesslog import REQUEST_ID, WHO, AccessLog
+from volt.accesslog import REQUEST_ID, AccessLog
 from volt.db.engine import connect
 from volt.db.tokens import Tokens
 from volt.errors import (
@@ -111,8 +111,7 @@ def create_app(service: Service, guard: Access) -> Flask:
 def _admit(rule: str, guard: Access, serve: Callable[..., Answer]) -> Callable[..., Answer]:
     def serve_if_admitted(**names: str) -> Answer:
         about = names.get("host") or request.args.get("host")
-        who = guard.admit(rule, request.environ, about)
-        request.environ[WHO] = who.name
+        guard.admit(rule, request.environ, about)
         return serve(**names)
 
     return serve_if_admitted

@@ -40,9 +40,8 @@ def create(
         if (role == "host") != bool(hosts):
             raise TokenInvalid("role host needs --host, and no other role takes it")
         names: list[str | None] = [check_name("host", host) for host in hosts] or [None]
-        tokens = _tokens(options)
         expires_at = now + timedelta(days=days) if days else None
-        made = [tokens.create(role, host, now, expires_at) for host in names]
+        made = _tokens(options).create(role, names, now, expires_at)
     if as_json:
         click.echo(_json([_shown(known) | {"token": secret} for known, secret in made]))
         return
@@ -60,7 +59,7 @@ def index(options: cfg.ConfigOpts, as_json: bool) -> None:
     if as_json:
         click.echo(_json(tokens))
         return
-    row = "{name:<10} {role:<10} {host:<20} {created_at:<20} {expires_at:<20}"
+    row = "{name:<13} {role:<10} {host:<20} {created_at:<20} {expires_at:<20}"
     titles = ("name", "role", "host", "created_at", "expires_at")
     click.echo(row.format(**{title: title.upper() for title in titles}).rstrip())
     for each in tokens:

@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -56,14 +57,22 @@ class Tokens:
 
     @retried
     def create(
-        self, role: str, host: str | None, now: datetime, expires_at: datetime | None
-    ) -> tuple[Token, str]:
-        """Give a token out; return what is known of it, and itself."""
-        token = f"vt_{secrets.token_urlsafe(32)}"
-        known = Token(secrets.token_hex(4), role, host, now, expires_at)
+        self, role: str, hosts: Sequence[str | None], now: datetime, expires_at: datetime | None
+    ) -> list[tuple[Token, str]]:
+        """Give a token out for each host (None: for none).
+
+        Return what is known of each, and itself.
+        """
+        made = [
+            (
+                Token(secrets.token_hex(6), role, host, now, expires_at),
+                f"vt_{secrets.token_urlsafe(32)}",
+            )
+            for host in hosts
+        ]
         with self._writing.begin() as session:
-            session.add(TokenRow(hash=digest(token), **vars(known)))
-        return known, token
+            session.add_all(TokenRow(hash=digest(token), **vars(known)) for known, token in made)
+        return made
 
     @retried
     def all(self) -> list[Token]:

@@ -39,7 +39,8 @@ class Ground:
 
     def token(self, role, host=None, expires_at=None):
         """Return a new token."""
-        return self.tokens.create(role, host, datetime.now(UTC), expires_at)[1]
+        ((_, token),) = self.tokens.create(role, [host], datetime.now(UTC), expires_at)
+        return token
 
     def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0):
         """Return an application; its test clients speak as an operator unless they say who."""

@@ -26,7 +26,7 @@ class EmptyVolt(fixture.GabbiFixture):
 
     def tokens(self, ground):
         past = datetime.now(UTC) - timedelta(seconds=1)
-        revoked, secret = ground.tokens.create("operator", None, past, None)
+        ((revoked, secret),) = ground.tokens.create("operator", [None], past, None)
         ground.tokens.revoke(revoked.name)
         return {
             "OPERATOR_TOKEN": ground.operator,

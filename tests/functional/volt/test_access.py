@@ -45,7 +45,7 @@ class TestTokens(TestCase):
         assert self.worker.known(token).roles == ("host",)
 
     def test_a_revoked_token_is_forgotten_at_the_next_look(self):
-        known, token = self.ground.tokens.create("reader", None, datetime.now(UTC), None)
+        ((known, token),) = self.ground.tokens.create("reader", [None], datetime.now(UTC), None)
         assert self.worker.known(token).name == f"reader/{known.name}"
         self.ground.tokens.revoke(known.name)
         self.now += 4
@@ -134,6 +134,13 @@ class TestAccessLog(TestCase):
         assert fields == {
             "id": "req-1", "method": "GET", "path": "/v1/images", "status": "200", "bytes": size,
         }  # fmt: skip
+
+    def test_who_is_refused_is_named(self):
+        token = self.ground.token("reader")
+        with self.lines("INFO") as lines:
+            self.ground.app.test_client().delete("/v1/images/x", headers=bearer(token))
+        assert " who=reader/" in lines[0]
+        assert " status=403 " in lines[0]
 
     def test_a_path_cannot_forge_a_line(self):
         with self.lines("INFO") as lines:
