@@ -169,7 +169,8 @@ class Demo:
         lab, name = "tools/lab.sh", self.bed.name
         progress.say(
             f"the cluster stays up; look around:\n"
-            f"  curl -s http://127.0.0.1:{port}/v1/images/{IMAGE}/trees\n"
+            f'  curl -s -H "Authorization: Bearer $(cat {self.deployment.operator_token})" '
+            f"http://127.0.0.1:{port}/v1/images/{IMAGE}/trees\n"
             f"  {lab} status --name {name}\n"
             f"  {lab} exec --name {name} node1 -- virtman list\n"
             f"  {lab} exec --name {name} node1 -- dmsetup table\n"

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -32,6 +33,9 @@ SOURCE_DISK = "/dev/ubdc"
 CACHE_DISK = "/dev/ubdb"
 SOCKET = "/run/virtman/agent.sock"
 CREATE_TIMEOUT = 300
+# In a node's share, which the node sees as /host.
+AGENT_TOKEN = "volt.token"  # noqa: S105  # names of files
+OPERATOR_TOKEN = "operator.token"  # noqa: S105
 
 Options = Mapping[str, Mapping[str, object]]
 
@@ -43,23 +47,41 @@ class Deployment:
         self.bed = bed
         self.volt = f"http://{ADDRESS}:{VOLT_PORT}"
 
+    @property
+    def folder(self) -> Path:
+        """Volt's files on the bed."""
+        return self.bed.folder / "volt"
+
     def start_volt(self, options: Options | None = None) -> None:
         """Start Volt on a new SQLite database and wait until it answers."""
-        folder = self.bed.folder / "volt"
-        folder.mkdir()
-        config = folder / "volt.conf"
+        self.folder.mkdir()
         defaults: Options = {
             "api": {"bind": f"{ADDRESS}:{VOLT_PORT}"},
-            "database": {"connection": f"sqlite:///{folder / 'volt.sqlite'}"},
+            "database": {"connection": f"sqlite:///{self.folder / 'volt.sqlite'}"},
         }
-        config.write_text(ini(defaults, options))
-        manage = [sys.executable, "-m", "volt.cmd.manage", "--config-file", str(config)]
-        subprocess.run([*manage, "db", "upgrade"], check=True, cwd=TOP, capture_output=True)
-        command = [sys.executable, "-m", "volt.cmd.api", "--config-file", str(config)]
-        process = self.bed.spawn(command, folder / "log", cwd=TOP)
+        (self.folder / "volt.conf").write_text(ini(defaults, options))
+        self.manage("db", "upgrade")
+        self.operator_token.write_text(self.manage("token", "create", "--role", "operator"))
+        command = [sys.executable, "-m", "volt.cmd.api", *self._config_file()]
+        log = self.folder / "log"
+        process = self.bed.spawn(command, log, cwd=TOP)
         wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
         if not process.alive():
-            raise DeadlinePassed(f"Volt ended: {(folder / 'log').read_text()}")
+            raise DeadlinePassed(f"Volt ended: {log.read_text()}")
+
+    def manage(self, *words: str) -> str:
+        """Run volt-manage; return what it prints."""
+        command = [sys.executable, "-m", "volt.cmd.manage", *self._config_file(), *words]
+        done = subprocess.run(command, check=True, cwd=TOP, capture_output=True, text=True)
+        return done.stdout
+
+    def _config_file(self) -> list[str]:
+        return ["--config-file", str(self.folder / "volt.conf")]
+
+    @property
+    def operator_token(self) -> Path:
+        """The file with a token that may do everything."""
+        return self.folder / OPERATOR_TOKEN
 
     def _answers(self) -> bool:
         try:
@@ -67,10 +89,17 @@ class Deployment:
         except requests.ConnectionError:
             return False
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """Ask Volt; raise requests.HTTPError for an error."""
+    def request(self, method: str, path: str, body: object = None) -> requests.Response:
+        """Ask Volt as an operator."""
+        headers = {"Authorization": f"Bearer {self.operator_token.read_text().strip()}"}
         with self.bed.inside():
-            answer = requests.request(method, self.volt + path, json=body, timeout=30)
+            return requests.request(
+                method, self.volt + path, json=body, headers=headers, timeout=30
+            )
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:
+        """Ask Volt as an operator; raise requests.HTTPError for an error."""
+        answer = self.request(method, path, body)
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
@@ -91,14 +120,19 @@ class Deployment:
         self, storage: Node, image: str, stripes: int = 2, fanout: int = 2, disk: str = SOURCE_DISK
     ) -> None:
         """Let a node serve a disk of its own as an image's source."""
-        where = ["--host", storage.name, "--ip", storage.address, "--volt", self.volt]
+        where = ["--ip", storage.address, *self.source_options(storage)]
         shape = ["--stripes", str(stripes), "--fanout", str(fanout)]
         storage.run(["virtman", "source", "add", image, disk, *where, *shape])
 
     def remove_source(self, storage: Node, image: str) -> None:
         """Make an image unknown and stop serving it."""
-        where = ["--host", storage.name, "--volt", self.volt]
-        storage.run(["virtman", "source", "remove", image, *where])
+        storage.run(["virtman", "source", "remove", image, *self.source_options(storage)])
+
+    def source_options(self, storage: Node) -> list[str]:
+        """Return what "virtman source" has to know on a node: its name, Volt and a token."""
+        (storage.share / OPERATOR_TOKEN).write_text(self.operator_token.read_text())
+        token_file = f"/host/{OPERATOR_TOKEN}"
+        return ["--host", storage.name, "--volt", self.volt, "--token-file", token_file]
 
     def start_agents(self, nodes: Sequence[Node], options: Options | None = None) -> None:
         """Start agents side by side and wait until all answer."""
@@ -110,10 +144,13 @@ class Deployment:
         defaults: Options = {
             "agent": {"host": node.name},
             "export": {"ip": node.address},
-            "volt": {"url": self.volt},
+            "volt": {"url": self.volt, "token_file": f"/host/{AGENT_TOKEN}"},
             "cache": {"devices": CACHE_DISK},
         }
         (node.share / "virtman.conf").write_text(ini(defaults, options))
+        if not (node.share / AGENT_TOKEN).exists():
+            token = self.manage("token", "create", "--role", "host", "--host", node.name)
+            (node.share / AGENT_TOKEN).write_text(token)
         node.run(["rm", "-f", SOCKET])
         node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(

@@ -20,6 +20,7 @@ from lab.waiting import wait_until
 
 START = 60  # seconds
 STOP = 15
+MOST = 1_000_000  # the largest rate and burst
 
 
 class Volt:
@@ -34,12 +35,19 @@ class Volt:
         self._config = folder / "volt.conf"
         self._config.touch(mode=0o600)  # there may be a password in it
         defaults: Options = {
-            "api": {"bind": f"{self.address}:{self.port}", "workers": workers},
+            # One token speaks for all hosts here, thousands of times a second.
+            "api": {
+                "bind": f"{self.address}:{self.port}",
+                "workers": workers,
+                "rate": MOST,
+                "burst": MOST,
+            },
             "database": {"connection": database},
         }
         self._config.write_text(ini(defaults, options))
         self._count = workers
         self.manage("db", "upgrade")
+        self._operator = self.manage("token", "create", "--role", "operator").strip()
         self.start()
 
     def __enter__(self) -> Self:
@@ -88,9 +96,9 @@ class Volt:
         """Return all its processes."""
         return self._process.group()
 
-    def client(self, token: str = "") -> Client:
-        """Return a client of it."""
-        return Client(self.address, self.port, token)
+    def client(self, token: str | None = None) -> Client:
+        """Return a client of it: an operator's, unless another token is given."""
+        return Client(self.address, self.port, self._operator if token is None else token)
 
     def _answers(self) -> bool:
         with suppress(requests.ConnectionError, requests.Timeout):

@@ -1,8 +1,10 @@
 """How a request reaches its handler, and which status each kind of error gets."""
 
 import logging
+import math
 from collections.abc import Callable
 from datetime import datetime
+from types import TracebackType
 from typing import Any
 
 from flask import Flask, Response, jsonify, request
@@ -10,16 +12,39 @@ from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
+from volt import policies
+from volt.access import Access, StoredTokens
+from volt.accesslog import REQUEST_ID, AccessLog
+from volt.db.tokens import Tokens
+from volt.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    TooFast,
+    Unauthenticated,
+    Unavailable,
+    Unknown,
+    VoltError,
+)
 from volt.handlers import Answer, Service
+from volt.keystone import KeystoneTokens
 from volt.names import check_name
+from volt.rates import Rates
 from volt.routes import ROUTES
 from volt.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
 LARGEST_BODY = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
-STATUS = ((Invalid, 400), (Unknown, 404), (Conflict, 409), (Unavailable, 503))
+STATUS = (
+    (Invalid, 400),
+    (Unauthenticated, 401),
+    (Forbidden, 403),
+    (Unknown, 404),
+    (Conflict, 409),
+    (TooFast, 429),
+    (Unavailable, 503),
+)
 HTTP_CODES = {
     404: "volt.route.unknown",
     405: "volt.method.unsupported",
@@ -44,31 +69,48 @@ class _Json(DefaultJSONProvider):
 class _VoltApp(Flask):
     json_provider_class = _Json
 
+    def log_exception(
+        self, exc_info: tuple[type, BaseException, TracebackType] | tuple[None, None, None]
+    ) -> None:
+        """Name the request whose handler failed."""
+        LOG.error("Request %s failed", request.environ.get(REQUEST_ID), exc_info=exc_info)
+
 
 def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     """Return the application that these options describe, served by that worker."""
-    return create_app(
-        Service(
-            worker.coordinator,
-            worker.roster,
-            conf.heartbeat.interval,
-            worker.watch,
-            worker.reports,
-        )
+    by_keystone = conf.api.auth == "keystone"
+    identities = KeystoneTokens(conf) if by_keystone else StoredTokens(Tokens(worker.engine))
+    guard = Access(identities, policies.load(conf), Rates(conf.api.rate, conf.api.burst))
+    service = Service(
+        worker.coordinator, worker.roster, conf.heartbeat.interval, worker.watch, worker.reports
     )
+    return create_app(service, guard)
 
 
-def create_app(service: Service) -> Flask:
-    """Return the WSGI application over a service."""
+def create_app(service: Service, guard: Access) -> Flask:
+    """Return the WSGI application over a service, for whom the guard admits."""
     app = _VoltApp(__name__, static_folder=None)
     # One more: werkzeug cuts a chunked body at this length without a word.
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
-    for method, path, handler in ROUTES:
-        app.add_url_rule(path, f"{method} {path}", _bind(handler, service), methods=[method])
+    for method, path, handler, rule in ROUTES:
+        serve = _bind(handler, service)
+        if rule is not None:
+            serve = _admit(rule, guard, serve)
+        app.add_url_rule(path, f"{method} {path}", serve, methods=[method])
     app.register_error_handler(VoltError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
+    app.wsgi_app = AccessLog(app.wsgi_app)  # type: ignore[method-assign]
     return app
+
+
+def _admit(rule: str, guard: Access, serve: Callable[..., Answer]) -> Callable[..., Answer]:
+    def serve_if_admitted(**names: str) -> Answer:
+        about = names.get("host") or request.args.get("host")
+        guard.admit(rule, request.environ, about)
+        return serve(**names)
+
+    return serve_if_admitted
 
 
 def _bind(handler: Callable[..., Answer], service: Service) -> Callable[..., Answer]:
@@ -84,7 +126,12 @@ def _bind(handler: Callable[..., Answer], service: Service) -> Callable[..., Ans
 
 def _refuse(error: VoltError) -> Response:
     status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-    return _error(status, error.code, str(error))
+    response = _error(status, error.code, str(error))
+    if isinstance(error, Unauthenticated):
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooFast):
+        response.headers["Retry-After"] = str(math.ceil(error.wait))
+    return response
 
 
 def _refuse_http(error: HTTPException) -> Response:

@@ -1,6 +1,6 @@
 """What can go wrong in Volt: one class and one stable code per cause.
 
-The four kinds say who has to act; ``volt.app`` alone turns a kind into an HTTP status.
+The kinds say who has to act; ``volt.app`` alone turns a kind into an HTTP status.
 """
 
 
@@ -24,6 +24,30 @@ class Conflict(VoltError):
 
 class Unavailable(VoltError):
     """Volt cannot serve just now: try again."""
+
+
+class Unauthenticated(VoltError):
+    """The request does not prove who asks."""
+
+    code = "volt.access.unauthenticated"
+
+
+class Forbidden(VoltError):
+    """Who asks is known but may not do this."""
+
+    code = "volt.access.forbidden"
+
+
+class TooFast(VoltError):
+    """Who asks has asked too often; ``wait`` is the seconds until they may again."""
+
+    code = "volt.access.too_fast"
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(
+            f"too many requests: wait {wait:.1f} s, or raise [api] rate or burst in Volt"
+        )
+        self.wait = wait
 
 
 class RequestInvalid(Invalid):
@@ -120,6 +144,30 @@ class DatabaseInvalid(VoltError):
     """The URL of the database is none that Volt can use."""
 
     code = "volt.database.url"
+
+
+class KeystoneUnavailable(Unavailable):
+    """Keystone did not say whose token it is."""
+
+    code = "volt.access.keystone"
+
+
+class TokenUnknown(Unknown):
+    """No token has that name."""
+
+    code = "volt.token.unknown"
+
+
+class TokenInvalid(Invalid):
+    """A token that would be of no use."""
+
+    code = "volt.token.invalid"
+
+
+class PolicyInvalid(VoltError):
+    """The policy file cannot be used."""
+
+    code = "volt.access.policy"
 
 
 class SchemaOutdated(VoltError):

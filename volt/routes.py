@@ -1,7 +1,8 @@
-"""Which handler serves which method and path: the whole API in one table.
+"""Which handler serves which method and path, and which rule guards it: the API in one table.
 
 A host is the ``path`` kind so that a name with a slash gets the answer that states
-the rule for names, instead of "no such route".
+the rule for names, instead of "no such route". Without a rule (``volt.policies``) a route
+serves everybody.
 """
 
 from collections.abc import Callable
@@ -11,18 +12,19 @@ from volt.handlers import Answer, health, hosts, images
 
 _PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
 
-ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer]], ...]] = (
-    ("GET", "/healthz", health.show),
-    ("POST", "/v1/images", images.create),
-    ("GET", "/v1/images", images.index),
-    ("GET", "/v1/images/<image>", images.show),
-    ("DELETE", "/v1/images/<image>", images.delete),
-    ("GET", "/v1/images/<image>/trees", images.trees),
-    ("GET", _PLACE, hosts.show),
-    ("PUT", _PLACE, hosts.join),
-    ("PATCH", _PLACE, hosts.change),
-    ("DELETE", _PLACE, hosts.remove),
-    ("POST", f"{_PLACE}/reports", hosts.report),
-    ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat),
-    ("GET", "/v1/hosts/<path:host>/placements", hosts.placements),
+ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer], str | None], ...]] = (
+    ("GET", "/healthz", health.show, None),
+    ("POST", "/v1/images", images.create, "image:create"),
+    ("GET", "/v1/images", images.index, "image:list"),
+    ("GET", "/v1/images/<image>", images.show, "image:show"),
+    ("DELETE", "/v1/images/<image>", images.delete, "image:delete"),
+    ("POST", "/v1/images/<image>/chap", images.rotate, "image:rotate"),
+    ("GET", "/v1/images/<image>/trees", images.trees, "image:trees"),
+    ("GET", _PLACE, hosts.show, "placement:show"),
+    ("PUT", _PLACE, hosts.join, "placement:join"),
+    ("PATCH", _PLACE, hosts.change, "placement:change"),
+    ("DELETE", _PLACE, hosts.remove, "placement:remove"),
+    ("POST", f"{_PLACE}/reports", hosts.report, "placement:report"),
+    ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat, "host:heartbeat"),
+    ("GET", "/v1/hosts/<path:host>/placements", hosts.placements, "host:placements"),
 )

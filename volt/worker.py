@@ -25,7 +25,7 @@ class Worker:
     """One process; make it after the fork, since no connection may cross one."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        engine = connect(
+        self.engine = engine = connect(
             conf.database.connection, conf.database.busy_timeout, conf.database.connections
         )
         self.coordinator = Coordinator(engine, conf.source.timeout)

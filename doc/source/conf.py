@@ -12,7 +12,7 @@ entry_points.provide()
 project = "VirtMan"
 author = "The VirtMan developers"
 copyright = author
-extensions = ["oslo_config.sphinxext"]
+extensions = ["oslo_config.sphinxext", "oslo_policy.sphinxext"]
 html_theme = "alabaster"
 html_theme_options = {
     "description": "Many identical virtual machines from one image",

@@ -1,6 +1,12 @@
-"""Volt's commands, and the option by which all of them read their configuration."""
+"""What Volt's commands share: where their options come from, and how they refuse."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
+from oslo_config import cfg
+
+from volt.errors import VoltError
 
 config_files = click.option(
     "--config-file",
@@ -9,3 +15,12 @@ config_files = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="Read options from this file instead of /etc/volt/volt.conf.",
 )
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn what Volt refuses into a message and exit status 1."""
+    try:
+        yield
+    except (VoltError, cfg.Error) as err:
+        raise click.ClickException(str(err)) from err

@@ -7,6 +7,7 @@ monkey.patch_all(os=False, signal=False, subprocess=False)
 
 import logging  # noqa: E402
 import resource  # noqa: E402
+import ssl  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
@@ -15,11 +16,10 @@ from gunicorn.app.base import BaseApplication  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
-from volt import app, conf  # noqa: E402
-from volt.cmd import config_files  # noqa: E402
+from volt import app, conf, policies  # noqa: E402
+from volt.cmd import config_files, reported  # noqa: E402
 from volt.db import upgrade  # noqa: E402
 from volt.db.engine import connect  # noqa: E402
-from volt.errors import VoltError  # noqa: E402
 from volt.worker import Worker  # noqa: E402
 
 LOG = logging.getLogger(__name__)
@@ -82,6 +82,10 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "graceful_timeout": GRACE,
             "proc_name": "volt-api",
             "control_socket_disable": True,  # nothing listens that was not asked for
+            "certfile": self._options.api.tls_cert,
+            "keyfile": self._options.api.tls_key,
+            "ca_certs": self._options.api.tls_ca,
+            "cert_reqs": ssl.CERT_REQUIRED if self._options.api.tls_ca else ssl.CERT_NONE,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
@@ -95,21 +99,40 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
 @click.command()
 @config_files
-def main(files: tuple[str, ...]) -> None:
+@click.option("--debug", is_flag=True, help="Log heartbeats and health checks too.")
+def main(files: tuple[str, ...], debug: bool) -> None:
     """Serve Volt's REST API."""
-    try:
+    with reported():
         options = conf.load(files or None)
         engine = connect(options.database.connection, options.database.busy_timeout)
         upgrade.check(engine)
         engine.dispose()
-    except (VoltError, cfg.Error) as err:
-        raise click.ClickException(str(err)) from err
+        policies.load(options)
+    _check_tls(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.api.workers > 1 and engine.dialect.name == "sqlite":
         LOG.warning("SQLite lets one worker write at a time: each of the others stands still then")
+    if debug:
+        logging.getLogger("volt").setLevel(logging.DEBUG)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a connection each
     _Server(options).run()
+
+
+def _check_tls(options: cfg.ConfigOpts) -> None:
+    """Tell before the start what gunicorn would find out at each connection."""
+    api = options.api
+    if not (api.tls_cert or api.tls_key or api.tls_ca):
+        return
+    if not (api.tls_cert and api.tls_key):
+        raise click.ClickException("[api] tls_cert and tls_key go together: set both or none")
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=api.tls_ca)
+        context.load_cert_chain(api.tls_cert, api.tls_key)
+    except OSError as err:
+        raise click.ClickException(
+            f"[api] tls_cert {api.tls_cert}, tls_key {api.tls_key}, tls_ca {api.tls_ca}: {err}"
+        ) from err
 
 
 if __name__ == "__main__":

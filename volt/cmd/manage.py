@@ -1,8 +1,6 @@
-"""How volt-manage reads its command line: schema, images and trees, without the REST API."""
+"""How volt-manage reads its command line, without the REST API."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -10,11 +8,10 @@ import click
 from oslo_config import cfg
 
 from volt import conf, schemas
-from volt.cmd import config_files
+from volt.cmd import config_files, reported, tokens
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.drawing import draw
-from volt.errors import VoltError
 from volt.roster import Roster
 from volt.topology import Shape
 from volt.trees import Coordinator
@@ -25,8 +22,11 @@ from volt.trees import Coordinator
 @click.pass_context
 def main(context: click.Context, files: tuple[str, ...]) -> None:
     """Manage Volt's database."""
-    with _reported():
+    with reported():
         context.obj = conf.load(files or None)
+
+
+main.add_command(tokens.token)
 
 
 @main.group()
@@ -38,7 +38,7 @@ def db() -> None:
 @click.pass_obj
 def upgrade_schema(options: cfg.ConfigOpts) -> None:
     """Bring the schema to the newest revision."""
-    with _reported():
+    with reported():
         upgrade.upgrade(connect(options.database.connection, options.database.busy_timeout))
 
 
@@ -91,7 +91,7 @@ def add(
     source_offset: int,
 ) -> None:
     """Store image NAME, whose source must answer."""
-    with _reported():
+    with reported():
         source = schemas.portal(source_ip, source_port, source_iqn, source_lun, source_offset)
         new = schemas.new_image(
             name, size, Shape(shape), stripes, fanout, source, None, foreign_children
@@ -104,7 +104,7 @@ def add(
 @click.pass_obj
 def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
-    with _reported():
+    with reported():
         images = _coordinator(options).images()
     row = "{:<48} {:>16} {:>7} {:>6} {:>6}"
     click.echo(row.format("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"))
@@ -124,7 +124,7 @@ def hosts(options: cfg.ConfigOpts) -> None:
     row = "{:<48} {:<16} {:>9} {:>6} {:<8}"
     click.echo(row.format("NAME", "RACK", "SILENT", "IMAGES", "STATE"))
     last = ""
-    with _reported():
+    with reported():
         roster = _roster(options)
         while page := roster.hosts(last):
             for each in page:
@@ -139,7 +139,7 @@ def hosts(options: cfg.ConfigOpts) -> None:
 @click.pass_obj
 def drain(options: cfg.ConfigOpts, name: str) -> None:
     """Give host NAME no new children, and move those that it has."""
-    with _reported():
+    with reported():
         _roster(options).drain(name, True)
     click.echo(f"host {name} is draining")
 
@@ -149,7 +149,7 @@ def drain(options: cfg.ConfigOpts, name: str) -> None:
 @click.pass_obj
 def undrain(options: cfg.ConfigOpts, name: str) -> None:
     """Let host NAME feed others again."""
-    with _reported():
+    with reported():
         _roster(options).drain(name, False)
     click.echo(f"host {name} may feed others")
 
@@ -165,7 +165,7 @@ def tree() -> None:
 @click.pass_obj
 def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
     """Draw the trees of IMAGE; an asterisk marks hosts that may feed others."""
-    with _reported():
+    with reported():
         trees = asdict(_coordinator(options).trees(image))
     click.echo(json.dumps(trees, indent=2) if as_json else draw(trees))
 
@@ -180,15 +180,6 @@ def _roster(options: cfg.ConfigOpts) -> Roster:
     engine = connect(options.database.connection, options.database.busy_timeout)
     upgrade.check(engine)
     return Roster(engine, Coordinator(engine, options.source.timeout))
-
-
-@contextmanager
-def _reported() -> Iterator[None]:
-    """Turn what Volt refuses into a message and exit status 1."""
-    try:
-        yield
-    except (VoltError, cfg.Error) as err:
-        raise click.ClickException(str(err)) from err
 
 
 if __name__ == "__main__":

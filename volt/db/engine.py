@@ -66,7 +66,8 @@ _ERRNOS = {
 def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
     """Return an engine of up to so many connections; none is made yet.
 
-    A writer waits up to ``busy_timeout`` seconds for its turn. Raises DatabaseInvalid.
+    A writer waits up to ``busy_timeout`` seconds for its turn. Errors, which are logged, do
+    not show what was written: it may be secret. Raises DatabaseInvalid.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
@@ -74,6 +75,7 @@ def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
     engine = create_engine(
         parsed,
         isolation_level="READ COMMITTED",
+        hide_parameters=True,
         pool_pre_ping=True,
         pool_size=connections,
         max_overflow=0,
@@ -114,7 +116,7 @@ def _parse(url: str) -> URL:
 
 
 def _connect_sqlite(url: URL, busy_timeout: float) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": busy_timeout})
+    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": busy_timeout})
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: object) -> None:

@@ -32,6 +32,12 @@ def delete(service: Service, image: str) -> Answer:
     return "", 204
 
 
+def rotate(service: Service, image: str) -> Answer:
+    """Give the image's hosts another secret for each other."""
+    service.coordinator.rotate(image)
+    return "", 204
+
+
 def trees(service: Service, image: str) -> Answer:
     """Show the image's trees."""
     return asdict(service.coordinator.trees(image))

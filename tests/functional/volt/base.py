@@ -3,16 +3,21 @@
 import socket
 import tempfile
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 
 import testtools
+from flask.testing import FlaskClient
 
 from tests.functional.volt import databases
-from volt import watch
+from volt import conf, policies, watch
+from volt.access import Access, StoredTokens
 from volt.app import create_app
 from volt.db.changes import Changes
 from volt.db.engine import connect
+from volt.db.tokens import Tokens
 from volt.handlers import Service
+from volt.rates import Rates
 from volt.reports import Prober, Reports
 from volt.roster import Roster
 from volt.rounds import Rounds
@@ -34,10 +39,35 @@ class Ground:
         rounds.start()
         cleanups.callback(rounds.stop)
         self.roster = Roster(self.engine, self.coordinator)
-        reports = Reports(self.roster, Prober())
-        self.app = create_app(Service(self.coordinator, self.roster, 2.0, self.watch, reports))
+        self.reports = Reports(self.roster, Prober())
+        self.tokens = Tokens(self.engine)
+        self.operator = self.token("operator")
+        self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.source_port = source.getsockname()[1]
+
+    def token(self, role, host=None, expires_at=None):
+        """Return a new token."""
+        ((_, token),) = self.tokens.create(role, [host], datetime.now(UTC), expires_at)
+        return token
+
+    def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0):
+        """Return an application; its test clients speak as an operator unless they say who."""
+        (self.folder / "policy.yaml").write_text(policy)
+        beside = self.folder / "app.conf"
+        beside.write_text("")
+        enforcer = policies.load(conf.load([str(beside)]))
+        access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
+        service = Service(self.coordinator, self.roster, 2.0, self.watch, self.reports)
+        app = create_app(service, access)
+
+        class Client(FlaskClient):
+            def __init__(client, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {self.operator}"
+
+        app.test_client_class = Client
+        return app
 
 
 class TestCase(testtools.TestCase):

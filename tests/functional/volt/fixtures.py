@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 
 from gabbi import fixture
 
@@ -9,7 +10,10 @@ from tests.functional.volt.base import Ground
 
 
 class EmptyVolt(fixture.GabbiFixture):
-    """An empty Volt; SOURCE_PORT answers, DEAD_PORT does not."""
+    """An empty Volt; SOURCE_PORT answers, DEAD_PORT does not.
+
+    There are tokens of each role (HOST_TOKEN is for host "a"), and such as do not count.
+    """
 
     ground = None
 
@@ -18,6 +22,19 @@ class EmptyVolt(fixture.GabbiFixture):
         EmptyVolt.ground = Ground(self.cleanups)
         os.environ["SOURCE_PORT"] = str(EmptyVolt.ground.source_port)
         os.environ["DEAD_PORT"] = "1"
+        os.environ |= self.tokens(EmptyVolt.ground)
+
+    def tokens(self, ground):
+        past = datetime.now(UTC) - timedelta(seconds=1)
+        ((revoked, secret),) = ground.tokens.create("operator", [None], past, None)
+        ground.tokens.revoke(revoked.name)
+        return {
+            "OPERATOR_TOKEN": ground.operator,
+            "READER_TOKEN": ground.token("reader"),
+            "HOST_TOKEN": ground.token("host", "a"),
+            "EXPIRED_TOKEN": ground.token("operator", expires_at=past),
+            "REVOKED_TOKEN": secret,
+        }
 
     def stop_fixture(self):
         EmptyVolt.ground = None

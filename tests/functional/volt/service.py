@@ -13,15 +13,18 @@ IQN = "iqn.2003-01.org.example:h"
 
 
 class Api:
-    """The REST API under a URL."""
+    """The REST API under a URL, for an operator."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, token: str) -> None:
         self.url = url
+        self._token = token
 
     def call(self, method: str, path: str, body: Any = None, **more: Any) -> requests.Response:
         """Send a request."""
         data = None if body is None else json.dumps(body)
-        return requests.request(method, self.url + path, data=data, timeout=90, **more)
+        headers = {"Authorization": f"Bearer {self._token}"} | more.pop("headers", {})
+        url = self.url + path
+        return requests.request(method, url, data=data, timeout=90, headers=headers, **more)
 
     def add_image(self, name: str, source_port: int) -> None:
         """Make an image known, with a source that answers on that port."""
@@ -63,7 +66,7 @@ class ServiceCase(TestCase):
     def setUp(self):
         super().setUp()
         self.volt = self.serve()
-        self.api = api_of(self.volt)
+        self.api = self.api_of(self.volt)
         self.api.add_image("x", self.ground.source_port)
 
     def serve(self) -> Volt:
@@ -74,7 +77,6 @@ class ServiceCase(TestCase):
             Volt(folder, self.ground.url, self.workers, self.options)
         )
 
-
-def api_of(volt: Volt) -> Api:
-    """Return the API that it serves."""
-    return Api(f"http://{volt.address}:{volt.port}")
+    def api_of(self, volt: Volt) -> Api:
+        """Return the API that it serves."""
+        return Api(f"http://{volt.address}:{volt.port}", self.ground.operator)

@@ -28,7 +28,6 @@ class TestBodySize(TestCase):
 class TestFaults(TestCase):
     def test_a_fault_of_volt_itself_is_json_too_and_tells_no_internals(self):
         with self.ground.engine.begin() as connection:
-            connection.exec_driver_sql("DROP TABLE edges")
             connection.exec_driver_sql("DROP TABLE placements")
         with self.assertLogs("volt.app", "ERROR"):
             answer = self.ground.app.test_client().get("/v1/images")

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import traceback
+from datetime import datetime, timedelta
 
 from click.testing import CliRunner
 
@@ -28,6 +30,12 @@ class TestCommands(TestCase):
         # in a process of its own: it changes how all of Python waits
         command = [sys.executable, "-m", "volt.cmd.api", *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def status_of_heartbeat(self, host, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        client = self.ground.app.test_client()
+        body = {"images": {}}
+        return client.put(f"/v1/hosts/{host}/heartbeat", headers=headers, json=body).status_code
 
     def add(self, *more):
         source = ["--source-ip", "127.0.0.1", "--source-iqn", "iqn.2003-01.org.example:s"]
@@ -66,13 +74,64 @@ class TestCommands(TestCase):
             assert result.exit_code == 1
             assert result.output.startswith("Error: ")
 
+    def test_a_token_is_printed_once_and_holds_until_it_is_revoked(self):
+        printed = self.run_manage("token", "create", "--role", "host", "--host", "node1").output
+        token = printed.removesuffix("\n")
+        assert self.status_of_heartbeat("node1", token) == 200
+        listed = json.loads(self.run_manage("token", "list", "--json").output)
+        (name,) = [each["name"] for each in listed if each["host"] == "node1"]
+        shown = self.run_manage("token", "list").output
+        assert name in shown
+        assert token not in shown
+        assert self.run_manage("token", "revoke", name).exit_code == 0
+        self.ground.app = self.ground.serve()
+        assert self.status_of_heartbeat("node1", token) == 401
+        again = self.run_manage("token", "revoke", name)
+        assert again.exit_code == 1
+        assert "volt-manage token list" in again.output
+
+    def test_many_hosts_get_a_token_each(self):
+        hosts = ["--host", "node1", "--host", "node2"]
+        words = ["token", "create", "--role", "host", *hosts, "--days", "30", "--json"]
+        made = json.loads(self.run_manage(*words).output)
+        assert [each["host"] for each in made] == ["node1", "node2"]
+        assert len({each["token"] for each in made}) == 2
+        lifetime = [datetime.fromisoformat(made[0][name]) for name in ("created_at", "expires_at")]
+        assert lifetime[1] - lifetime[0] == timedelta(days=30)
+        plain = self.run_manage("token", "create", "--role", "host", *hosts).output
+        assert [line[:3] for line in plain.splitlines()] == ["vt_", "vt_"]
+
+    def test_a_token_that_would_be_of_no_use_is_refused(self):
+        for words in (
+            ("--role", "host"),
+            ("--role", "operator", "--host", "node1"),
+            ("--role", "host", "--host", "Node 1"),
+        ):
+            result = self.run_manage("token", "create", *words)
+            assert result.exit_code == 1
+            assert result.output.startswith("Error: ")
+
     def test_every_command_has_a_help(self):
-        for words in ("", "db upgrade", "image add", "image list", "tree show", "host list"):
+        for words in (
+            "", "db upgrade", "image add", "image list", "tree show", "host list",
+            "token", "token create", "token list", "token revoke",
+        ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]
             )
             assert result.exit_code == 0
         assert self.run_api("--help").returncode == 0
+
+    def test_a_database_that_is_not_there_does_not_spread_its_password(self):
+        password = "the-databases-password"
+        conf = self.configure("far.conf", f"postgresql+psycopg://volt:{password}@127.0.0.1:1/volt")
+        asked = self.run_manage("token", "list", conf=conf)
+        assert asked.exit_code == 1
+        assert asked.exception
+        served = self.run_api("--config-file", conf)
+        assert served.returncode == 1
+        told = asked.output + "".join(traceback.format_exception(asked.exception))
+        assert password not in told + served.stdout + served.stderr
 
     def test_an_old_schema_is_refused_until_it_is_upgraded(self):
         conf = self.configure("old.conf", f"sqlite:///{self.ground.folder}/old.sqlite")

@@ -9,7 +9,7 @@ import requests
 from lab import processes
 from lab.databases import free_port
 from lab.waiting import wait_until
-from tests.functional.volt.service import Api, ServiceCase, api_of
+from tests.functional.volt.service import Api, ServiceCase
 
 SAMPLE = Path(__file__).resolve().parents[3] / "etc" / "haproxy" / "haproxy.cfg"
 
@@ -30,7 +30,7 @@ class TestHaproxy(ServiceCase):
         log = Path(self.ground.folder, "haproxy.log")
         process = processes.start(["haproxy", "-db", "-f", str(config)], "haproxy", log)
         self.cleanups.callback(process.end)
-        self.api = Api(f"http://127.0.0.1:{port}")
+        self.api = Api(f"http://127.0.0.1:{port}", self.ground.operator)
         wait_until(self.serves, "haproxy", 15)
 
     def serves(self):
@@ -64,7 +64,7 @@ class TestHaproxy(ServiceCase):
             thread.join()
         assert len(statuses) > 50
         assert set(statuses) == {200}, set(statuses)
-        assert api_of(self.volts[1]).call("GET", "/healthz").ok
+        assert self.api_of(self.volts[1]).call("GET", "/healthz").ok
 
     def test_a_long_poll_lasts_through_it(self):
         self.api.join("x", "a")

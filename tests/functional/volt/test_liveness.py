@@ -14,7 +14,7 @@ import fixtures
 from lab.databases import free_port
 from lab.waiting import wait_until
 from tests.functional.volt import databases
-from tests.functional.volt.service import ServiceCase, api_of
+from tests.functional.volt.service import ServiceCase
 from volt.clock import PATIENCE
 from volt.db.clock import ClockTable
 
@@ -91,7 +91,7 @@ class TestClock(LivenessCase):
 
     def test_one_that_stops_hands_it_on_at_once(self):
         second = self.serve()
-        wait_until(api_of(second).call("GET", "/healthz").ok.__bool__, "the second Volt", 5)
+        wait_until(self.api_of(second).call("GET", "/healthz").ok.__bool__, "the second Volt", 5)
         stopped = self.volt if self.holder() in self.volt.workers() else second
         stopped.stop()
         readings = self.watch(1.5)

@@ -2,8 +2,6 @@
 
 from typing import ClassVar
 
-import requests
-
 from tests.system.virtman.base import MIB, DeployedCase
 
 
@@ -18,10 +16,8 @@ class TestRefusals(DeployedCase):
         return self.nodes[0]
 
     def add_source(self, image, path):
-        where = ["--host", "storage", "--ip", self.storage.address]
-        return self.refused(
-            self.storage, "source", "add", image, path, *where, "--volt", self.deployment.volt
-        )
+        where = ["--ip", self.storage.address, *self.deployment.source_options(self.storage)]
+        return self.refused(self.storage, "source", "add", image, path, *where)
 
     def state(self, node):
         if node is self.storage:  # it runs no agent
@@ -53,8 +49,7 @@ class TestRefusals(DeployedCase):
                   "lun": 0}  # fmt: skip
         body = {"name": "dead", "size": 1024, "source": portal}
         before = self.deployment.ask("GET", "/v1/images")
-        with self.bed.inside():
-            answer = requests.post(f"{self.deployment.volt}/v1/images", json=body, timeout=30)
+        answer = self.deployment.request("POST", "/v1/images", body)
         self.assertEqual(400, answer.status_code)
         self.assertEqual("volt.image.source_unreachable", answer.json()["error"]["code"])
         self.assertEqual(before, self.deployment.ask("GET", "/v1/images"))

@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from volt.db import tokens  # noqa: F401  # its table belongs to the schema
 from volt.db.models import Base
 
 context.configure(

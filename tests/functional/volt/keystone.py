@@ -1,0 +1,81 @@
+"""A stand-in for Keystone on loopback: it says whose token it is, and nothing else."""
+
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from threading import Thread
+
+from flask import Flask, jsonify, request
+from werkzeug.serving import make_server
+
+PASSWORD = "service-password-in-the-clear"
+
+
+class StandIn:
+    """Answers as Keystone's API v3 does; ``users`` are names and roles by token."""
+
+    def __init__(self, cleanups: ExitStack) -> None:
+        self.users = {}
+        self.asked = 0
+        self.lifetime = timedelta(hours=1)
+        app = Flask(__name__)
+        app.add_url_rule("/v3", "version", self.version)
+        app.add_url_rule("/v3/auth/tokens", "log_in", self.log_in, methods=["POST"])
+        app.add_url_rule("/v3/auth/tokens", "validate", self.validate)
+        self.server = make_server("127.0.0.1", 0, app, threaded=True)
+        self.url = f"http://127.0.0.1:{self.server.port}/v3"
+        thread = Thread(target=self.server.serve_forever)
+        thread.start()
+        cleanups.callback(thread.join)
+        cleanups.callback(self.server.server_close)
+        cleanups.callback(self.server.shutdown)
+
+    def options(self):
+        """Return what Volt's configuration says of it."""
+        return (
+            "[keystone_authtoken]\nauth_type = password\nusername = volt\nproject_name = service\n"
+            "user_domain_name = Default\nproject_domain_name = Default\n"
+            f"password = {PASSWORD}\nauth_url = {self.url}\nwww_authenticate_uri = {self.url}\n"
+        )
+
+    def version(self):
+        links = [{"rel": "self", "href": self.url}]
+        return {"version": {"id": "v3.14", "status": "stable", "links": links}}
+
+    def log_in(self):
+        user = request.json["auth"]["identity"]["password"]["user"]
+        if user["password"] != PASSWORD:
+            return {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}, 401
+        answer = jsonify(self.token("volt", ["service"]))
+        answer.headers["X-Subject-Token"] = "service-token"
+        return answer, 201
+
+    def validate(self):
+        self.asked += 1
+        assert request.headers["X-Auth-Token"] == "service-token"
+        found = self.users.get(request.headers["X-Subject-Token"])
+        if found is None:
+            return {"error": {"code": 404, "message": "no", "title": "Not Found"}}, 404
+        return self.token(*found)
+
+    def token(self, user, roles):
+        domain = {"id": "default", "name": "Default"}
+        endpoint = {"id": "e", "interface": "internal", "region": "r", "region_id": "r"}
+        now = datetime.now(UTC)
+        return {
+            "token": {
+                "methods": ["password"],
+                "user": {"id": f"id-of-{user}", "name": user, "domain": domain},
+                "project": {"id": "p", "name": "service", "domain": domain},
+                "roles": [{"id": role, "name": role} for role in roles],
+                "catalog": [
+                    {
+                        "id": "i",
+                        "type": "identity",
+                        "name": "keystone",
+                        "endpoints": [endpoint | {"url": self.url}],
+                    }
+                ],
+                "issued_at": f"{now:%Y-%m-%dT%H:%M:%S.000000Z}",
+                "expires_at": f"{now + self.lifetime:%Y-%m-%dT%H:%M:%S.000000Z}",
+            }
+        }

@@ -1,0 +1,108 @@
+"""The real volt-api: over https, with certificates made on the spot, and reloaded."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import requests
+
+from lab.waiting import wait_until
+from tests.functional.volt.base import TestCase
+
+LISTENING = re.compile(r"Listening at: (https?://127\.0\.0\.1:\d+)")
+
+
+class TestService(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.certificate("volt")
+
+    def file(self, name):
+        return str(self.ground.folder / name)
+
+    def certificate(self, name):
+        """Make a key and a certificate that vouches for itself."""
+        subprocess.run(
+            [
+                "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                "-nodes", "-days", "1", "-subj", f"/CN={name}",
+                "-addext", "subjectAltName=IP:127.0.0.1",
+                "-keyout", self.file(f"{name}.key"), "-out", self.file(f"{name}.pem"),
+            ],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+
+    def configure(self, **options):
+        lines = [f"{name} = {value}" for name, value in options.items()]
+        path = self.ground.folder / "tls.conf"
+        path.write_text(
+            "\n".join(["[api]", "bind = 127.0.0.1:0", *lines])
+            + f"\n[database]\nconnection = {self.ground.url}\n"
+        )
+        return str(path)
+
+    def start(self, **options):
+        """Start volt-api; return the URL at which it says it listens."""
+        log = self.ground.folder / "log"
+        command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self.configure(**options)]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(command, stdout=output, stderr=output)
+        self.addCleanup(self.process.wait, 30)
+        self.addCleanup(self.process.terminate)
+        wait_until(
+            lambda: LISTENING.search(log.read_text()) or self.process.poll() is not None,
+            "Volt",
+            30,
+        )
+        found = LISTENING.search(log.read_text())
+        assert found, log.read_text()
+        return found[1]
+
+    def test_volt_speaks_https_and_nothing_else(self):
+        cert = self.file("volt.pem")
+        url = self.start(tls_cert=cert, tls_key=self.file("volt.key"))
+        assert url.startswith("https://")
+        headers = {"Authorization": f"Bearer {self.ground.operator}"}
+        answer = requests.get(f"{url}/v1/images", headers=headers, verify=cert, timeout=30)
+        assert answer.json() == {"images": []}
+        self.assertRaises(requests.exceptions.SSLError, requests.get, url, timeout=30)
+        plain = url.replace("https:", "http:")
+        self.assertRaises(requests.ConnectionError, requests.get, plain, timeout=30)
+
+    def test_with_an_authority_clients_show_certificates(self):
+        self.certificate("proxy")
+        cert = self.file("volt.pem")
+        key, authority = self.file("volt.key"), self.file("proxy.pem")
+        url = self.start(tls_cert=cert, tls_key=key, tls_ca=authority) + "/healthz"
+        own = (self.file("proxy.pem"), self.file("proxy.key"))
+        assert requests.get(url, verify=cert, cert=own, timeout=30).status_code == 200
+        self.assertRaises(requests.ConnectionError, requests.get, url, verify=cert, timeout=30)
+
+    def test_a_reload_reads_the_policy_file_again(self):
+        url = self.start()
+        headers = {"Authorization": f"Bearer {self.ground.operator}"}
+
+        def status():
+            return requests.get(f"{url}/v1/images", headers=headers, timeout=30).status_code
+
+        assert status() == 200
+        (self.ground.folder / "policy.yaml").write_text('"image:list": "role:reader"')
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: status() == 403, "the new policy", 30)
+
+    def test_what_does_not_fit_is_told_before_the_start(self):
+        self.certificate("other")
+        cert = self.file("volt.pem")
+        for options in (
+            {"tls_cert": cert},
+            {"tls_ca": cert},
+            {"tls_cert": cert, "tls_key": self.file("other.key")},
+            {"tls_cert": cert, "tls_key": self.file("none.key")},
+        ):
+            command = [sys.executable, "-m", "volt.cmd.api"]
+            command += ["--config-file", self.configure(**options)]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert result.returncode == 1
+            assert result.stderr.startswith("Error: [api] tls_cert")

@@ -1,0 +1,95 @@
+"""How volt-manage gives tokens out and takes them back."""
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+import click
+from oslo_config import cfg
+
+from volt.cmd import reported
+from volt.db import upgrade
+from volt.db.engine import connect
+from volt.db.tokens import Token, Tokens
+from volt.errors import TokenInvalid
+from volt.names import check_name
+
+ROLES = ("host", "operator", "reader")
+
+
+@click.group()
+def token() -> None:
+    """Give out and revoke the tokens by which Volt knows who asks."""
+
+
+@token.command()
+@click.option("--role", type=click.Choice(ROLES), required=True)
+@click.option("--host", "hosts", multiple=True, help="Host that a token of role host is for.")
+@click.option("--days", type=click.IntRange(1, 36500), help="How long it holds; else for good.")
+@click.option("--json", "as_json", is_flag=True, help="Print all that is known of it.")
+@click.pass_obj
+def create(
+    options: cfg.ConfigOpts, role: str, hosts: tuple[str, ...], days: int | None, as_json: bool
+) -> None:
+    """Print a new token, which cannot be shown again.
+
+    Role host takes one or more --host and gives each a token, in that order.
+    """
+    now = datetime.now(UTC)
+    with reported():
+        if (role == "host") != bool(hosts):
+            raise TokenInvalid("role host needs --host, and no other role takes it")
+        names: list[str | None] = [check_name("host", host) for host in hosts] or [None]
+        expires_at = now + timedelta(days=days) if days else None
+        made = _tokens(options).create(role, names, now, expires_at)
+    if as_json:
+        click.echo(_json([_shown(known) | {"token": secret} for known, secret in made]))
+        return
+    for _, secret in made:
+        click.echo(secret)
+
+
+@token.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.pass_obj
+def index(options: cfg.ConfigOpts, as_json: bool) -> None:
+    """List all tokens by their names; the tokens themselves are not kept."""
+    with reported():
+        tokens = [_shown(each) for each in _tokens(options).all()]
+    if as_json:
+        click.echo(_json(tokens))
+        return
+    row = "{name:<13} {role:<10} {host:<20} {created_at:<20} {expires_at:<20}"
+    titles = ("name", "role", "host", "created_at", "expires_at")
+    click.echo(row.format(**{title: title.upper() for title in titles}).rstrip())
+    for each in tokens:
+        click.echo(row.format(**{name: value or "-" for name, value in each.items()}).rstrip())
+
+
+@token.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.pass_obj
+def revoke(options: cfg.ConfigOpts, names: tuple[str, ...]) -> None:
+    """Make tokens invalid, within a few seconds."""
+    with reported():
+        tokens = _tokens(options)
+        for name in names:
+            tokens.revoke(name)
+
+
+def _tokens(options: cfg.ConfigOpts) -> Tokens:
+    engine = connect(options.database.connection, options.database.busy_timeout)
+    upgrade.check(engine)
+    return Tokens(engine)
+
+
+def _shown(token: Token) -> dict[str, str | None]:
+    times = {
+        name: time.strftime("%Y-%m-%dT%H:%M:%SZ") if time else None
+        for name, time in (("created_at", token.created_at), ("expires_at", token.expires_at))
+    }
+    return asdict(token) | times
+
+
+def _json(content: object) -> str:
+    return json.dumps(content, indent=2)

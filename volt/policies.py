@@ -1,0 +1,95 @@
+"""Who may do what: one rule a route, which a policy file may change.
+
+Rules see the roles of who asks, the host that they speak for (none but hosts have one) and,
+as their target, the host that the request is about.
+"""
+
+from typing import Final
+
+from oslo_config import cfg
+from oslo_policy import policy
+
+from volt.errors import PolicyInvalid
+
+OPERATOR: Final = "rule:operator"
+READER: Final = "rule:reader"
+OWN_HOST: Final = "rule:operator or rule:own_host"
+ANYBODY: Final = "rule:reader or role:host"
+
+_GROUPS: Final = [
+    policy.RuleDefault("operator", "role:operator or role:admin", "Runs Volt."),
+    policy.RuleDefault("reader", "role:reader or rule:operator", "Sees all but secrets."),
+    policy.RuleDefault("own_host", "role:host and host:%(host)s", "A host that asks about itself."),
+]
+
+
+def _rule(
+    name: str, check: str, method: str, path: str, description: str
+) -> policy.DocumentedRuleDefault:
+    return policy.DocumentedRuleDefault(
+        name, check, description, [{"method": method, "path": path}]
+    )
+
+
+_IMAGE: Final = "/v1/images/{image}"
+_PLACE: Final = "/v1/images/{image}/hosts/{host}"
+_HOST: Final = "/v1/hosts/{host}"
+
+_RULES: Final = [
+    _rule("image:create", OPERATOR, "POST", "/v1/images", "Make an image known."),
+    _rule("image:list", READER, "GET", "/v1/images", "List images."),
+    _rule("image:show", ANYBODY, "GET", _IMAGE, "Show an image."),
+    _rule("image:delete", OPERATOR, "DELETE", _IMAGE, "Forget an image."),
+    _rule("image:rotate", OPERATOR, "POST", f"{_IMAGE}/chap", "Renew an image's CHAP secret."),
+    _rule("image:trees", READER, "GET", f"{_IMAGE}/trees", "Show an image's trees."),
+    _rule(
+        "image:parents",
+        "rule:reader or rule:own_host",
+        "GET",
+        f"{_IMAGE}/parents",
+        "Search the best parents for a host.",
+    ),
+    _rule("placement:show", OWN_HOST, "GET", _PLACE, "Show a placement, with CHAP secrets."),
+    _rule("placement:join", OWN_HOST, "PUT", _PLACE, "Join an image's trees."),
+    _rule("placement:change", OWN_HOST, "PATCH", _PLACE, "Be ready, or leave."),
+    _rule("placement:remove", OWN_HOST, "DELETE", _PLACE, "Give a place up."),
+    _rule("placement:report", OWN_HOST, "POST", f"{_PLACE}/reports", "Report a dead parent."),
+    _rule("host:heartbeat", OWN_HOST, "PUT", f"{_HOST}/heartbeat", "Report a host's state."),
+    _rule(
+        "host:placements",
+        OWN_HOST,
+        "GET",
+        f"{_HOST}/placements",
+        "Wait for a host's placements, with CHAP secrets.",
+    ),
+    _rule("host:list", READER, "GET", "/v1/hosts", "List hosts."),
+    _rule("host:show", "rule:reader or rule:own_host", "GET", _HOST, "Show a host."),
+    _rule("host:change", OPERATOR, "PATCH", _HOST, "Drain a host."),
+    _rule("event:list", READER, "GET", "/v1/events", "List events."),
+    _rule("metrics:show", READER, "GET", "/metrics", "Show metrics."),
+]
+
+
+def list_rules() -> list[policy.RuleDefault]:
+    """Return all rules, also for oslopolicy-sample-generator."""
+    return [*_GROUPS, *_RULES]
+
+
+def load(conf: cfg.ConfigOpts) -> policy.Enforcer:
+    """Return the rules as the policy file has them; raises PolicyInvalid.
+
+    They stay as they are then, since decisions are kept: a worker reads them as it starts.
+    """
+    enforcer = policy.Enforcer(conf)
+    enforcer.suppress_default_change_warnings = True
+    enforcer.register_defaults(list_rules())
+    try:
+        enforcer.load_rules()
+        enforcer.check_rules(raise_on_violation=True)
+    # An AttributeError is how oslo.policy fails on a file that holds no mapping.
+    except (ValueError, AttributeError, OSError, cfg.Error, policy.InvalidDefinitionError) as err:
+        raise PolicyInvalid(
+            f"policy file {conf.oslo_policy.policy_file} cannot be used: {err}"
+        ) from err
+    enforcer.use_conf = False
+    return enforcer
