@@ -124,7 +124,7 @@ class _Run:
 
     async def _heartbeats(self) -> dict[str, Any]:
         hosts = list(self._generations)
-        step = self._progress.step("heartbeats", int(HELD / INTERVAL * len(hosts)))
+        step = self._progress.step("heartbeats", int((HELD / INTERVAL + 1) * len(hosts)))
         await self._beat(hosts, INTERVAL, [], step)  # not measured: each host's first one
         volt = Cores(self._volt.processes())
         database = Cores(self._server.processes() if self._server else ())

@@ -224,10 +224,8 @@ class Mariadb(Server):
 
 def _as_account(command: Sequence[str | Path]) -> list[str | Path]:
     """Return the command run by an ordinary account, and killed when its parent dies."""
-    prefix: list[str | Path] = ["setpriv", "--pdeathsig", "KILL"]
-    if os.geteuid() == 0:
-        prefix += ["--reuid", ACCOUNT, "--regid", "nogroup", "--clear-groups"]
-    return [*prefix, *command]
+    account = ["--reuid", ACCOUNT, "--regid", "nogroup", "--clear-groups"]
+    return [*processes.MORTAL, *(account if os.geteuid() == 0 else []), *command]
 
 
 def _newest(pattern: str) -> Path:

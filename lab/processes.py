@@ -16,6 +16,9 @@ from pathlib import Path
 from lab.errors import DeadlinePassed, LabError
 from lab.waiting import wait_until
 
+# What a command begins with that must not outlive the thread that starts it.
+MORTAL = ("setpriv", "--pdeathsig", "KILL")
+
 
 @dataclass(frozen=True)
 class Stat:

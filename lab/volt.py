@@ -65,8 +65,9 @@ class Volt:
         return done.stdout
 
     def start(self) -> None:
-        """Start volt-api and wait until it answers."""
+        """Start volt-api and wait until it answers; it dies with the thread that did this."""
         command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self._config]
+        command = [*processes.MORTAL, *command]
         self._process = processes.start(command, "volt-api", self.log, cwd=TOP)
         wait_until(lambda: self._answers() or not self._process.alive(), "an answer of Volt", START)
         if not self._process.alive():

@@ -5,6 +5,7 @@ import random
 import socket
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -43,20 +44,19 @@ class TestChaos(testtools.TestCase):
         self.dice = random.Random(7)
 
     def test_the_trees_are_sound_after_64_clients_and_many_deaths(self):
-        crowd, deaths = asyncio.run(self.run_crowd())
-        print(self.database, dict(crowd.done), "requests lost:", crowd.lost, "deaths:", deaths)
-        assert deaths >= SECONDS / 6
-        assert crowd.lost > 0
-        assert crowd.complaints == []
-        assert asyncio.run(self.faults(crowd)) == []
-
-    async def run_crowd(self):
-        await self.create_images()
+        asyncio.run(self.create_images())
         clients = [self.volt.client() for _ in range(CLIENTS)]
         crowd = Crowd(clients, [image["name"] for image in IMAGES], HOSTS_EACH, seed=7)
-        killing = asyncio.create_task(asyncio.to_thread(self.kill))
-        await crowd.live(SECONDS)
-        return crowd, await killing
+        with ThreadPoolExecutor(1) as pool:
+            living = pool.submit(asyncio.run, crowd.live(SECONDS))
+            deaths = self.kill()
+            living.result()
+        print(self.database, dict(crowd.done), "requests lost:", crowd.lost, "deaths:", deaths)
+        assert deaths >= SECONDS / 8
+        assert crowd.lost > 0
+        assert not crowd.complaints, crowd.complaints[:20]
+        faults = asyncio.run(self.faults(crowd))
+        assert not faults, faults[:20]
 
     async def create_images(self):
         source = {
