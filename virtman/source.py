@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
 from oslo_privsep import priv_context
 
 from virtman import naming, plan, privileged
-from virtman.coordinator import Coordinator, ImageInfo
+from virtman.access import Access
+from virtman.coordinator import Coordinator, Shape
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.layers.source import Source
 from virtman.naming import Device
-from virtman.plan import Portal
+from virtman.plan import Chap, Portal
 
 _TIMEOUT = 30.0
+_SECRET_BYTES = 16
 
 
 def add(
-    image: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int, fanout: int
+    image: str,
+    path: str,
+    host: str,
+    ip: str,
+    port: int,
+    volt: str,
+    access: Access,
+    shape: Shape,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
+
+    Hosts must know a secret, which is made here and told to Volt; a source that is
+    served already keeps its own.
 
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     """
@@ -34,8 +47,10 @@ def add(
     served = source.is_up()
     source.up(())
     try:
-        coordinator = Coordinator(volt, host, _TIMEOUT)
-        coordinator.register(ImageInfo(image, size, stripes, fanout), step.portal)
+        chap = source.required() or Chap(image, secrets.token_hex(_SECRET_BYTES))
+        source.require(chap)
+        coordinator = Coordinator(volt, host, _TIMEOUT, access)
+        coordinator.register(image, size, shape, step.portal, chap)
     except VirtmanError:
         if not served:
             source.down()
@@ -43,11 +58,11 @@ def add(
     return step.portal
 
 
-def remove(image: str, host: str, volt: str) -> None:
+def remove(image: str, host: str, volt: str, access: Access) -> None:
     """Make the image unknown to Volt, then stop serving it."""
     naming.check("image", image)
     naming.check("host", host)
-    Coordinator(volt, host, _TIMEOUT).forget(image)
+    Coordinator(volt, host, _TIMEOUT, access).forget(image)
     _become_privileged()
     Source(_step(image, host, plan.SECTOR, "", "", 0)).down()
 

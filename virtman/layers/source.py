@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from virtman import plan
 from virtman.layers import explained
-from virtman.plan import SECTOR
+from virtman.plan import SECTOR, Chap
 from virtman.privileged import lio
 
 
@@ -26,6 +26,17 @@ class Source:
                 size = self.step.sectors * SECTOR
                 lio.serve(self.storage, path, size, portal.iqn, portal.lun, portal.ip, portal.port)
         return path
+
+    def require(self, chap: Chap) -> None:
+        """Let those hosts log in who know this; until it is called first, none can."""
+        with explained(f"what {self.step.portal.iqn} asks for"):
+            lio.require(self.step.portal.iqn, chap.user, chap.secret)
+
+    def required(self) -> Chap | None:
+        """Return what hosts must know; None if it was never said."""
+        with explained(f"what {self.step.portal.iqn} asks for"):
+            user, secret = lio.required(self.step.portal.iqn)
+        return Chap(user, secret) if user else None
 
     def release(self) -> None:
         """Nothing waits here."""

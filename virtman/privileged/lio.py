@@ -23,6 +23,8 @@ _ENABLE_PAUSE = 0.2
 def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, port: int) -> None:
     """Serve ``device`` as a LUN of ``target`` on one portal, read-only for everyone.
 
+    A new target lets nobody in until ``require`` has said what children must prove.
+
     The LUN is buffered (fileio): reads of several children for the same block meet in
     the page cache and become one read below.
 
@@ -42,7 +44,7 @@ def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, por
         storage.set_attribute("optimal_sectors", _OPTIMAL_SECTORS)
         group = TPG(Target(FabricModule("iscsi"), target), 1)
         for attribute, value in (
-            ("authentication", 0),
+            ("authentication", 1),
             ("generate_node_acls", 1),
             ("cache_dynamic_acls", 1),
             ("demo_mode_write_protect", 1),
@@ -81,12 +83,44 @@ def serves(name: str, target: str, lun: int) -> bool:
 
 
 @context.entrypoint
+def require(target: str, user: str, secret: str) -> None:
+    """Let only those log in to a target who know this; sessions that are open go on.
+
+    :raises OSError: ENOENT if there is no such target
+    """
+    group = _group(target)
+    if _required(group) == (user, secret) and _asks(group):
+        return
+    for name, value in (("userid", user), ("password", secret)):
+        file = group / "auth" / name
+        file.chmod(0o600)  # the kernel shows it to everybody
+        file.write_text(value)
+    (group / "attrib/authentication").write_text("1")
+
+
+@context.entrypoint
+def required(target: str) -> tuple[str, str]:
+    """Return user and secret that a target asks for; empty if it has none, or is not there."""
+    group = _group(target)
+    return _required(group) if group.is_dir() else ("", "")
+
+
+@context.entrypoint
 def sessions(target: str) -> list[str]:
     """Initiator names of those who are logged in now."""
     group = _group(target)
     if not (group / "dynamic_sessions").exists():
         return []
     return [name for name in (group / "dynamic_sessions").read_text().split("\0") if name.strip()]
+
+
+def _required(group: Path) -> tuple[str, str]:
+    user, secret = ((group / "auth" / name).read_text().strip() for name in ("userid", "password"))
+    return ("", "") if "NULL" in (user, secret) else (user, secret)
+
+
+def _asks(group: Path) -> bool:
+    return (group / "attrib/authentication").read_text().strip() == "1"
 
 
 def _prepare() -> None:

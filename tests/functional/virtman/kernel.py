@@ -52,13 +52,19 @@ class Lun:
 
 @dataclass
 class Target:
-    """What a node, or the source, serves; ``kernel`` is None for the source."""
+    """What a node, or the source, serves; ``kernel`` is None for the source.
+
+    :ivar chap: user and secret that it asks for; None before it was told, which lets nobody in
+    :ivar sent: bytes that it has sent
+    """
 
     kernel: Kernel | None
     ip: str
     port: int
     iqn: str
     luns: dict[int, Lun] = field(default_factory=dict)
+    chap: tuple[str, str] | None = None
+    sent: int = 0
 
 
 class Network:
@@ -69,9 +75,9 @@ class Network:
         self.targets: dict[tuple[str, int, str], Target] = {}
         self.kernels: list[Kernel] = []
 
-    def add_source(self, portal: Portal, size: int) -> None:
+    def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
         key = (portal.ip, portal.port, portal.iqn)
-        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)})
+        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)}, chap)
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -123,10 +129,14 @@ class Disk:
 
 @dataclass
 class Session:
-    """A session of an initiator and the disks that it brought."""
+    """A session of an initiator and the disks that it brought.
+
+    :ivar proof: user and secret that the record of its target has
+    """
 
     key: tuple[str, int, str]
     disks: dict[int, Disk]
+    proof: tuple[str, str]
 
 
 @dataclass
@@ -138,6 +148,7 @@ class Member:
     cache_set: str | None = None
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    reads: tuple[int, int] = (0, 0)
 
 
 @dataclass
@@ -346,24 +357,33 @@ class Kernel:
 
     # iSCSI, both ends.
 
-    def iscsi_login(self, ip: str, port: int, target: str) -> None:
+    def iscsi_login(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
         key = (ip, port, target)
         if any(one.key == key for one in self.sessions):
             raise OSError(errno.EIO, "iscsiadm: status 15: session exists")
         if key not in self.network.targets:
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
+        if self.network.targets[key].chap != (user, secret):
+            raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
         disks = {
             number: Disk(f"sd-{self.name}-{minor}", f"8:{minor}", lun.sectors)
             for (number, lun), minor in zip(
                 self.network.targets[key].luns.items(), self._minors, strict=False
             )
         }
-        self.sessions.append(Session(key, disks))
+        self.sessions.append(Session(key, disks, (user, secret)))
+
+    def iscsi_remember(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
+        session = next((one for one in self.sessions if one.key == (ip, port, target)), None)
+        if session is None:
+            raise OSError(errno.ENOENT, f"open-iscsi has no record of {target}")
+        session.proof = (user, secret)
 
     def iscsi_logout(self, ip: str, port: int, target: str) -> None:
         for session in self.sessions:
             if session.key == (ip, port, target):
-                if any(self._is_used(disk.number, "") for disk in session.disks.values()):
+                lives = session.key in self.network.targets
+                if lives and any(self._is_used(d.number, "") for d in session.disks.values()):
                     self.harm.append(f"logged out of {target} under a device")
                 self.sessions.remove(session)
                 return
@@ -395,6 +415,14 @@ class Kernel:
             one.iqn == target and lun in one.luns and one.luns[lun].storage == name
             for one in self._targets()
         )
+
+    def lio_require(self, target: str, user: str, secret: str) -> None:
+        for one in self._target(target):
+            one.chap = (user, secret)
+
+    def lio_required(self, target: str) -> tuple[str, str]:
+        return next((one.chap for one in self._targets() if one.iqn == target and one.chap),
+                    ("", ""))  # fmt: skip
 
     def lio_sessions(self, target: str) -> list[str]:
         return self.children(target)
@@ -514,6 +542,17 @@ class Kernel:
             if disk.number in below
         )
 
+    def sys_is_cut_off(self, iqn: str) -> bool:
+        return any(
+            one.key[2] == iqn and one.key not in self.network.targets for one in self.sessions
+        )
+
+    def sys_sent(self, iqn: str) -> int:
+        return sum(one.sent for one in self._targets() if one.iqn == iqn)
+
+    def sys_cache_reads(self, bcache: str) -> tuple[int, int]:
+        return self._member(bcache).reads
+
     def sys_session_to(self, iqn: str) -> Portal | None:
         return next((Portal(*one.key) for one in self.sessions if one.key[2] == iqn), None)
 
@@ -562,6 +601,12 @@ class Kernel:
 
     def _targets(self) -> list[Target]:
         return [one for one in self.network.targets.values() if one.kernel is self]
+
+    def _target(self, iqn: str) -> list[Target]:
+        found = [one for one in self._targets() if one.iqn == iqn]
+        if not found:
+            raise OSError(errno.ENOENT, f"there is no {iqn}")
+        return found
 
     def _mapping(self, name: str) -> Mapping:
         if name not in self.mappings:
