@@ -201,8 +201,10 @@ class Coordinator:
         )
         if answer.status_code == _UNCHANGED:
             return None
+        if not answer.headers.get("ETag"):
+            raise CoordinatorRefused(f"what answers at {answer.url} sends no ETag")
         found = _content(answer)["placements"]
-        return Placements(answer.headers.get("ETag", ""), tuple(map(_placement, found)))
+        return Placements(answer.headers["ETag"], tuple(map(_placement, found)))
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use.

@@ -32,12 +32,6 @@ class Source:
         with explained(f"what {self.step.portal.iqn} asks for"):
             lio.require(self.step.portal.iqn, chap.user, chap.secret)
 
-    def required(self) -> Chap | None:
-        """Return what hosts must know; None if it was never said."""
-        with explained(f"what {self.step.portal.iqn} asks for"):
-            user, secret = lio.required(self.step.portal.iqn)
-        return Chap(user, secret) if user else None
-
     def release(self) -> None:
         """Nothing waits here."""
 

@@ -89,20 +89,11 @@ def require(target: str, user: str, secret: str) -> None:
     :raises OSError: ENOENT if there is no such target
     """
     group = _group(target)
-    if _required(group) == (user, secret) and _asks(group):
-        return
     for name, value in (("userid", user), ("password", secret)):
         file = group / "auth" / name
         file.chmod(0o600)  # the kernel shows it to everybody
         file.write_text(value)
     (group / "attrib/authentication").write_text("1")
-
-
-@context.entrypoint
-def required(target: str) -> tuple[str, str]:
-    """Return user and secret that a target asks for; empty if it has none, or is not there."""
-    group = _group(target)
-    return _required(group) if group.is_dir() else ("", "")
 
 
 @context.entrypoint
@@ -112,15 +103,6 @@ def sessions(target: str) -> list[str]:
     if not (group / "dynamic_sessions").exists():
         return []
     return [name for name in (group / "dynamic_sessions").read_text().split("\0") if name.strip()]
-
-
-def _required(group: Path) -> tuple[str, str]:
-    user, secret = ((group / "auth" / name).read_text().strip() for name in ("userid", "password"))
-    return ("", "") if "NULL" in (user, secret) else (user, secret)
-
-
-def _asks(group: Path) -> bool:
-    return (group / "attrib/authentication").read_text().strip() == "1"
 
 
 def _prepare() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fixtures
 import testtools
+from sqlalchemy import text
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
@@ -71,6 +72,15 @@ class Volt:
 
     def trees(self, image: str) -> object:
         return self.ground.coordinator.trees(image)
+
+    def renew_secret(self, image: str, secret: str) -> None:
+        """Give an image's hosts another secret, and so new placements."""
+        with self.ground.engine.begin() as connection:
+            for statement in (
+                "UPDATE images SET secret = :secret, generation = generation + 1 WHERE name = :name",
+                "UPDATE placements SET generation = generation + 1 WHERE image = :name",
+            ):
+                connection.execute(text(statement), {"secret": secret, "name": image})
 
     def forget(self, image: str, host: str) -> None:
         self.ground.coordinator.remove(image, host)
@@ -202,7 +212,7 @@ class Impatient(fixtures.Fixture):
 class TestCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.useFixture(fixtures.FakeLogger())
+        self.log = self.useFixture(fixtures.FakeLogger())
         self.kernels = self.useFixture(SimulatedKernels())
         self.useFixture(Impatient())
         cleanups = ExitStack()

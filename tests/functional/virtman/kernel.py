@@ -420,10 +420,6 @@ class Kernel:
         for one in self._target(target):
             one.chap = (user, secret)
 
-    def lio_required(self, target: str) -> tuple[str, str]:
-        return next((one.chap for one in self._targets() if one.iqn == target and one.chap),
-                    ("", ""))  # fmt: skip
-
     def lio_sessions(self, target: str) -> list[str]:
         return self.children(target)
 
