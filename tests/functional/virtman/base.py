@@ -77,7 +77,7 @@ class Volt:
         """Give an image's hosts another secret, and so new placements."""
         with self.ground.engine.begin() as connection:
             for statement in (
-                "UPDATE images SET secret = :secret, generation = generation + 1 WHERE name = :name",
+                "UPDATE images SET secret = :secret WHERE name = :name",
                 "UPDATE placements SET generation = generation + 1 WHERE image = :name",
             ):
                 connection.execute(text(statement), {"secret": secret, "name": image})

@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.functional.virtman.test_placement import PlacementCase
+from virtman.errors import CoordinatorUnreachable
 from virtman.naming import iqn
 from virtman.privileged import iscsi
 
@@ -40,7 +41,7 @@ class SecretsTest(PlacementCase):
             withdraw(*where),
         )
         with node.process.here():
-            self.assertRaises(Exception, node.agent.create, "vm1", "debian")
+            self.assertRaises(CoordinatorUnreachable, node.agent.create, "vm1", "debian")
         self.assertEqual({None}, set(seen))
 
     def test_a_new_secret_ends_no_session_and_is_proved_at_the_next_login(self):

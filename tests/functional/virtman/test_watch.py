@@ -27,7 +27,7 @@ class WatchCase(PlacementCase):
 
 class WatchTest(WatchCase):
     def test_a_placement_comes_without_a_heartbeat(self):
-        one, two = self.pair()
+        one, _ = self.pair()
         self.watched(one)
         self.bed.volt.forget("debian", "b")
         self.await_(lambda: self.parents(one, 1) == ["source"])
@@ -43,7 +43,7 @@ class WatchTest(WatchCase):
             self.await_(lambda parent=parent: self.parents(one, 1) == parent)
 
     def test_a_volt_that_is_away_is_asked_seldom_and_watched_again_when_it_is_back(self):
-        one, two = self.pair()
+        one, _ = self.pair()
         self.bed.volt.silence()
         self.watched(one)
         self.await_(lambda: self.log.output.count("watching: ") == 1)
@@ -63,7 +63,7 @@ class WatchTest(WatchCase):
         self.await_(lambda: self.bed.volt.hosts("debian") == {"a"})
 
     def test_a_host_that_is_called_asks_only_then(self):
-        one, two = self.pair()
+        one, _ = self.pair()
         one.watch = Watch(one.agent, one.heartbeat, called=True)
         asked = itertools.count()
         fetch = one.watch.fetch
