@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 
 _SOCKET_MODE = "660"
 _PRIVILEGED_THREADS = 16
-_QUIET = "oslo_privsep=INFO"
+_QUIET = ("oslo.privsep=INFO", "oslo_privsep=INFO")
 
 
 class Service(Protocol):
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     conf = options.register(cfg.CONF)
     logging.register_options(conf)
     # else it logs the arguments of root verbs, secrets among them, at level debug
-    logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), _QUIET])
+    logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), *_QUIET])
     conf(sys.argv[1:] if argv is None else argv, project="virtman")
     logging.setup(conf, "virtman")
     try:

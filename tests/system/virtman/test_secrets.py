@@ -103,7 +103,7 @@ class TestSecrets(DeployedCase):
         self.settled(child)
         log = child.share / "agent.log"
         before = log.read_text().count(": placement ")
-        parent.run(["sh", "-c", "kill -STOP $(pgrep -f virtman.cmd.agent)"])
+        parent.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
         try:
             self.deployment.ask("DELETE", f"/v1/images/{self.image}/hosts/{parent.name}")
             begin = time.monotonic()
@@ -111,7 +111,7 @@ class TestSecrets(DeployedCase):
                        "the placement", 20, 0.01)  # fmt: skip
             passed = time.monotonic() - begin
         finally:
-            parent.run(["sh", "-c", "kill -CONT $(pgrep -f virtman.cmd.agent)"])
+            parent.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
         report(f"a placement reached its host {passed:.2f} s after the change")
         self.assertLess(passed, 1)
 
