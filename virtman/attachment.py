@@ -27,6 +27,7 @@ from virtman.errors import (
 from virtman.layer import wait_until
 from virtman.layers.export import Export
 from virtman.layers.multipath import Multipath
+from virtman.layers.path import Path
 from virtman.naming import Device
 from virtman.plan import SOURCE, Placement, Portal
 from virtman.stack import Stack
@@ -127,6 +128,9 @@ class Attachment:
         """
         placement = self.placement
         for host, portal in (placement.portals() if placement else {}).items():
+            if sysfs.is_silent(portal.ip, portal.port):
+                LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
+                Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal)).abandon()
             if not sysfs.is_cut_off(portal.iqn):
                 self._accused.discard(host)
             elif host not in self._accused:

@@ -13,7 +13,7 @@ from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
 from virtman.plan import BLOCK, SECTOR, Chap, Portal
-from virtman.privileged import iscsi
+from virtman.privileged import iscsi, sockets
 
 LOG = logging.getLogger(__name__)
 
@@ -67,6 +67,13 @@ class Path:
     def is_up(self) -> bool:
         """Tell whether the device lies on a disk that is there."""
         return self.mapped.exists() and self._session() is not None
+
+    def abandon(self) -> None:
+        """End the session's connection: its reads then fail, and others can be tried."""
+        portal = self.step.portal
+        assert portal is not None
+        with explained(f"ending connections to {portal.ip}"):
+            sockets.end("iscsid", portal.ip, portal.port)
 
     def _disk(self, portal: Portal) -> str:
         """Return the disk of a session that works, or of one that is opened now."""

@@ -17,10 +17,11 @@ _REFUSED = re.compile(r"status 24\b|authorization failure")
 
 # A parent that died must be noticed in seconds: the defaults wait for two minutes. But LIO
 # answers a ping only after the reads before it, which wait for the parent's own parents:
-# pings that are too impatient would cut off a parent that is merely busy.
+# pings that are too impatient would cut off a parent that is merely busy. So a ping a second
+# is sent only to see whether the parent's kernel acknowledges it, which it does at once.
 _SETTINGS = {
     "node.session.timeo.replacement_timeout": "2",
-    "node.conn[0].timeo.noop_out_interval": "5",
+    "node.conn[0].timeo.noop_out_interval": "1",
     "node.conn[0].timeo.noop_out_timeout": "10",
     "node.conn[0].timeo.login_timeout": "5",
     "node.session.initial_login_retry_max": "1",

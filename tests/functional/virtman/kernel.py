@@ -27,7 +27,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop
+from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -73,6 +73,7 @@ class Network:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.targets: dict[tuple[str, int, str], Target] = {}
+        self.silent: set[tuple[str, int]] = set()
         self.kernels: list[Kernel] = []
 
     def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
@@ -137,6 +138,7 @@ class Session:
     key: tuple[str, int, str]
     disks: dict[int, Disk]
     proof: tuple[str, str]
+    is_cut: bool = False
 
 
 @dataclass
@@ -389,6 +391,12 @@ class Kernel:
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 
+    def sockets_end(self, program: str, ip: str, port: int) -> int:
+        ended = [one for one in self.sessions if one.key[:2] == (ip, port)]
+        for one in ended:
+            one.is_cut = True
+        return len(ended)
+
     def lio_serve(
         self, name: str, device: str, size: int, target: str, lun: int, ip: str, port: int
     ) -> None:
@@ -532,7 +540,9 @@ class Kernel:
         below = {n for one in self.mappings.values() if one.number == device_number
                  for n in one.below}  # fmt: skip
         return all(
-            session.key in self.network.targets and lun in self.network.targets[session.key].luns
+            not session.is_cut
+            and session.key in self.network.targets
+            and lun in self.network.targets[session.key].luns
             for session in self.sessions
             for lun, disk in session.disks.items()
             if disk.number in below
@@ -540,7 +550,13 @@ class Kernel:
 
     def sys_is_cut_off(self, iqn: str) -> bool:
         return any(
-            one.key[2] == iqn and one.key not in self.network.targets for one in self.sessions
+            one.key[2] == iqn and (one.is_cut or one.key not in self.network.targets)
+            for one in self.sessions
+        )
+
+    def sys_is_silent(self, ip: str, port: int) -> bool:
+        return (ip, port) in self.network.silent and any(
+            one.key[:2] == (ip, port) and not one.is_cut for one in self.sessions
         )
 
     def sys_sent(self, iqn: str) -> int:
@@ -747,7 +763,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"),
+    (kernel, "kernel"), (sockets, "sockets"),
 )  # fmt: skip
 
 

@@ -92,6 +92,15 @@ class PulseTest(WatchCase):
             pulse.feel()
         self.assertEqual(2, self.log.output.count("b does not answer; Volt: "))
 
+    def test_a_parent_whose_kernel_is_silent_is_given_up(self):
+        one, two = self.pair()
+        self.bed.network.silent.add((two.ip, 3260))
+        with one.process.here():
+            Pulse(one.agent).feel()
+        self.assertIn("b does not answer; Volt: ", self.log.output)
+        cut = [session.key[2] for session in one.kernel.sessions if session.is_cut]
+        self.assertEqual([iqn("b", "debian")], cut)
+
     def test_the_source_is_reported_to_nobody(self):
         node = self.bed.node()
         node.create("vm1")
