@@ -177,6 +177,8 @@ class Attachment:
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
+            # children hear of this place as soon as we do
+            self._export().require(placement.chap)
             below = plan.assemble(name, size, self.info.stripes)
             self._devices = self.stack.up(below, self._devices)
             self._connect(placement, begin + self.times.attach)
