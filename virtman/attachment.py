@@ -128,10 +128,11 @@ class Attachment:
         """
         placement = self.placement
         for host, portal in (placement.portals() if placement else {}).items():
-            if sysfs.is_silent(portal.ip, portal.port):
+            silent = sysfs.is_silent(portal.ip, portal.port)
+            if silent:
                 LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
                 Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal)).abandon()
-            if not sysfs.is_cut_off(portal.iqn):
+            if not silent and not sysfs.is_cut_off(portal.iqn):
                 self._accused.discard(host)
             elif host not in self._accused:
                 self._accuse(host)
