@@ -17,7 +17,7 @@ OPTS = [
     ),
     cfg.StrOpt(
         "rack",
-        regex=r"[A-Za-z0-9._-]{1,48}",
+        regex=r"^[A-Za-z0-9._-]{1,48}\Z",
         help="Label that hosts on one switch have in common, such as rack7. Volt then keeps most "
         "traffic inside racks. Not set: nothing is known of this host's place.",
     ),
