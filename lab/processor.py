@@ -26,7 +26,7 @@ def environment() -> dict[str, str]:
 def _build(library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         part = Path(folder) / library.name
-        command = ["cc", "-O2", "-shared", "-fPIC", "-o", part, SOURCE]
+        command: list[str | Path] = ["cc", "-O2", "-shared", "-fPIC", "-o", part, SOURCE]
         try:
             subprocess.run(command, check=True, capture_output=True, text=True)
         except FileNotFoundError as err:
