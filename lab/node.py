@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab import processes
+from lab import processes, processor
 from lab.errors import CommandFailed, CommandNotStarted, CommandTimeout, NodeLost, NodeUnreachable
 from lab.faults import Faults
 from lab.network import Endpoint, Network, node_address, node_mac, tap
@@ -101,7 +101,11 @@ class Node(Faults):
             self._network.command(argv),
             what=f"node {self.name}",
             log=self._folder / "console",
-            env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR": "/dev/shm"},  # noqa: S108
+            env={
+                "PATH": "/usr/sbin:/usr/bin:/sbin:/bin",
+                "TMPDIR": "/dev/shm",  # noqa: S108
+                **processor.environment(),
+            },
         )
         self._state.change(lambda bed: bed.with_node(replace(bed.node(self.name), process=process)))
 

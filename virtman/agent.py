@@ -12,6 +12,7 @@ from virtman.attachment import Attachment, Times
 from virtman.coordinator import Coordinator
 from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
 from virtman.naming import Device
+from virtman.plan import Placement
 from virtman.record import Instance, Records
 from virtman.stack import Stack, check_modules
 
@@ -103,6 +104,17 @@ class Agent:
         """Return the images that are attached, or on their way."""
         with self._lock:
             return [one for one in self._attachments.values() if one.placement is not None]
+
+    def place(self, placements: Sequence[Placement]) -> bool:
+        """Move the images that have a newer placement; tell whether all that we have are there.
+
+        :param placements: of this host, in any images
+        """
+        mine = {one.info.name: one for one in self.attachments()}
+        for placement in placements:
+            if placement.image in mine:
+                mine[placement.image].apply(placement)
+        return mine.keys() <= {placement.image for placement in placements}
 
     def drop(self, image: str) -> None:
         """Leave an image now instead of after its keep time.

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from virtman import plan
-from virtman.coordinator import Coordinator, ImageInfo
+from virtman import plan, sysfs
+from virtman.caches.bcache import Bcache
+from virtman.coordinator import Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     DeviceBusy,
     KernelFailure,
@@ -26,8 +27,9 @@ from virtman.errors import (
 from virtman.layer import wait_until
 from virtman.layers.export import Export
 from virtman.layers.multipath import Multipath
+from virtman.layers.path import Path
 from virtman.naming import Device
-from virtman.plan import Placement, Portal
+from virtman.plan import SOURCE, Placement, Portal
 from virtman.stack import Stack
 
 LOG = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class Attachment:
         self.generation = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._devices: dict[Device, str] = {}
+        # parents of whom Volt knows that they do not answer
+        self._accused: set[str] = set()
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -112,6 +116,27 @@ class Attachment:
         if waiting is None:
             self._worker.submit(self._logged, self._apply_news)
 
+    def report(self) -> ImageReport:
+        """Return what this node has done with the image."""
+        hits, misses = self._cache().reads()
+        return ImageReport(self.generation, sysfs.sent(self.portal.iqn), hits, misses)
+
+    def check_parents(self) -> None:
+        """Tell Volt of each parent, and standby, that does not answer; once, until it does.
+
+        Runs on the caller's thread: the image's own may be waiting for that very parent.
+        """
+        placement = self.placement
+        for host, portal in (placement.portals() if placement else {}).items():
+            silent = sysfs.is_silent(portal.ip, portal.port)
+            if silent:
+                LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
+                Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal)).abandon()
+            if not silent and not sysfs.is_cut_off(portal.iqn):
+                self._accused.discard(host)
+            elif host not in self._accused:
+                self._accuse(host)
+
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
         self._worker.submit(self._logged, self._rejoin)
@@ -133,6 +158,16 @@ class Attachment:
             self._stop_timer()
         self._worker.shutdown(wait=True, cancel_futures=True)
 
+    def _accuse(self, host: str) -> None:
+        if host == SOURCE:  # it has no place that Volt could give to another
+            return
+        self._accused.add(host)
+        try:
+            verdict = self.coordinator.report(self.info.name, host)
+            LOG.warning("image %s: %s does not answer; Volt: %s", self.info.name, host, verdict)
+        except VirtmanError as err:
+            LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
+
     # From here on everything runs on the worker.
 
     def _bring_up(self) -> None:
@@ -143,6 +178,8 @@ class Attachment:
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
+            # children hear of this place as soon as we do
+            self._export().require(placement.chap)
             below = plan.assemble(name, size, self.info.stripes)
             self._devices = self.stack.up(below, self._devices)
             self._connect(placement, begin + self.times.attach)
@@ -159,6 +196,7 @@ class Attachment:
         while True:
             try:
                 self.placement = placement
+                self._export().require(placement.chap)
                 steps = plan.connect(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
                 self.stack.prune(placement.image, plan.connect(placement))
@@ -168,8 +206,10 @@ class Attachment:
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
             except (ParentUnreachable, KernelFailure) as err:
-                if isinstance(err, ParentUnreachable) and self._make_do(placement, err):
-                    return
+                if isinstance(err, ParentUnreachable):
+                    self._accuse(err.host)
+                    if self._make_do(placement, err):
+                        return
                 if time.monotonic() > deadline:
                     raise
                 LOG.warning("image %s: %s; trying again", placement.image, err)
@@ -296,6 +336,12 @@ class Attachment:
         export = self.stack.layer(step)
         assert isinstance(export, Export)
         return export
+
+    def _cache(self) -> Bcache:
+        below = plan.assemble(self.info.name, self.info.size, self.info.stripes)
+        cache = self.stack.layer(next(step for step in below if isinstance(step, plan.Cache)))
+        assert isinstance(cache, Bcache)
+        return cache
 
     def _logged(self, work: Callable[[], None]) -> None:
         """Run work that nobody waits for; the next heartbeat brings it again."""

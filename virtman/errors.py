@@ -111,6 +111,34 @@ class CoordinatorRefused(VirtmanError):
     status = 502
 
 
+class TokenUnreadable(VirtmanError):
+    """The file with this host's token cannot be read, or is empty."""
+
+    code = "virtman.volt.token"
+    status = 503
+
+
+class Unauthenticated(VirtmanError):
+    """Volt asks who we are and does not accept the answer."""
+
+    code = "virtman.volt.unauthenticated"
+    status = 502
+
+
+class Forbidden(VirtmanError):
+    """Volt knows who we are and does not allow this."""
+
+    code = "virtman.volt.forbidden"
+    status = 502
+
+
+class TooFast(VirtmanError):
+    """Volt wants fewer requests, for longer than we wait."""
+
+    code = "virtman.volt.too_fast"
+    status = 503
+
+
 class PlacementStale(VirtmanError):
     """Volt placed this host anew meanwhile: fetch the placement again."""
 

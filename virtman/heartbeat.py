@@ -1,4 +1,4 @@
-"""Tells Volt now and then what this host serves, and hears where it is placed."""
+"""Tells Volt now and then the state of this host, and hears where it is placed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import logging
 import threading
 
 from virtman.agent import Agent
+from virtman.coordinator import Report
 from virtman.errors import VirtmanError
+from virtman.network import Card, Overload
 
 LOG = logging.getLogger(__name__)
 
@@ -16,9 +18,12 @@ _FIRST_INTERVAL = 1.0
 class Heartbeat:
     """A thread; Volt says how often."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, card: Card, overload: Overload) -> None:
         self.agent = agent
-        self._stopped = threading.Event()
+        self.card = card
+        self.overload = overload
+        self._stopped = False
+        self._hastened = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._unserved = True
 
@@ -28,12 +33,18 @@ class Heartbeat:
 
     def stop(self) -> None:
         """End the thread."""
-        self._stopped.set()
+        self._stopped = True
+        self.hasten()
         self._thread.join()
+
+    def hasten(self) -> None:
+        """Send the next one now."""
+        self._hastened.set()
 
     def _run(self) -> None:
         interval = _FIRST_INTERVAL
-        while True:
+        while not self._stopped:
+            self._hastened.clear()
             try:
                 if self._unserved:
                     self._unserved = bool(self.agent.recover())
@@ -42,21 +53,22 @@ class Heartbeat:
                 LOG.warning("heartbeat: %s", err)
             except Exception:
                 LOG.exception("heartbeat")
-            if self._stopped.wait(interval):
-                return
+            self._hastened.wait(interval)
 
     def beat(self) -> float:
         """Send one heartbeat and act on the answer; return seconds until the next."""
-        attached = {one.info.name: one for one in self.agent.attachments()}
-        news = self.agent.coordinator.heartbeat(
-            {name: one.generation for name, one in attached.items()}
+        attached = self.agent.attachments()
+        rates = self.card.rates()
+        report = Report(
+            {one.info.name: one.report() for one in attached},
+            rates.received,
+            rates.sent,
+            self.overload.look(rates.sent, self.card.speed()),
         )
-        for one in attached.values():
+        news = self.agent.coordinator.heartbeat(report)
+        for one in attached:
             one.mend()
-        for placement in news.placements:
-            if placement.image in attached:
-                attached[placement.image].apply(placement)
-        for image in news.unknown:
-            if image in attached:
-                attached[image].rejoin()
+            if one.info.name in news.unknown:
+                one.rejoin()
+        self.agent.place(news.placements)
         return news.interval

@@ -28,7 +28,8 @@ an ``error`` target: a read-ahead into them fails at once, and nobody asks for t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from virtman.errors import InvalidSize
 from virtman.naming import Device, iqn
@@ -62,11 +63,23 @@ class Portal:
 
 
 @dataclass(frozen=True)
+class Chap:
+    """What an initiator proves to a target that it knows."""
+
+    user: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Parent:
-    """A host that feeds this one; the source's name is "source"."""
+    """A host that feeds this one; the source's name is "source".
+
+    :ivar chap: what to prove to it; None if it asks for nothing
+    """
 
     host: str
     portal: Portal
+    chap: Chap | None = None
 
 
 @dataclass(frozen=True)
@@ -84,12 +97,21 @@ class Feed:
 
 @dataclass(frozen=True)
 class Placement:
-    """Where Volt has put this host in an image's trees: one feed a stripe."""
+    """Where Volt has put this host in an image's trees: one feed a stripe.
+
+    :ivar chap: what this host's children must prove to it
+    """
 
     image: str
     size: int
     generation: int
+    chap: Chap
     feeds: tuple[Feed, ...]
+
+    def portals(self) -> Mapping[str, Portal]:
+        """Return where each host serves from whom this one reads, or would; by name."""
+        parents = (parent for feed in self.feeds for parent in feed.parents)
+        return {parent.host: parent.portal for parent in parents}
 
     def without(self, host: str) -> Placement | None:
         """Return the same with standbys in place of one parent; None if there are none."""
@@ -119,6 +141,7 @@ class Path(Step):
     """
 
     portal: Portal | None
+    chap: Chap | None = None
 
 
 @dataclass(frozen=True)
@@ -239,7 +262,13 @@ def connect(placement: Placement, *, standby: bool = True) -> Plan:
     for index, feed in enumerate(placement.feeds):
         parents = feed.parents if standby else (feed.parent,)
         mine = [
-            Path(Device(name, f"path{index}", parent.host), length, (), _serving(parent, index))
+            Path(
+                Device(name, f"path{index}", parent.host),
+                length,
+                (),
+                _serving(parent, index),
+                parent.chap,
+            )
             for parent in parents
         ]
         paths += mine

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 from pathlib import Path
 
 from oslo_privsep import priv_context
 
 from virtman import naming, plan, privileged
-from virtman.coordinator import Coordinator, ImageInfo
+from virtman.access import Access
+from virtman.coordinator import Coordinator, Shape
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.layers.source import Source
 from virtman.naming import Device
-from virtman.plan import Portal
+from virtman.plan import Chap, Portal
 
 _TIMEOUT = 30.0
+_SECRET_BYTES = 16
+# On disk, so that a source that is added again after a reboot is the one that Volt knows.
+_SECRETS = Path("/var/lib/virtman/sources")
 
 
 def add(
-    image: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int, fanout: int
+    image: str,
+    path: str,
+    host: str,
+    ip: str,
+    port: int,
+    volt: str,
+    access: Access,
+    shape: Shape,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
+
+    Hosts must know a secret, which is made here once and told to Volt.
 
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     """
@@ -34,27 +48,43 @@ def add(
     served = source.is_up()
     source.up(())
     try:
-        coordinator = Coordinator(volt, host, _TIMEOUT)
-        coordinator.register(ImageInfo(image, size, stripes, fanout), step.portal)
+        chap = Chap(image, _secret(image))
+        source.require(chap)
+        coordinator = Coordinator(volt, host, _TIMEOUT, access)
+        coordinator.register(image, size, shape, step.portal, chap)
     except VirtmanError:
         if not served:
-            source.down()
+            source.down()  # the secret stays: Volt may know it, and the answer was lost
         raise
     return step.portal
 
 
-def remove(image: str, host: str, volt: str) -> None:
+def remove(image: str, host: str, volt: str, access: Access) -> None:
     """Make the image unknown to Volt, then stop serving it."""
     naming.check("image", image)
     naming.check("host", host)
-    Coordinator(volt, host, _TIMEOUT).forget(image)
+    Coordinator(volt, host, _TIMEOUT, access).forget(image)
     _become_privileged()
     Source(_step(image, host, plan.SECTOR, "", "", 0)).down()
+    (_SECRETS / image).unlink(missing_ok=True)
 
 
 def _step(image: str, host: str, size: int, path: str, ip: str, port: int) -> plan.Source:
     portal = Portal(ip, port, naming.iqn(host, image))
     return plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal)
+
+
+def _secret(image: str) -> str:
+    file = _SECRETS / image
+    if not file.exists():
+        _SECRETS.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = _SECRETS / f".{image}.part"
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as new:
+            new.write(secrets.token_hex(_SECRET_BYTES))
+            new.flush()
+            os.fsync(new.fileno())
+        part.rename(file)
+    return file.read_text()
 
 
 def _size(path: str) -> int:

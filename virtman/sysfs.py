@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,11 @@ from virtman.plan import Portal
 _BLOCK = Path("/sys/class/block")
 _SESSIONS = Path("/sys/class/iscsi_session")
 _CACHE_SETS = Path("/sys/fs/bcache")
+_TARGETS = Path("/sys/kernel/config/target/iscsi")
+_TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
+_ESTABLISHED = "01"
+_SILENCE = 3
+_MIB = 1024 * 1024
 
 
 def number(device: str) -> str:
@@ -65,6 +71,29 @@ def session_to(iqn: str) -> Portal | None:
     return next(map(_portal, _sessions(iqn)), None)
 
 
+def is_cut_off(iqn: str) -> bool:
+    """Tell whether there is a session with this target that has lost its connection."""
+    states = [(session / "state") for session in _sessions(iqn)]
+    with contextlib.suppress(OSError):  # gone meanwhile
+        return any(state.read_text().strip() != "LOGGED_IN" for state in states)
+    return False
+
+
+def is_silent(ip: str, port: int) -> bool:
+    """Tell whether a peer's kernel has not acknowledged what was sent to it again and again.
+
+    A peer that is merely busy acknowledges at once. Four times unanswered is about 1.5 s.
+    """
+    packed = ipaddress.ip_address(ip).packed
+    words = (packed[at : at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
+    peer = f"{''.join(words)}:{port:04X}"
+    table = _TCP if len(packed) == 4 else _TCP6
+    rows = (line.split() for line in table.read_text().splitlines() if peer in line)
+    return any(
+        row[2] == peer and row[3] == _ESTABLISHED and int(row[6], 16) >= _SILENCE for row in rows
+    )
+
+
 def idle_sessions() -> list[Portal]:
     """Return the portals of iSCSI sessions on whose disks nothing lies."""
     idle = []
@@ -114,6 +143,26 @@ def has_cache(bcache: str) -> bool:
 def bcache_state(bcache: str) -> str:
     """Return how a bcache device is: ``no cache``, ``clean``, ``dirty``."""
     return Path(f"/sys/block/{bcache}/bcache/state").read_text().strip()
+
+
+def cache_reads(bcache: str) -> tuple[int, int]:
+    """Return how many reads of a bcache device its cache could serve, and how many not.
+
+    The kernel adds up what happened only every 38 seconds.
+    """
+    totals = Path(f"/sys/block/{bcache}/bcache/stats_total")
+    hits, misses = (int((totals / f"cache_{kind}").read_text()) for kind in ("hits", "misses"))
+    return hits, misses
+
+
+def sent(iqn: str) -> int:
+    """Return how many bytes a target of this node has sent, each LUN to the MiB below."""
+    counters = (_TARGETS / iqn).glob("tpgt_1/lun/lun_*/statistics/scsi_tgt_port/read_mbytes")
+    total = 0
+    for counter in counters:
+        with contextlib.suppress(OSError):  # gone meanwhile
+            total += int(counter.read_text()) * _MIB
+    return total
 
 
 def _target(link: Path) -> str | None:

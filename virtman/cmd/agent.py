@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import waitress
 from oslo_config import cfg
@@ -17,35 +18,53 @@ from oslo_privsep import priv_context
 
 from virtman import conf as options
 from virtman import naming, privileged
+from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.api import Api
 from virtman.attachment import Times
 from virtman.coordinator import Coordinator
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
+from virtman.network import Card, Overload
 from virtman.plan import SOURCE
+from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.stack import Stack
+from virtman.watch import Watch
 
 LOG = logging.getLogger(__name__)
 
 _SOCKET_MODE = "660"
 _PRIVILEGED_THREADS = 16
+_QUIET = ("oslo.privsep=INFO", "oslo_privsep=INFO")
+
+
+class Service(Protocol):
+    """What goes on beside the local API, on a thread of its own."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End; the devices stay."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run until told to stop; return the exit status."""
     conf = options.register(cfg.CONF)
     logging.register_options(conf)
+    # else it logs the arguments of root verbs, secrets among them, at level debug
+    logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), *_QUIET])
     conf(sys.argv[1:] if argv is None else argv, project="virtman")
     logging.setup(conf, "virtman")
     try:
         host = _host(conf)
         _enter(conf)
         agent = _agent(conf, host)
+        services = _services(conf, agent)
     except (VirtmanError, OSError, KeyError) as err:
         sys.exit(f"virtman-agent: {err}")
-    _serve(conf, agent)
+    _serve(conf, agent, services)
     return 0
 
 
@@ -100,13 +119,19 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     return Agent(
         host,
         Stack(conf.cache.devices, images),
-        Coordinator(conf.volt.url, host.name, conf.volt.timeout),
+        Coordinator(
+            conf.volt.url,
+            host.name,
+            conf.volt.timeout,
+            Access(conf.volt.token_file, conf.volt.cafile),
+            conf.agent.rack,
+        ),
         records,
         Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
     )
 
 
-def _serve(conf: cfg.ConfigOpts, agent: Agent) -> None:
+def _serve(conf: cfg.ConfigOpts, agent: Agent, services: Sequence[Service]) -> None:
     Path(conf.agent.socket).unlink(missing_ok=True)
     server = waitress.create_server(
         Api(agent),
@@ -114,8 +139,8 @@ def _serve(conf: cfg.ConfigOpts, agent: Agent) -> None:
         unix_socket_perms=_SOCKET_MODE,
         threads=conf.agent.threads,
     )
-    heartbeat = Heartbeat(agent)
-    heartbeat.start()
+    for service in services:
+        service.start()
     signal.signal(signal.SIGTERM, _stop)
     LOG.info("serving images as %s on %s", agent.host.name, agent.host.ip)
     try:
@@ -124,8 +149,33 @@ def _serve(conf: cfg.ConfigOpts, agent: Agent) -> None:
         LOG.info("stopping; devices stay as they are")
     finally:
         server.close()
-        heartbeat.stop()
+        for service in reversed(services):
+            service.stop()
         agent.stop()
+
+
+def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
+    """Make what goes on beside the local API."""
+    url = conf.notify.transport_url
+    card = Card(conf.export.ip, conf.export.bandwidth)
+    heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
+    watch = Watch(agent, heartbeat, called=bool(url))
+    services: list[Service] = [heartbeat, watch, Pulse(agent)]
+    if url:
+        services.append(_calls(conf, url, agent.host.name, watch))
+    return services
+
+
+def _calls(conf: cfg.ConfigOpts, url: str, host: str, watch: Watch) -> Service:
+    try:
+        from virtman.calls import Calls  # noqa: PLC0415 - needs an optional library
+    except ImportError as err:
+        raise VirtmanError(
+            "[notify] transport_url is set: install the Python package oslo.messaging, "
+            f"or unset it ({err})"
+        ) from err
+    calls: Service = Calls(conf, url, host, watch.call)
+    return calls
 
 
 def _stop(signum: int, frame: object) -> None:

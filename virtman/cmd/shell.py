@@ -8,12 +8,26 @@ from typing import Any, NoReturn
 
 import click
 
+from virtman.access import Access
 from virtman.client import Client
+from virtman.coordinator import Shape
 from virtman.errors import VirtmanError
 
 _SOCKET = "/run/virtman/agent.sock"
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_token_file = click.option(
+    "--token-file",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="File with a token of role operator, as Volt gave it out.",
+)
+_cafile = click.option(
+    "--cafile",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="Certificates that vouch for Volt's; the system's if there is none.",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -99,14 +113,29 @@ def source() -> None:
 @click.option("--ip", required=True, help="Address to serve on.")
 @click.option("--port", default=3260, show_default=True, type=click.IntRange(1, 65535))
 @click.option("--volt", required=True, help="URL of Volt.")
-@click.option("--stripes", default=2, show_default=True, type=click.IntRange(1, 8))
-@click.option("--fanout", default=2, show_default=True, type=click.IntRange(1, 64))
-def add(name: str, path: str, host: str, ip: str, port: int, volt: str, stripes: int,
-        fanout: int) -> None:  # fmt: skip
+@_token_file
+@_cafile
+@click.option(
+    "--shape", type=click.Choice(["forest", "tree", "star", "chain"]), help="Of the trees."
+)
+@click.option("--stripes", type=click.IntRange(1, 8), help="How many trees the image has.")
+@click.option("--fanout", type=click.IntRange(0, 64), help="Hosts that a host feeds in a tree.")
+def add(
+    name: str,
+    path: str,
+    host: str,
+    ip: str,
+    port: int,
+    volt: str,
+    token_file: str,
+    cafile: str,
+    **trees: Any,
+) -> None:
     """Serve PATH, write-protected, as the source of IMAGE and register it. Run as root."""
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
-    where = sources.add(name, path, host, ip, port, volt, stripes, fanout)
+    access = Access(token_file, cafile)
+    where = sources.add(name, path, host, ip, port, volt, access, Shape(**trees))
     click.echo(f"{name}: {where.iqn} on {where.ip}:{where.port}")
 
 
@@ -114,11 +143,13 @@ def add(name: str, path: str, host: str, ip: str, port: int, volt: str, stripes:
 @click.argument("name", metavar="IMAGE")
 @click.option("--host", required=True, help="Name of this storage node.")
 @click.option("--volt", required=True, help="URL of Volt.")
-def remove(name: str, host: str, volt: str) -> None:
+@_token_file
+@_cafile
+def remove(name: str, host: str, volt: str, token_file: str, cafile: str) -> None:
     """Make IMAGE unknown and stop serving it. Refused while hosts use it."""
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
-    sources.remove(name, host, volt)
+    sources.remove(name, host, volt, Access(token_file, cafile))
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:

@@ -16,6 +16,22 @@ OPTS = [
         "letters, digits, dots and dashes. Changing it makes this a new host for Volt.",
     ),
     cfg.StrOpt(
+        "rack",
+        regex=r"^[A-Za-z0-9._-]{1,48}\Z",
+        help="Label that hosts on one switch have in common, such as rack7. Volt then keeps most "
+        "traffic inside racks. Not set: nothing is known of this host's place.",
+    ),
+    cfg.FloatOpt(
+        "overload",
+        default=0.9,
+        min=0.05,
+        max=1.0,
+        help="Share of the speed of the link with [export] ip. A host that sends more than this "
+        "at three heartbeats in a row asks Volt for no new children, until it has sent less "
+        "than four fifths of it for as long. Lower: spreads load earlier. 1: never asks. Needs "
+        "the link's speed, see [export] bandwidth.",
+    ),
+    cfg.StrOpt(
         "user",
         default="virtman",
         help="Account that the agent runs as. Only the privileged part keeps capabilities.",

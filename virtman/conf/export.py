@@ -12,4 +12,11 @@ OPTS = [
         "storage network. Required: nothing listens on an address that was not named.",
     ),
     cfg.PortOpt("port", default=3260, help="TCP port of the iSCSI portal."),
+    cfg.IntOpt(
+        "bandwidth",
+        default=0,
+        min=0,
+        help="Speed of the link with this address in Mbit/s. 0: what the network card says; set "
+        "it where the card does not know (virtual cards) or the way behind it is narrower.",
+    ),
 ]

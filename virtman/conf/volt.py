@@ -9,7 +9,21 @@ OPTS = [
     cfg.StrOpt(
         "url",
         default="http://127.0.0.1:8778",
-        help="Where Volt answers.",
+        help="Where Volt answers. Use https wherever others can read along: tokens and iSCSI "
+        "secrets go this way.",
+    ),
+    cfg.StrOpt(
+        "token_file",
+        default="",
+        help="File with the token that 'volt-manage token create --role host --host NAME' "
+        "printed, readable by [agent] user only (mode 0600). It is read for each request, so a "
+        "new token needs no restart. Empty: no token is sent.",
+    ),
+    cfg.StrOpt(
+        "cafile",
+        default="",
+        help="File with the certificates that vouch for Volt's, where url is https. Empty: those "
+        "that this system trusts.",
     ),
     cfg.FloatOpt(
         "timeout",

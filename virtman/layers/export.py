@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import Mapped, explained
-from virtman.plan import HEADER, REGION, SECTOR
+from virtman.plan import HEADER, REGION, SECTOR, Chap
 from virtman.privileged import lio
 
 
@@ -39,6 +39,11 @@ class Export(Mapped):
                     self.storage, self.node, size, portal.iqn, portal.lun, portal.ip, portal.port
                 )
         return self.node
+
+    def require(self, chap: Chap) -> None:
+        """Let those children log in who know this; until it is called first, none can."""
+        with explained(f"what {self.step.portal.iqn} asks for"):
+            lio.require(self.step.portal.iqn, chap.user, chap.secret)
 
     def down(self) -> None:
         """Stop serving, then remove the device."""

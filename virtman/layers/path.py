@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
+import time
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
-from virtman.plan import BLOCK, SECTOR, Portal
-from virtman.privileged import iscsi
+from virtman.plan import BLOCK, SECTOR, Chap, Portal
+from virtman.privileged import iscsi, sockets
 
 LOG = logging.getLogger(__name__)
 
 _CONNECT_DEADLINE = 3.0
 _DISK_DEADLINE = 15.0
+_REFUSED_DEADLINE = 5.0
+_REFUSED_PAUSE = 0.1
 
 
 class Path:
@@ -35,7 +39,7 @@ class Path:
         portal = self.step.portal
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
-        disk = sysfs.disk(portal.iqn, portal.lun) or self._log_in(portal)
+        disk = self._disk(portal)
         start, length = portal.offset // SECTOR, self.step.sectors
         have = min(sysfs.sectors(disk) - start, length)
         if have <= length - BLOCK // SECTOR:
@@ -64,11 +68,33 @@ class Path:
         """Tell whether the device lies on a disk that is there."""
         return self.mapped.exists() and self._session() is not None
 
+    def abandon(self) -> None:
+        """End the session's connection: its reads then fail, and others can be tried."""
+        portal = self.step.portal
+        assert portal is not None
+        with explained(f"ending connections to {portal.ip}"):
+            sockets.end("iscsid", portal.ip, portal.port)
+
+    def _disk(self, portal: Portal) -> str:
+        """Return the disk of a session that works, or of one that is opened now."""
+        disk = sysfs.disk(portal.iqn, portal.lun)
+        if disk is not None and sysfs.is_cut_off(portal.iqn) and _answers(portal):
+            # iscsid would try for ever with the secret of the first login
+            with explained(f"logging out of {portal.iqn}"):
+                iscsi.logout(portal.ip, portal.port, portal.iqn)
+            disk = None
+        if disk is None:
+            return self._log_in(portal)
+        user, secret = _proof(self.step.chap)
+        with explained(f"what to prove to {portal.iqn}"):
+            iscsi.remember(portal.ip, portal.port, portal.iqn, user, secret)
+        return disk
+
     def _log_in(self, portal: Portal) -> str:
         host = self.step.device.argument
         what = f"image {self.step.device.image}: {host} at {portal.ip}"
         try:
-            socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()
+            _connect(portal)
         except OSError as err:
             raise ParentUnreachable(
                 f"{what} does not answer on port {portal.port} ({err}); check that it runs "
@@ -76,7 +102,7 @@ class Path:
                 host,
             ) from err
         try:
-            iscsi.login(portal.ip, portal.port, portal.iqn)
+            self._prove(portal)
         except OSError as err:
             raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
         wait_until(
@@ -89,6 +115,18 @@ class Path:
         LOG.info("connected to %s (%s) as %s", host, portal.iqn, disk)
         return disk
 
+    def _prove(self, portal: Portal) -> None:
+        """Log in, again for a while if refused: the parent may hear the secret after us."""
+        end = time.monotonic() + _REFUSED_DEADLINE
+        while True:
+            try:
+                iscsi.login(portal.ip, portal.port, portal.iqn, *_proof(self.step.chap))
+                return
+            except PermissionError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(_REFUSED_PAUSE)
+
     def _session(self) -> Portal | None:
         """Find the session of the disk below: the kernel knows it better than the plan."""
         table = self.mapped.table()
@@ -97,3 +135,18 @@ class Path:
             if session is not None:
                 return session
         return sysfs.session_to(self.step.portal.iqn) if self.step.portal else None
+
+
+def _proof(chap: Chap | None) -> tuple[str, str]:
+    return (chap.user, chap.secret) if chap else ("", "")
+
+
+def _answers(portal: Portal) -> bool:
+    with contextlib.suppress(OSError):
+        _connect(portal)
+        return True
+    return False
+
+
+def _connect(portal: Portal) -> None:
+    socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()

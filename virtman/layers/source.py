@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from virtman import plan
 from virtman.layers import explained
-from virtman.plan import SECTOR
+from virtman.plan import SECTOR, Chap
 from virtman.privileged import lio
 
 
@@ -26,6 +26,11 @@ class Source:
                 size = self.step.sectors * SECTOR
                 lio.serve(self.storage, path, size, portal.iqn, portal.lun, portal.ip, portal.port)
         return path
+
+    def require(self, chap: Chap) -> None:
+        """Let those hosts log in who know this; until it is called first, none can."""
+        with explained(f"what {self.step.portal.iqn} asks for"):
+            lio.require(self.step.portal.iqn, chap.user, chap.secret)
 
     def release(self) -> None:
         """Nothing waits here."""

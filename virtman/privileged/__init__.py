@@ -24,5 +24,6 @@ context = priv_context.PrivContext(
         capabilities.CAP_SYS_RAWIO,  # bcache registration
         capabilities.CAP_NET_ADMIN,  # iscsiadm speaks netlink
         capabilities.CAP_IPC_LOCK,  # iscsiadm locks its memory
+        capabilities.CAP_SYS_PTRACE,  # iscsid's connections to parents that fell silent
     ],
 )

@@ -3,39 +3,64 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
+import re
+from pathlib import Path
 
 from virtman.privileged import context
 from virtman.privileged.command import run
 
+# Debian's, and others': where open-iscsi keeps what it knows of targets, a file each.
+_RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))
+_REFUSED = re.compile(r"status 24\b|authorization failure")
+
 # A parent that died must be noticed in seconds: the defaults wait for two minutes. But LIO
 # answers a ping only after the reads before it, which wait for the parent's own parents:
-# pings that are too impatient would cut off a parent that is merely busy.
+# pings that are too impatient would cut off a parent that is merely busy. So a ping a second
+# is sent only to see whether the parent's kernel acknowledges it, which it does at once.
 _SETTINGS = {
     "node.session.timeo.replacement_timeout": "2",
-    "node.conn[0].timeo.noop_out_interval": "5",
+    "node.conn[0].timeo.noop_out_interval": "1",
     "node.conn[0].timeo.noop_out_timeout": "10",
     "node.conn[0].timeo.login_timeout": "5",
     "node.session.initial_login_retry_max": "1",
     "node.startup": "manual",
 }
+_CHAP_SETTINGS = {
+    "node.session.auth.authmethod": "CHAP",
+    # best first: the target takes the first that its kernel has
+    "node.session.auth.chap_algs": "SHA256,SHA1,MD5",
+}
+_NO_CHAP_SETTINGS = {"node.session.auth.authmethod": "None"}
+_AUTH = "node.session.auth."
 
 
 @context.entrypoint
-def login(ip: str, port: int, target: str) -> None:
+def login(ip: str, port: int, target: str, user: str, secret: str) -> None:
     """Open a session; the disk appears in sysfs a moment later.
 
+    :param user: what to prove to the target that we know; empty for nothing
+    :raises PermissionError: if the target does not know user or secret
     :raises OSError: with iscsiadm's words if the portal or the target does not answer
     """
     where = _where(ip, port, target)
     run("iscsiadm", *where, "-o", "new")
-    settings = [word for key, value in _SETTINGS.items() for word in ("-n", key, "-v", value)]
-    run("iscsiadm", *where, "-o", "update", *settings)
+    _remember(ip, port, target, user, secret)
     try:
         run("iscsiadm", *where, "--login")
-    except OSError:
+    except OSError as err:
         with contextlib.suppress(OSError):
             run("iscsiadm", *where, "-o", "delete")
+        if _REFUSED.search(str(err)):
+            raise PermissionError(errno.EACCES, f"{target}: wrong user or secret") from err
         raise
+
+
+@context.entrypoint
+def remember(ip: str, port: int, target: str, user: str, secret: str) -> None:
+    """Have a session, when it is opened again, prove this. The one that is open goes on."""
+    _remember(ip, port, target, user, secret)
 
 
 @context.entrypoint
@@ -48,3 +73,35 @@ def logout(ip: str, port: int, target: str) -> None:
 
 def _where(ip: str, port: int, target: str) -> tuple[str, ...]:
     return ("-m", "node", "-T", target, "-p", f"{ip}:{port}")
+
+
+def _remember(ip: str, port: int, target: str, user: str, secret: str) -> None:
+    """Change open-iscsi's own record, whose form is that of its commands' options.
+
+    Its command would take the secret as an argument, where every process can read it.
+    """
+    settings = {**_SETTINGS, **(_CHAP_SETTINGS if user else _NO_CHAP_SETTINGS)}
+    if user:
+        settings |= {f"{_AUTH}username": user, f"{_AUTH}password": secret}
+    record = _record(ip, port, target)
+    lines = record.read_text().splitlines()
+    kept = [
+        line
+        for line in lines
+        if line.split(" = ")[0] not in settings and not line.startswith((_AUTH, "#"))
+    ]
+    text = "\n".join(
+        [lines[0], *kept, *(f"{key} = {value}" for key, value in settings.items()), lines[-1], ""]
+    )
+    part = record.with_name(f".{record.name}.part")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(text)
+    part.rename(record)
+
+
+def _record(ip: str, port: int, target: str) -> Path:
+    for folder in _RECORDS:
+        for found in (folder / target).glob(f"{ip},{port}*"):
+            return found / "default" if found.is_dir() else found
+    raise OSError(errno.ENOENT, f"open-iscsi has no record of {target} at {ip}:{port}")

@@ -23,6 +23,8 @@ _ENABLE_PAUSE = 0.2
 def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, port: int) -> None:
     """Serve ``device`` as a LUN of ``target`` on one portal, read-only for everyone.
 
+    A new target lets nobody in until ``require`` has said what children must prove.
+
     The LUN is buffered (fileio): reads of several children for the same block meet in
     the page cache and become one read below.
 
@@ -42,7 +44,7 @@ def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, por
         storage.set_attribute("optimal_sectors", _OPTIMAL_SECTORS)
         group = TPG(Target(FabricModule("iscsi"), target), 1)
         for attribute, value in (
-            ("authentication", 0),
+            ("authentication", 1),
             ("generate_node_acls", 1),
             ("cache_dynamic_acls", 1),
             ("demo_mode_write_protect", 1),
@@ -78,6 +80,20 @@ def serves(name: str, target: str, lun: int) -> bool:
     links = list(group.glob(f"lun/lun_{lun}/*/udev_path")) if group.is_dir() else []
     mine = [link for link in links if link.parent.resolve().name == name]
     return bool(mine) and (group / "enable").read_text().strip() == "1"
+
+
+@context.entrypoint
+def require(target: str, user: str, secret: str) -> None:
+    """Let only those log in to a target who know this; sessions that are open go on.
+
+    :raises OSError: ENOENT if there is no such target
+    """
+    group = _group(target)
+    for name, value in (("userid", user), ("password", secret)):
+        file = group / "auth" / name
+        file.chmod(0o600)  # the kernel shows it to everybody
+        file.write_text(value)
+    (group / "attrib/authentication").write_text("1")
 
 
 @context.entrypoint

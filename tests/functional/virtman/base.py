@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fixtures
 import testtools
+from sqlalchemy import text
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
@@ -21,11 +22,13 @@ from virtman import attachment, layers
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
 from virtman.caches import bcache
-from virtman.coordinator import Coordinator, ImageInfo
+from virtman.coordinator import Coordinator, Shape
 from virtman.heartbeat import Heartbeat
-from virtman.plan import Portal
+from virtman.network import Card, Overload
+from virtman.plan import Chap, Portal
 from virtman.record import Records
 from virtman.stack import Stack
+from virtman.watch import Watch
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
@@ -70,6 +73,15 @@ class Volt:
     def trees(self, image: str) -> object:
         return self.ground.coordinator.trees(image)
 
+    def renew_secret(self, image: str, secret: str) -> None:
+        """Give an image's hosts another secret, and so new placements."""
+        with self.ground.engine.begin() as connection:
+            for statement in (
+                "UPDATE images SET secret = :secret WHERE name = :name",
+                "UPDATE placements SET generation = generation + 1 WHERE image = :name",
+            ):
+                connection.execute(text(statement), {"secret": secret, "name": image})
+
     def forget(self, image: str, host: str) -> None:
         self.ground.coordinator.remove(image, host)
 
@@ -97,7 +109,8 @@ class Node:
         stack = Stack((SSD,), images)
         host = Host(self.name, self.ip, 3260)
         self.agent = Agent(host, stack, coordinator, self.records, self.times)
-        self.heartbeat = Heartbeat(self.agent)
+        self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
+        self.watch = Watch(self.agent, self.heartbeat, called=False)
 
     def reboot(self) -> None:
         """Lose all that the kernel has, and start an agent."""
@@ -163,9 +176,10 @@ class Bed:
     def register(self, image: str, fanout: int = 2) -> None:
         """Have the source serve another image."""
         where = replace(self.source, iqn=f"iqn.2026-11.org.virtman:storage:{image}")
-        self.network.add_source(where, SIZE)
-        info = ImageInfo(image, SIZE, 2, fanout)
-        Coordinator(self.volt.url, "any", 5).register(info, where)
+        chap = Chap(image, "secret-of-the-source")
+        self.network.add_source(where, SIZE, (chap.user, chap.secret))
+        shape = Shape("forest", 2, fanout)
+        Coordinator(self.volt.url, "any", 5).register(image, SIZE, shape, where, chap)
 
     def node(
         self, name: str = "a", keep: float = FOREVER, attach: float = 5, leave: float = 5
@@ -198,7 +212,7 @@ class Impatient(fixtures.Fixture):
 class TestCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.useFixture(fixtures.FakeLogger())
+        self.log = self.useFixture(fixtures.FakeLogger())
         self.kernels = self.useFixture(SimulatedKernels())
         self.useFixture(Impatient())
         cleanups = ExitStack()

@@ -27,7 +27,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop
+from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -52,13 +52,19 @@ class Lun:
 
 @dataclass
 class Target:
-    """What a node, or the source, serves; ``kernel`` is None for the source."""
+    """What a node, or the source, serves; ``kernel`` is None for the source.
+
+    :ivar chap: user and secret that it asks for; None before it was told, which lets nobody in
+    :ivar sent: bytes that it has sent
+    """
 
     kernel: Kernel | None
     ip: str
     port: int
     iqn: str
     luns: dict[int, Lun] = field(default_factory=dict)
+    chap: tuple[str, str] | None = None
+    sent: int = 0
 
 
 class Network:
@@ -67,11 +73,12 @@ class Network:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.targets: dict[tuple[str, int, str], Target] = {}
+        self.silent: set[tuple[str, int]] = set()
         self.kernels: list[Kernel] = []
 
-    def add_source(self, portal: Portal, size: int) -> None:
+    def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
         key = (portal.ip, portal.port, portal.iqn)
-        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)})
+        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)}, chap)
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -123,10 +130,15 @@ class Disk:
 
 @dataclass
 class Session:
-    """A session of an initiator and the disks that it brought."""
+    """A session of an initiator and the disks that it brought.
+
+    :ivar proof: user and secret that the record of its target has
+    """
 
     key: tuple[str, int, str]
     disks: dict[int, Disk]
+    proof: tuple[str, str]
+    is_cut: bool = False
 
 
 @dataclass
@@ -138,6 +150,7 @@ class Member:
     cache_set: str | None = None
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
+    reads: tuple[int, int] = (0, 0)
 
 
 @dataclass
@@ -346,28 +359,43 @@ class Kernel:
 
     # iSCSI, both ends.
 
-    def iscsi_login(self, ip: str, port: int, target: str) -> None:
+    def iscsi_login(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
         key = (ip, port, target)
         if any(one.key == key for one in self.sessions):
             raise OSError(errno.EIO, "iscsiadm: status 15: session exists")
         if key not in self.network.targets:
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
+        if self.network.targets[key].chap != (user, secret):
+            raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
         disks = {
             number: Disk(f"sd-{self.name}-{minor}", f"8:{minor}", lun.sectors)
             for (number, lun), minor in zip(
                 self.network.targets[key].luns.items(), self._minors, strict=False
             )
         }
-        self.sessions.append(Session(key, disks))
+        self.sessions.append(Session(key, disks, (user, secret)))
+
+    def iscsi_remember(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
+        session = next((one for one in self.sessions if one.key == (ip, port, target)), None)
+        if session is None:
+            raise OSError(errno.ENOENT, f"open-iscsi has no record of {target}")
+        session.proof = (user, secret)
 
     def iscsi_logout(self, ip: str, port: int, target: str) -> None:
         for session in self.sessions:
             if session.key == (ip, port, target):
-                if any(self._is_used(disk.number, "") for disk in session.disks.values()):
+                lives = session.key in self.network.targets
+                if lives and any(self._is_used(d.number, "") for d in session.disks.values()):
                     self.harm.append(f"logged out of {target} under a device")
                 self.sessions.remove(session)
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
+
+    def sockets_end(self, program: str, ip: str, port: int) -> int:
+        ended = [one for one in self.sessions if one.key[:2] == (ip, port)]
+        for one in ended:
+            one.is_cut = True
+        return len(ended)
 
     def lio_serve(
         self, name: str, device: str, size: int, target: str, lun: int, ip: str, port: int
@@ -395,6 +423,10 @@ class Kernel:
             one.iqn == target and lun in one.luns and one.luns[lun].storage == name
             for one in self._targets()
         )
+
+    def lio_require(self, target: str, user: str, secret: str) -> None:
+        for one in self._target(target):
+            one.chap = (user, secret)
 
     def lio_sessions(self, target: str) -> list[str]:
         return self.children(target)
@@ -508,11 +540,30 @@ class Kernel:
         below = {n for one in self.mappings.values() if one.number == device_number
                  for n in one.below}  # fmt: skip
         return all(
-            session.key in self.network.targets and lun in self.network.targets[session.key].luns
+            not session.is_cut
+            and session.key in self.network.targets
+            and lun in self.network.targets[session.key].luns
             for session in self.sessions
             for lun, disk in session.disks.items()
             if disk.number in below
         )
+
+    def sys_is_cut_off(self, iqn: str) -> bool:
+        return any(
+            one.key[2] == iqn and (one.is_cut or one.key not in self.network.targets)
+            for one in self.sessions
+        )
+
+    def sys_is_silent(self, ip: str, port: int) -> bool:
+        return (ip, port) in self.network.silent and any(
+            one.key[:2] == (ip, port) and not one.is_cut for one in self.sessions
+        )
+
+    def sys_sent(self, iqn: str) -> int:
+        return sum(one.sent for one in self._targets() if one.iqn == iqn)
+
+    def sys_cache_reads(self, bcache: str) -> tuple[int, int]:
+        return self._member(bcache).reads
 
     def sys_session_to(self, iqn: str) -> Portal | None:
         return next((Portal(*one.key) for one in self.sessions if one.key[2] == iqn), None)
@@ -562,6 +613,12 @@ class Kernel:
 
     def _targets(self) -> list[Target]:
         return [one for one in self.network.targets.values() if one.kernel is self]
+
+    def _target(self, iqn: str) -> list[Target]:
+        found = [one for one in self._targets() if one.iqn == iqn]
+        if not found:
+            raise OSError(errno.ENOENT, f"there is no {iqn}")
+        return found
 
     def _mapping(self, name: str) -> Mapping:
         if name not in self.mappings:
@@ -706,7 +763,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"),
+    (kernel, "kernel"), (sockets, "sockets"),
 )  # fmt: skip
 
 

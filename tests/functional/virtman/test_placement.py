@@ -143,7 +143,7 @@ class HeartbeatTest(PlacementCase):
         node = self.bed.node()
         node.create("vm1")
         self.bed.volt.silence()
-        self.assertRaises(CoordinatorUnreachable, node.heartbeat.beat)
+        self.assertRaises(CoordinatorUnreachable, node.beat)
         node.create("vm2")
         node.destroy("vm1")
         self.assertIn("virtman_debian_vm_vm2", node.kernel.state()["dm"])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from virtman import plan
 from virtman.errors import InvalidSize
 from virtman.naming import Device
-from virtman.plan import Feed, Parent, Placement, Portal
+from virtman.plan import Chap, Feed, Parent, Placement, Portal
 
 SIZE = 8 * 1024 * 1024
 
@@ -17,7 +17,7 @@ def parent(host):
 
 
 def placement(*feeds):
-    return Placement("i", SIZE, 7, tuple(feeds))
+    return Placement("i", SIZE, 7, Chap("i", "secret"), tuple(feeds))
 
 
 hosts = st.sampled_from(["source", "a", "b", "c"])

@@ -1,0 +1,120 @@
+"""Who does not know an image's secret gets in nowhere; those who do may hear of a new one."""
+
+import time
+from typing import ClassVar
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report
+
+IQN = "iqn.2026-11.org.virtman"
+REFUSED = 24
+CONFIGFS = "/sys/kernel/config/target/iscsi"
+
+
+class TestSecrets(DeployedCase):
+    name = "secrets"
+    node_count = 2
+    size = 64 * MIB
+    link_rate = "20mbit"
+    options: ClassVar = {"DEFAULT": {"debug": True}}
+
+    def placement(self, node):
+        return self.deployment.ask("GET", f"/v1/images/{self.image}/hosts/{node.name}")
+
+    def log_in(self, node, where, iqn, secret):
+        """Try by hand, as somebody would who knows open-iscsi; return iscsiadm's status."""
+        target = ["iscsiadm", "-m", "node", "-T", iqn, "-p", f"{where}:3260"]
+        node.run([*target, "-o", "new"])
+        if secret:
+            for name, value in (("authmethod", "CHAP"), ("username", "virtman"),
+                                ("password", secret)):  # fmt: skip
+                node.run([*target, "-o", "update", "-n", f"node.session.auth.{name}", "-v", value])
+        status = node.run([*target, "--login"], check=False).status
+        node.run([*target, "-o", "delete"])
+        return status
+
+    def test_a_stranger_logs_in_neither_to_an_export_nor_to_the_source(self):
+        node, stranger = self.nodes
+        self.create(node, "vm1")
+        for where in (node, self.storage):
+            iqn = f"{IQN}:{where.name}:{self.image}"
+            for secret in ("", "guessed-secret"):
+                self.assertEqual(REFUSED, self.log_in(stranger, where.address, iqn, secret))
+            served = where.run(["cat", f"{CONFIGFS}/{iqn}/tpgt_1/attrib/authentication"])
+            self.assertEqual("1", served.stdout.strip())
+
+    def test_secrets_show_neither_in_logs_nor_to_other_accounts(self):
+        parent, child = self.nodes
+        listing = "while sleep 0.02; do cat /proc/[0-9]*/cmdline; done"
+        pids = [node.spawn(["sh", "-c", listing], log="listing") for node in self.nodes]
+        for node in self.nodes:
+            self.create(node, f"on-{node.name}")
+        for node, pid in zip(self.nodes, pids, strict=True):
+            node.run(["kill", str(pid)])
+        secrets = {self.placement(parent)["chap"]["secret"]}
+        secrets |= {
+            peer["chap"]["secret"]
+            for feed in self.placement(child)["stripes"]
+            for peer in (feed["parent"], feed["standby"])
+            if peer is not None
+        }
+        self.assertEqual(2, len(secrets))
+        for node in self.nodes:
+            shown = (node.share / "listing").read_bytes() + (node.share / "agent.log").read_bytes()
+            self.assertIn(b"iscsiadm", shown)
+            for secret in secrets:
+                self.assertNotIn(secret.encode(), shown)
+                look = ["setpriv", "--reuid=nobody", "--clear-groups", "grep", "-rlsF", secret]
+                places = ["/etc/iscsi", CONFIGFS, "/var/lib/virtman", "/run"]
+                self.assertEqual("", node.run([*look, *places], check=False).stdout)
+
+    def test_a_new_secret_comes_into_use_while_a_vm_reads(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        device = self.create(child, "vm2")
+        old = self.placement(child)
+        sessions = child.run(["iscsiadm", "-m", "session"]).stdout
+        pid = child.spawn(["sha256sum", device], log="sum")
+        self.deployment.ask("POST", f"/v1/images/{self.image}/chap")
+        begin = time.monotonic()
+        new = self.placement(child)["chap"]["secret"]
+        self.assertNotEqual(old["chap"]["secret"], new)
+        for node in self.nodes:
+            file = f"{CONFIGFS}/{IQN}:{node.name}:{self.image}/tpgt_1/auth/password"
+            wait_until(lambda node=node, file=file: new in node.run(["cat", file]).stdout,
+                       f"the new secret at {node.name}", 20, 0.05)  # fmt: skip
+        report(f"a new secret was in use on both hosts after {time.monotonic() - begin:.2f} s")
+        self.assertIsNotNone(child.alive())
+        child.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=180)
+        self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
+        self.assertEqual(sessions, child.run(["iscsiadm", "-m", "session"]).stdout)
+        records = child.run(["sh", "-c", "cat /etc/iscsi/nodes/*:node1:*/*"]).stdout
+        self.assertIn(new, records)
+        # the old one opens nothing any more
+        iqn = f"{IQN}:{parent.name}:{self.image}"
+        self.storage.run(["modprobe", "iscsi_tcp"])
+        secret = old["chap"]["secret"]
+        self.assertEqual(REFUSED, self.log_in(self.storage, parent.address, iqn, secret))
+
+    def test_a_new_placement_reaches_a_host_in_a_second(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        self.create(child, "vm2")
+        self.settled(child)
+        log = child.share / "agent.log"
+        before = log.read_text().count(": placement ")
+        parent.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
+        try:
+            self.deployment.ask("DELETE", f"/v1/images/{self.image}/hosts/{parent.name}")
+            begin = time.monotonic()
+            wait_until(lambda: log.read_text().count(": placement ") > before,
+                       "the placement", 20, 0.01)  # fmt: skip
+            passed = time.monotonic() - begin
+        finally:
+            parent.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
+        report(f"a placement reached its host {passed:.2f} s after the change")
+        self.assertLess(passed, 1)
+
+    def settled(self, node):
+        """Wait until a host uses the place that Volt has for it."""
+        wait_until(lambda: self.placement(node)["state"] == "ready", "the placement in use", 20)
