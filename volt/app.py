@@ -1,15 +1,18 @@
 """How a request reaches its handler, and which status each kind of error gets."""
 
 import logging
+import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from flask import Flask, Response, jsonify, request
+from flask import Flask, Response, g, jsonify, make_response, request
 from flask.json.provider import DefaultJSONProvider
+from jsonschema import Draft202012Validator
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
+from volt import metrics, openapi, schemas
 from volt.db.engine import connect
 from volt.errors import Conflict, Invalid, Unavailable, Unknown, VoltError
 from volt.handlers import Answer, Service
@@ -64,21 +67,43 @@ def create_app(service: Service) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
     for method, path, handler in ROUTES:
-        app.add_url_rule(path, f"{method} {path}", _bind(handler, service), methods=[method])
+        bound = _bind(handler, service, openapi.query_of(method, path))
+        app.add_url_rule(path, f"{method} {path}", bound, methods=[method])
+    app.before_request(_start)
+    app.after_request(_count)
     app.register_error_handler(VoltError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
     return app
 
 
-def _bind(handler: Callable[..., Answer], service: Service) -> Callable[..., Answer]:
+def _bind(
+    handler: Callable[..., Answer], service: Service, query: Draft202012Validator
+) -> Callable[..., Answer]:
     def serve(**names: str) -> Answer:
         for noun, name in names.items():
             check_name(noun, name)
         if len(request.get_data()) > LARGEST_BODY:
             raise RequestEntityTooLarge(f"send at most {LARGEST_BODY} bytes")
-        return handler(service, **names)
+        schemas.parameters(request.args, query)
+        response = make_response(handler(service, **names))
+        if request.method in {"GET", "HEAD"} and response.status_code == 200:
+            response.add_etag()
+            response.make_conditional(request)
+        return response
 
     return serve
+
+
+def _start() -> None:
+    g.began = time.perf_counter()
+
+
+def _count(response: Response) -> Response:
+    route = request.url_rule.rule if request.url_rule else "none"
+    metrics.REQUESTS.labels(request.method, route, response.status_code).observe(
+        time.perf_counter() - g.began
+    )
+    return response
 
 
 def _refuse(error: VoltError) -> Response:

@@ -1,10 +1,13 @@
 """How each noun of the REST API answers."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from flask.typing import ResponseReturnValue
 
 from volt.roster import Roster
+from volt.schemas import Page
 from volt.trees import Coordinator
 
 Answer = ResponseReturnValue
@@ -17,3 +20,9 @@ class Service:
     coordinator: Coordinator
     roster: Roster
     heartbeat_interval: float
+
+
+def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:
+    """Answer with a page of a list, of which one thing more than fits was looked for."""
+    things = [asdict(each) for each in found[: page.limit]]
+    return {noun: things, "next": things[-1][key] if len(found) > page.limit else None}

@@ -4,8 +4,8 @@ from dataclasses import asdict
 
 from flask import request
 
-from volt import schemas
-from volt.handlers import Answer, Service
+from volt import metrics, schemas
+from volt.handlers import Answer, Service, page_of
 from volt.objects import State
 
 
@@ -18,6 +18,8 @@ def join(service: Service, image: str, host: str) -> Answer:
     """Place the host."""
     portal, rack = schemas.join(request.get_data())
     placement, is_new = service.coordinator.join(image, host, portal, rack)
+    if is_new:
+        metrics.JOINS.inc()
     return asdict(placement), 201 if is_new else 200
 
 
@@ -34,6 +36,23 @@ def remove(service: Service, image: str, host: str) -> Answer:
     """Forget the host's place."""
     service.coordinator.remove(image, host)
     return "", 204
+
+
+def index(service: Service) -> Answer:
+    """List hosts by name."""
+    page = schemas.page(request.args)
+    hosts = service.roster.hosts(page.marker, page.limit + 1)
+    return page_of("hosts", hosts, page, "host")
+
+
+def about(service: Service, host: str) -> Answer:
+    """Show what is known of the host."""
+    return asdict(service.roster.host(host))
+
+
+def drain(service: Service, host: str) -> Answer:
+    """Let the host feed nobody any more, or again."""
+    return asdict(service.roster.drain(host, schemas.drain(request.get_data())))
 
 
 def heartbeat(service: Service, host: str) -> Answer:
