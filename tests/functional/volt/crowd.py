@@ -8,6 +8,7 @@ from volt.topology import Shape
 
 IMAGE = "debian-12"
 RACKS = 8
+TOKEN = "any"
 
 
 def now():

@@ -57,6 +57,7 @@ class TestServed(TestCase):
                     *(sys.executable, "-m", "schemathesis.cli"),
                     *("--config-file", HERE / "schemathesis.toml", "run"),
                     *(f"{url}/v1/openapi.json", "--url", url),
+                    *("--header", f"Authorization: Bearer {crowd.TOKEN}"),
                     *(
                         "--max-time",
                         str(SECONDS),
