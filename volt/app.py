@@ -2,17 +2,19 @@
 
 import logging
 import math
+import time
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from flask import Flask, Response, jsonify, request
+from flask import Flask, Response, g, jsonify, make_response, request
 from flask.json.provider import DefaultJSONProvider
+from jsonschema import Draft202012Validator
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from volt import policies
+from volt import metrics, openapi, policies
 from volt.access import Access, StoredTokens
 from volt.accesslog import REQUEST_ID, AccessLog
 from volt.db.tokens import Tokens
@@ -94,10 +96,12 @@ def create_app(service: Service, guard: Access) -> Flask:
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
     for method, path, handler, rule in ROUTES:
-        serve = _bind(handler, service)
+        serve = _bind(handler, service, openapi.query_of(method, path))
         if rule is not None:
             serve = _admit(rule, guard, serve)
         app.add_url_rule(path, f"{method} {path}", serve, methods=[method])
+    app.before_request(_start)
+    app.after_request(_count)
     app.register_error_handler(VoltError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
     app.wsgi_app = AccessLog(app.wsgi_app)  # type: ignore[method-assign]
@@ -113,15 +117,34 @@ def _admit(rule: str, guard: Access, serve: Callable[..., Answer]) -> Callable[.
     return serve_if_admitted
 
 
-def _bind(handler: Callable[..., Answer], service: Service) -> Callable[..., Answer]:
+def _bind(
+    handler: Callable[..., Answer], service: Service, query: Draft202012Validator
+) -> Callable[..., Answer]:
     def serve(**names: str) -> Answer:
         for noun, name in names.items():
             check_name(noun, name)
         if len(request.get_data()) > LARGEST_BODY:
             raise RequestEntityTooLarge(f"send at most {LARGEST_BODY} bytes")
-        return handler(service, **names)
+        schemas.parameters(request.args, query)
+        response = make_response(handler(service, **names))
+        if request.method in {"GET", "HEAD"} and response.status_code == 200:
+            response.add_etag()
+            response.make_conditional(request)
+        return response
 
     return serve
+
+
+def _start() -> None:
+    g.began = time.perf_counter()
+
+
+def _count(response: Response) -> Response:
+    route = request.url_rule.rule if request.url_rule else "none"
+    metrics.REQUESTS.labels(request.method, route, response.status_code).observe(
+        time.perf_counter() - g.began
+    )
+    return response
 
 
 def _refuse(error: VoltError) -> Response:

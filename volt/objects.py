@@ -213,3 +213,19 @@ class Event:
     image: str | None
     host: str | None
     detail: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How much there is of everything at this moment, for those who watch Volt.
+
+    ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
+    image and stripe, ``generations`` are by image.
+    """
+
+    hosts: int
+    draining: int
+    overloaded: int
+    places: Mapping[tuple[str, str], int]
+    depths: Mapping[tuple[str, int], int]
+    generations: Mapping[str, int]

@@ -8,23 +8,32 @@ serves everybody.
 from collections.abc import Callable
 from typing import Final
 
-from volt.handlers import Answer, health, hosts, images
+from volt.handlers import Answer, events, health, hosts, images, metrics, openapi, page
 
 _PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
 
 ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer], str | None], ...]] = (
+    ("GET", "/", page.show, None),
+    ("GET", "/static/<file>", page.file, None),
     ("GET", "/healthz", health.show, None),
+    ("GET", "/metrics", metrics.show, "metrics:show"),
+    ("GET", "/v1/openapi.json", openapi.show, None),
     ("POST", "/v1/images", images.create, "image:create"),
     ("GET", "/v1/images", images.index, "image:list"),
     ("GET", "/v1/images/<image>", images.show, "image:show"),
     ("DELETE", "/v1/images/<image>", images.delete, "image:delete"),
     ("POST", "/v1/images/<image>/chap", images.rotate, "image:rotate"),
     ("GET", "/v1/images/<image>/trees", images.trees, "image:trees"),
+    ("GET", "/v1/images/<image>/parents", images.parents, "image:parents"),
     ("GET", _PLACE, hosts.show, "placement:show"),
     ("PUT", _PLACE, hosts.join, "placement:join"),
     ("PATCH", _PLACE, hosts.change, "placement:change"),
     ("DELETE", _PLACE, hosts.remove, "placement:remove"),
     ("POST", f"{_PLACE}/reports", hosts.report, "placement:report"),
+    ("GET", "/v1/hosts", hosts.index, "host:list"),
+    ("GET", "/v1/hosts/<path:host>", hosts.about, "host:show"),
+    ("PATCH", "/v1/hosts/<path:host>", hosts.drain, "host:change"),
     ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat, "host:heartbeat"),
     ("GET", "/v1/hosts/<path:host>/placements", hosts.placements, "host:placements"),
+    ("GET", "/v1/events", events.index, "event:list"),
 )

@@ -3,24 +3,30 @@
 import ipaddress
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from jsonschema import Draft202012Validator
 
 from volt.errors import ImageSizeInvalid, RequestInvalid
-from volt.names import check_name
+from volt.names import PATTERN, check_name
 from volt.objects import Chap, ImageReport, NewImage, Portal, Report, State
 from volt.topology import DEFAULTS, Rules, Shape
 
 SECTOR = 512
 LARGEST_WAIT = 60  # seconds for which an answer may be held back
+_NUMBER = re.compile("-?[0-9]{1,19}")
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
 
 _PORTAL = {
     "type": "object",
     "properties": {
-        "ip": {"type": "string", "maxLength": 45},
+        "ip": {
+            "type": "string",
+            "maxLength": 45,
+            "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}],
+        },
         "port": {"type": "integer", "minimum": 1, "maximum": 65535},
         "iqn": {
             "type": "string",
@@ -127,6 +133,78 @@ REPORT = Draft202012Validator(
     }
 )
 
+DRAIN = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"draining": {"type": "boolean"}},
+        "required": ["draining"],
+        "additionalProperties": False,
+    }
+)
+
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+
+PAGE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "limit": _LIMIT,
+            "marker": {"type": "string", "pattern": rf"^{PATTERN}\Z"},
+        },
+        "additionalProperties": False,
+    }
+)
+
+EVENTS = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"limit": _LIMIT, "after": _COUNT | {"default": 0}},
+        "additionalProperties": False,
+    }
+)
+
+WAIT = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "wait": {"type": "integer", "minimum": 0, "maximum": LARGEST_WAIT, "default": 0}
+        },
+        "additionalProperties": False,
+    }
+)
+
+_FEW = {"type": "integer", "minimum": 1, "maximum": 64, "default": 8}
+
+CANDIDATES = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"host": {"type": "string", "pattern": rf"^{PATTERN}\Z"}, "limit": _FEW},
+        "required": ["host"],
+        "additionalProperties": False,
+    }
+)
+
+# Rules that have an error code of their own: no schema above checks them.
+NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
+SIZE = {"type": "integer", "minimum": SECTOR, "maximum": LARGEST, "multipleOf": SECTOR}
+
+NO_QUERY = Draft202012Validator({"type": "object", "additionalProperties": False})
+
+
+class Query(Protocol):
+    """The parameters of a URL; a name may come more than once."""
+
+    def lists(self) -> Iterable[tuple[str, list[str]]]:
+        """Return each name with its values."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Up to ``limit`` things, from the one after ``marker`` on."""
+
+    marker: str
+    limit: int
+
 
 @dataclass(frozen=True)
 class StateChange:
@@ -204,13 +282,46 @@ def report(body: bytes) -> str:
     return check_name("host", _load(body, REPORT)["parent"])
 
 
-def wait(seconds: str | None) -> int:
-    """Parse the ``wait`` of a query: for how many seconds an answer may be held back."""
-    if seconds is None:
-        return 0
-    if re.fullmatch("[0-9]{1,2}", seconds) is None or int(seconds) > LARGEST_WAIT:
-        raise RequestInvalid(f"wait: {seconds[:32]} is not a whole number from 0 to {LARGEST_WAIT}")
-    return int(seconds)
+def drain(body: bytes) -> bool:
+    """Parse the body of PATCH /v1/hosts/{host}."""
+    return bool(_load(body, DRAIN)["draining"])
+
+
+def page(query: Query) -> Page:
+    """Parse which page of a list is wanted."""
+    given = parameters(query, PAGE)
+    return Page(given.get("marker", ""), given.get("limit", _LIMIT["default"]))
+
+
+def events(query: Query) -> tuple[int, int]:
+    """Parse the parameters of GET /v1/events: after and limit."""
+    given = parameters(query, EVENTS)
+    return given.get("after", 0), given.get("limit", _LIMIT["default"])
+
+
+def wait(query: Query) -> int:
+    """Parse for how many seconds an answer may be held back."""
+    return int(parameters(query, WAIT).get("wait", 0))
+
+
+def candidates(query: Query) -> tuple[str, int]:
+    """Parse the parameters of GET /v1/images/{image}/parents: the asker and the limit."""
+    given = parameters(query, CANDIDATES)
+    return given["host"], given.get("limit", _FEW["default"])
+
+
+def parameters(query: Query, schema: Draft202012Validator) -> dict[str, Any]:
+    """Return the parameters, numbers as such, if they are what the schema says."""
+    given: dict[str, Any] = {}
+    content: Any = schema.schema
+    kinds = content.get("properties", {})
+    for name, values in query.lists():
+        if len(values) > 1:
+            raise RequestInvalid(f"parameter {name[:64]!r} is given more than once")
+        is_number = kinds.get(name, {}).get("type") == "integer" and _NUMBER.fullmatch(values[0])
+        given[name] = int(values[0]) if is_number else values[0]
+    _check(given, schema, "the query")
+    return given
 
 
 def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
@@ -246,10 +357,10 @@ def _load(body: bytes, schema: Draft202012Validator) -> Any:
     return content
 
 
-def _check(content: Any, schema: Draft202012Validator) -> None:
+def _check(content: Any, schema: Draft202012Validator, whole: str = "the body") -> None:
     fault = next(schema.iter_errors(content), None)
     if fault is not None:
-        place = "/".join(str(step)[:64] for step in fault.absolute_path) or "the body"
+        place = "/".join(str(step)[:64] for step in fault.absolute_path) or whole
         message = fault.message[:300]
         if "source_chap" in fault.absolute_path:
             # The usual message shows the value, which is secret here.

@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from volt import source
 from volt.batches import Batches
-from volt.db import answers, forests, hosts
+from volt.db import answers, figures, forests, hosts
 from volt.db.engine import for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
-from volt.objects import Candidate, Chap, Image, NewImage, Placement, Portal, State, Trees
+from volt.objects import Candidate, Chap, Figures, Image, NewImage, Placement, Portal, State, Trees
 from volt.topology import Forest, Newcomer, PartTooSmall
 
 LOG = logging.getLogger(__name__)
@@ -100,6 +100,12 @@ class Coordinator:
         """Return the image's trees; raises ImageUnknown."""
         with self._reading.begin() as session:
             return answers.trees(session, _image_row(session, name))
+
+    @retried
+    def figures(self) -> Figures:
+        """Return how much there is of everything."""
+        with self._reading.begin() as session:
+            return figures.count(session)
 
     @retried
     def placement(self, image: str, host: str) -> Placement:

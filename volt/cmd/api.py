@@ -5,8 +5,15 @@ from gevent import monkey
 
 monkey.patch_all(os=False, signal=False, subprocess=False)
 
+import os  # noqa: E402
+import tempfile  # noqa: E402
+
+# Where the workers count; volt.metrics looks for it as it is imported.
+_FOLDER = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="volt-metrics-")
+
 import logging  # noqa: E402
 import resource  # noqa: E402
+import shutil  # noqa: E402
 import ssl  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -16,7 +23,7 @@ from gunicorn.app.base import BaseApplication  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
-from volt import app, conf, policies  # noqa: E402
+from volt import app, conf, metrics, policies  # noqa: E402
 from volt.cmd import config_files, reported  # noqa: E402
 from volt.db import upgrade  # noqa: E402
 from volt.db.engine import connect  # noqa: E402
@@ -86,6 +93,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "keyfile": self._options.api.tls_key,
             "ca_certs": self._options.api.tls_ca,
             "cert_reqs": ssl.CERT_REQUIRED if self._options.api.tls_ca else ssl.CERT_NONE,
+            "child_exit": _forget,
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
@@ -97,18 +105,31 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         return app.from_conf(self._options, self.worker)
 
 
+def _forget(server: object, worker: Any) -> None:
+    metrics.forget_worker(worker.pid)
+
+
 @click.command()
 @config_files
 @click.option("--debug", is_flag=True, help="Log heartbeats and health checks too.")
 def main(files: tuple[str, ...], debug: bool) -> None:
     """Serve Volt's REST API."""
+    master = os.getpid()
+    try:
+        _serve(files, debug)
+    finally:
+        if os.getpid() == master:  # workers, which come by here too, still count
+            shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+def _serve(files: tuple[str, ...], debug: bool) -> None:
     with reported():
         options = conf.load(files or None)
         engine = connect(options.database.connection, options.database.busy_timeout)
         upgrade.check(engine)
         engine.dispose()
         policies.load(options)
-    _check_tls(options)
+        _check_tls(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.api.workers > 1 and engine.dialect.name == "sqlite":
         LOG.warning("SQLite lets one worker write at a time: each of the others stands still then")

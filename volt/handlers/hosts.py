@@ -7,8 +7,8 @@ from hashlib import sha256
 
 from flask import request
 
-from volt import schemas
-from volt.handlers import Answer, Service
+from volt import metrics, schemas
+from volt.handlers import Answer, Service, page_of
 from volt.objects import Placement, State
 
 
@@ -21,6 +21,8 @@ def join(service: Service, image: str, host: str) -> Answer:
     """Place the host."""
     portal, rack = schemas.join(request.get_data())
     placement, is_new = service.coordinator.join(image, host, portal, rack)
+    if is_new:
+        metrics.JOINS.inc()
     return asdict(placement), 201 if is_new else 200
 
 
@@ -39,6 +41,23 @@ def remove(service: Service, image: str, host: str) -> Answer:
     return "", 204
 
 
+def index(service: Service) -> Answer:
+    """List hosts by name."""
+    page = schemas.page(request.args)
+    hosts = service.roster.hosts(page.marker, page.limit + 1)
+    return page_of("hosts", hosts, page, "host")
+
+
+def about(service: Service, host: str) -> Answer:
+    """Show what is known of the host."""
+    return asdict(service.roster.host(host))
+
+
+def drain(service: Service, host: str) -> Answer:
+    """Let the host feed nobody any more, or again."""
+    return asdict(service.roster.drain(host, schemas.drain(request.get_data())))
+
+
 def heartbeat(service: Service, host: str) -> Answer:
     """Tell the host which of its placements it does not know."""
     news = service.roster.heartbeat(host, schemas.heartbeat(request.get_data()))
@@ -52,8 +71,8 @@ def report(service: Service, image: str, host: str) -> Answer:
 
 def placements(service: Service, host: str) -> Answer:
     """Show all placements of the host, once they are not those that it names by its ETag."""
-    end = time.monotonic() + schemas.wait(request.args.get("wait"))
-    with service.watch.waiting(host) as waiter:
+    end = time.monotonic() + schemas.wait(request.args)
+    with metrics.LONG_POLLS.track_inprogress(), service.watch.waiting(host) as waiter:
         while True:
             found = service.coordinator.placements(host)
             tag = _tag(found)

@@ -1,12 +1,16 @@
 """How images and their trees answer."""
 
+import hashlib
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any, Final
 
-from flask import request
+from flask import Response, jsonify, request
 
 from volt import schemas
-from volt.handlers import Answer, Service
+from volt.handlers import Answer, Service, page_of
+
+COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
 
 
 def create(service: Service) -> Answer:
@@ -17,8 +21,10 @@ def create(service: Service) -> Answer:
 
 
 def index(service: Service) -> Answer:
-    """List all images."""
-    return {"images": [asdict(image) for image in service.coordinator.images()]}
+    """List images by name."""
+    page = schemas.page(request.args)
+    images = service.coordinator.images(page.marker, page.limit + 1)
+    return page_of("images", images, page, "name")
 
 
 def show(service: Service, image: str) -> Answer:
@@ -38,6 +44,33 @@ def rotate(service: Service, image: str) -> Answer:
     return "", 204
 
 
+def parents(service: Service, image: str) -> Answer:
+    """Show whom a host could be given as a parent."""
+    host, limit = schemas.candidates(request.args)
+    found = service.coordinator.parents(image, host, limit)
+    return {"parents": [asdict(each) for each in found]}
+
+
 def trees(service: Service, image: str) -> Answer:
-    """Show the image's trees."""
-    return asdict(service.coordinator.trees(image))
+    """Show the image's trees.
+
+    Every heartbeat changes the counters in them. The ETag is weak, as it leaves these out:
+    it tells whether the trees and the conditions of their hosts are what they were.
+    """
+    content = asdict(service.coordinator.trees(image))
+    etag = _digest(content)
+    if request.if_none_match.contains_weak(etag):
+        response = Response(status=304)
+    else:
+        response = jsonify(content)
+    response.set_etag(etag, weak=True)
+    return response
+
+
+def _digest(trees: dict[str, Any]) -> str:
+    kept = [
+        [value for name, value in node.items() if name not in COUNTERS]
+        for tree in trees["trees"]
+        for node in tree["nodes"]
+    ]
+    return hashlib.sha256(repr((trees["generation"], kept)).encode()).hexdigest()[:32]

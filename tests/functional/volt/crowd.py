@@ -1,0 +1,61 @@
+"""Many hosts in one image, as a data centre would have them."""
+
+from datetime import UTC, datetime
+
+from lab.volt import Volt
+from volt.objects import ImageReport, NewImage, Portal, Report
+from volt.topology import Shape
+
+IMAGE = "debian-12"
+RACKS = 8
+TOKEN = "any"
+
+
+def now():
+    return datetime.now(UTC)
+
+
+def serve(ground, cleanups, workers=1):
+    """Start volt-api on this ground's database; return it and its URL."""
+    options = {"source": {"timeout": 0.5}}
+    volt = cleanups.enter_context(Volt(ground.folder, ground.url, workers, options))
+    return volt, f"http://{volt.address}:{volt.port}"
+
+
+def name(number):
+    return f"node{number:04d}"
+
+
+def rack(number):
+    return f"rack-{number % RACKS + 1}"
+
+
+def create_image(ground, image=IMAGE):
+    source = Portal("127.0.0.1", ground.source_port, "iqn.2003-01.org.example:s", 0)
+    new = NewImage(image, 8 * 1024**3, Shape.FOREST, 2, 2, source)
+    ground.coordinator.create_image(new, now())
+
+
+def join(ground, number, image=IMAGE, is_ready=True):
+    portal = Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
+    host = name(number)
+    ground.coordinator.join(image, host, portal, rack(number))
+    if is_ready:
+        generation = ground.coordinator.placement(image, host).generation
+        ground.coordinator.ready(image, host, generation)
+
+
+def report(ground, number, image=IMAGE, is_overloaded=False):
+    """Let the host say that it served so many bytes, of which its cache had most."""
+    served = ImageReport(1, number * 3_000_000, 1000 + number * 7, 100 + number % 90)
+    ground.roster.heartbeat(
+        name(number), Report({image: served}, 40_000_000, 38_000_000, is_overloaded)
+    )
+
+
+def populate(ground, hosts, image=IMAGE):
+    """Create an image with this many hosts; every twentieth is still joining."""
+    create_image(ground, image)
+    for number in range(hosts):
+        join(ground, number, image, is_ready=number % 20 != 7)
+        report(ground, number, image, is_overloaded=number % 33 == 5)

@@ -1,0 +1,303 @@
+"""What an operator sees and does on the status page, in a real browser."""
+
+import json
+import urllib.request
+from contextlib import ExitStack
+
+import testtools
+from axe_core_python.selenium import Axe
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.functional.volt import browser, crowd
+from tests.functional.volt.base import Ground
+from volt.db.models import EventRow, HostRow
+
+HOSTS = 100
+FEW = 12  # in another image, for tests that look at every element
+PATIENCE = 60  # seconds; the page asks every two
+HOSTILE = "<img src=x onerror='window.hit=1'>"
+
+
+class PageCase(testtools.TestCase):
+    """One Volt, one browser and one crowd of hosts for all tests of a class."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cleanups = ExitStack()
+        cls.addClassCleanup(cleanups.close)
+        cls.ground = Ground(cleanups)
+        crowd.populate(cls.ground, HOSTS)
+        crowd.populate(cls.ground, FEW, "small")
+        cls.volt, cls.url = crowd.serve(cls.ground, cleanups)
+        cls.driver = browser.start(cleanups)
+
+    def setUp(self):
+        super().setUp()
+        self.addOnException(lambda _: browser.keep_screenshot(self.driver, self.id()))
+        self.open()
+
+    def open(self, scheme="light", image=crowd.IMAGE):
+        self.driver.get("about:blank")
+        browser.prefer(self.driver, scheme)
+        self.driver.get(f"{self.url}/#{image}")
+        self.wait_until("document.querySelectorAll('.node').length > 2")
+
+    def run_script(self, expression, *arguments):
+        return self.driver.execute_script(f"return {expression}", *arguments)
+
+    def wait_until(self, expression, *arguments):
+        """Wait until the page answers something true; return it."""
+        wait = WebDriverWait(self.driver, PATIENCE, 0.1)
+        return wait.until(lambda _: self.run_script(expression, *arguments), expression)
+
+    def find(self, css):
+        return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def texts(self, css):
+        return self.run_script(
+            "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)", css
+        )
+
+    def trees(self):
+        with urllib.request.urlopen(f"{self.url}/v1/images/{crowd.IMAGE}/trees") as answer:
+            return json.load(answer)["trees"]
+
+    def relatives(self, host):
+        """Return what the picture should show of a host: (stripe, host) of it and its own."""
+        near = {(tree["stripe"], host) for tree in self.trees()}
+        for tree in self.trees():
+            for node in tree["nodes"]:
+                if node["host"] == host:
+                    near.add((tree["stripe"], node["parent"]))
+                if node["parent"] == host:
+                    near.add((tree["stripe"], node["host"]))
+        return {f"tree-{stripe}-{name or 'source.'}" for stripe, name in near}
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def tearDown(self):
+        super().tearDown()
+        assert self.complaints() == []
+
+
+class TestPicture(PageCase):
+    def test_every_host_is_drawn_once_in_each_tree(self):
+        drawn = self.run_script("[...document.querySelectorAll('.node')].map(e => e.id)")
+        nodes = {
+            f"tree-{tree['stripe']}-{node['host']}"
+            for tree in self.trees()
+            for node in tree["nodes"]
+        }
+        assert sorted(drawn) == sorted(nodes | {"tree-0-source.", "tree-1-source."})
+        assert len(drawn) == 2 * (HOSTS + 1)
+        for scheme in ("light", "dark"):
+            self.open(scheme)
+            browser.keep_screenshot(self.driver, f"page-{scheme}")
+
+    def test_shapes_and_outlines_tell_role_and_state(self):
+        for tree in self.trees():
+            for node in tree["nodes"]:
+                classes = self.run_script(
+                    "document.getElementById(arguments[0]).getAttribute('class').split(' ')",
+                    f"tree-{tree['stripe']}-{node['host']}",
+                )
+                assert ("inner" if node["inner"] else "leaf") in classes
+                assert node["state"] in classes
+                assert ("overloaded" in classes) == node["overloaded"]
+
+    def test_a_search_shows_the_host_with_its_parents_and_children(self):
+        search = self.find("#search")
+        search.send_keys(crowd.name(31), Keys.ENTER)
+        related = self.run_script("[...document.querySelectorAll('.node.related')].map(e => e.id)")
+        assert set(related) == self.relatives(crowd.name(31))
+        assert self.find("#details h3").text == crowd.name(31)
+        assert self.find("#found").text == "1 found"
+        box, stage = (
+            self.find("#tree-0-node0031, #tree-1-node0031.current").rect,
+            self.find(".stage").rect,
+        )
+        assert self.find("#picture").get_attribute("aria-activedescendant").endswith("-node0031")
+        assert box["width"] > 0 and stage["width"] > 0
+        browser.keep_screenshot(self.driver, "page-search")
+
+    def test_a_join_is_drawn_without_drawing_the_rest_anew(self):
+        self.run_script("document.getElementById('tree-0-node0000').isOld = true")
+        before = self.run_script("document.querySelectorAll('.node').length")
+        crowd.join(self.ground, 8000)
+        self.addCleanup(self.ground.coordinator.remove, crowd.IMAGE, crowd.name(8000))
+        self.wait_until("document.getElementById('tree-1-node8000')")
+        assert self.run_script("document.querySelectorAll('.node').length") == before + 2
+        assert self.run_script("document.getElementById('tree-0-node0000').isOld")
+        assert "8000" in self.wait_until("document.querySelector('#events li').textContent")
+        self.wait_until("document.getElementById('news').textContent.includes('changed')")
+
+    def test_a_leave_takes_the_host_out_of_the_picture(self):
+        crowd.join(self.ground, 8001)
+        self.wait_until("document.getElementById('tree-0-node8001')")
+        self.ground.coordinator.remove(crowd.IMAGE, crowd.name(8001))
+        self.wait_until("!document.getElementById('tree-0-node8001')")
+
+    def test_the_keyboard_walks_zooms_and_lets_go(self):
+        picture = self.find("#picture")
+        self.run_script("document.getElementById('colour-by').focus()")
+        self.run_script("document.getElementById('picture').focus()")
+        picture.send_keys(Keys.HOME)
+        assert picture.get_attribute("aria-activedescendant") == "tree-0-source."
+        picture.send_keys(Keys.ARROW_DOWN)
+        first = self.trees()[0]["nodes"][0]["host"]
+        assert picture.get_attribute("aria-activedescendant") == f"tree-0-{first}"
+        assert self.find("#details h3").text == first
+        picture.send_keys(Keys.ARROW_UP, Keys.ARROW_RIGHT)
+        assert picture.get_attribute("aria-activedescendant") == "tree-1-source."
+        before = self.run_script("document.querySelector('#picture > g').getAttribute('transform')")
+        picture.send_keys("+")
+        after = self.run_script("document.querySelector('#picture > g').getAttribute('transform')")
+        assert before != after
+        picture.send_keys("0", Keys.ESCAPE)
+        assert picture.get_attribute("aria-activedescendant") is None
+
+    def test_a_rack_is_shown_by_its_legend(self):
+        button = next(
+            each
+            for each in self.driver.find_elements(By.CSS_SELECTOR, "#legend button")
+            if "rack-3 " in each.text
+        )
+        button.click()
+        marked = self.run_script("document.querySelectorAll('.node.match').length")
+        racks = [node["rack"] for tree in self.trees() for node in tree["nodes"]]
+        assert marked == racks.count("rack-3")
+        assert button.get_attribute("aria-pressed") == "true"
+
+    def test_draining_hosts_are_marked(self):
+        self.ground.roster.drain(crowd.name(3), True)
+        self.addCleanup(self.ground.roster.drain, crowd.name(3), False)
+        self.wait_until("document.querySelector('#tree-0-node0003.draining.flagged')")
+        glyph = self.run_script("document.querySelector('#tree-0-node0003 .glyph').textContent")
+        assert "▼" in glyph
+
+
+class TestTables(PageCase):
+    def open_tab(self, name):
+        self.find(f"#tab-{name}").click()
+        self.wait_until(f"document.querySelectorAll('#{name}-panel tbody tr').length > 0")
+
+    def first(self, panel):
+        return self.texts(f"#{panel}-panel tbody tr:first-child > *")
+
+    def head(self, panel, title):
+        heads = self.driver.find_elements(By.CSS_SELECTOR, f"#{panel}-panel thead button")
+        return next(each for each in heads if each.text == title)
+
+    def test_hosts_are_sorted_searched_and_paged(self):
+        self.open_tab("hosts")
+        assert self.first("hosts")[:2] == [crowd.name(0), crowd.rack(0)]
+        self.head("hosts", "Served").click()
+        self.head("hosts", "Served").click()
+        assert self.first("hosts")[0] == crowd.name(HOSTS - 1)
+        assert self.find("#hosts-panel th[aria-sort]").get_attribute("aria-sort") == "descending"
+        self.find("#hosts-panel .buttons button:last-child").click()
+        assert self.find("#hosts-panel output").text.startswith("51 to ")
+        self.find("#hosts-panel input").send_keys("node0042")
+        assert self.texts("#hosts-panel tbody th") == [crowd.name(42)]
+        browser.keep_screenshot(self.driver, "page-hosts")
+
+    def test_the_table_says_what_the_picture_shows(self):
+        self.open_tab("places")
+        self.find("#places-panel input").send_keys(crowd.name(17))
+        shown = {
+            tuple(self.texts(f"#places-panel tbody tr:nth-child({row}) > *")[:7]) for row in (1, 2)
+        }
+        for tree in self.trees():
+            node = next(node for node in tree["nodes"] if node["host"] == crowd.name(17))
+            role = "inner" if node["inner"] else "leaf"
+            parent, depth = node["parent"] or "source", str(node["depth"])
+            row = (
+                node["host"],
+                node["rack"],
+                str(tree["stripe"]),
+                role,
+                parent,
+                depth,
+                node["state"],
+            )
+            assert row in shown
+
+    def test_a_name_leads_to_the_picture(self):
+        self.open_tab("hosts")
+        self.find("#hosts-panel tbody tr:nth-child(5) button").click()
+        assert self.find("#picture-panel").is_displayed()
+        assert self.find("#details h3").text == crowd.name(4)
+
+    def test_the_tabs_take_arrow_keys(self):
+        self.find("#tab-picture").send_keys(Keys.ARROW_RIGHT)
+        assert self.find("#places-panel").is_displayed()
+        assert self.run_script("document.activeElement.id") == "tab-places"
+
+
+class TestCare(PageCase):
+    def test_axe_finds_nothing_to_improve(self):
+        for scheme in ("light", "dark"):
+            self.open(scheme, "small")
+            self.find("#search").send_keys(crowd.name(5), Keys.ENTER)
+            for tab in ("picture", "hosts", "places")[: 3 if scheme == "light" else 2]:
+                self.find(f"#tab-{tab}").click()
+                self.wait_until(f"!document.getElementById('{tab}-panel').hidden")
+                found = Axe().run(self.driver)["violations"]
+                faults = [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
+                assert faults == [], (scheme, tab, faults)
+
+    def test_what_hosts_say_is_text_and_never_markup(self):
+        with self.ground.coordinator._writing.begin() as session:
+            session.get(HostRow, crowd.name(9)).rack = HOSTILE
+            session.add(
+                EventRow(at=crowd.now(), kind="join", image=HOSTILE, host=HOSTILE, detail=HOSTILE)
+            )
+        self.open()
+        self.wait_until("document.getElementById('events').textContent.includes('onerror')")
+        assert any(HOSTILE in text for text in self.texts("#legend li"))
+        self.find("#search").send_keys(crowd.name(9), Keys.ENTER)
+        assert HOSTILE in self.find("#details").text
+        assert self.run_script("document.querySelectorAll('img').length") == 0
+        assert self.run_script("window.hit") is None
+
+    def test_only_volts_own_files_may_run(self):
+        with urllib.request.urlopen(self.url) as answer:
+            policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+    def test_a_token_stays_in_the_tab(self):
+        self.find("#sign").click()
+        self.find("#token").send_keys("a-token", Keys.ENTER)
+        self.wait_until("document.getElementById('sign').textContent === 'Sign out'")
+        assert self.run_script("sessionStorage.getItem('volt-token')") == "a-token"
+        assert self.run_script("localStorage.length") == 0
+        self.find("#sign").click()
+        self.wait_until("document.getElementById('sign').textContent === 'Sign in'")
+
+    def test_drawing_is_quick(self):
+        self.wait_until("performance.getEntriesByName('volt-paint').length")
+        names = ("volt-draw", "volt-paint")
+        spent = {
+            name: self.run_script("performance.getEntriesByName(arguments[0])[0].duration", name)
+            for name in names
+        }
+        self.addDetail("spent", testtools.content.text_content(json.dumps(spent)))
+        assert spent["volt-draw"] < 2000
+
+
+class TestOutage(PageCase):
+    def test_it_says_when_volt_is_silent_and_when_it_is_back(self):
+        self.wait_until("document.getElementById('pulse').dataset.state === 'live'")
+        self.volt.kill()
+        self.wait_until("document.getElementById('pulse').dataset.state === 'silent'")
+        assert "does not answer since" in self.find("#alarm").text
+        browser.keep_screenshot(self.driver, "page-silent")
+        self.volt.start()
+        self.wait_until("document.getElementById('pulse').dataset.state === 'live'")
+        assert not self.find("#alarm").is_displayed()
+        assert all("ERR_CONNECTION" in text for text in self.complaints())

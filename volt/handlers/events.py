@@ -1,0 +1,14 @@
+"""What happened lately."""
+
+from dataclasses import asdict
+
+from flask import request
+
+from volt import schemas
+from volt.handlers import Answer, Service
+
+
+def index(service: Service) -> Answer:
+    """List the last events, newest first."""
+    after, limit = schemas.events(request.args)
+    return {"events": [asdict(event) for event in service.roster.events(after, limit)]}
