@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from volt import metrics, openapi, policies
+from volt import metrics, openapi, policies, schemas
 from volt.access import Access, StoredTokens
 from volt.accesslog import REQUEST_ID, AccessLog
 from volt.db.tokens import Tokens

@@ -2,10 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import func, select, tuple_
+from sqlalchemy import false, func, or_, select
 from sqlalchemy.orm import Session
 
 from volt.db import forests, hosts
@@ -167,7 +168,7 @@ def placements(session: Session, keys: Collection[_Key]) -> list[Placement]:
     rows = session.execute(
         select(PlacementRow, ImageRow)
         .join(ImageRow, ImageRow.name == PlacementRow.image)
-        .where(tuple_(PlacementRow.image, PlacementRow.host).in_(sorted(keys)))
+        .where(_among(PlacementRow, keys))
         .order_by(PlacementRow.image, PlacementRow.host)
         .execution_options(populate_existing=True)
     ).all()
@@ -216,10 +217,21 @@ def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]
     return changed
 
 
-def _pairs(session: Session, keys: Sequence[_Key]) -> dict[_Key, _Told]:
+def _among(table: type[PlacementRow] | type[NodeRow], keys: Collection[_Key]) -> Any:
+    """Return the condition for these images and hosts: few images, of each many hosts."""
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for image, name in keys:
+        hosts[image].add(name)
+    return or_(
+        false(),
+        *((table.image == image) & table.host.in_(sorted(hosts[image])) for image in sorted(hosts)),
+    )
+
+
+def _pairs(session: Session, keys: Collection[_Key]) -> dict[_Key, _Told]:
     rows = session.execute(
         select(NodeRow.image, NodeRow.host, NodeRow.parent, NodeRow.standby)
-        .where(tuple_(NodeRow.image, NodeRow.host).in_(keys))
+        .where(_among(NodeRow, keys))
         .order_by(NodeRow.stripe)
     )
     pairs: dict[_Key, _Told] = defaultdict(list)
@@ -232,9 +244,7 @@ def _portals(session: Session, keys: Collection[_Key]) -> Mapping[_Key, Portal]:
     if not keys:
         return {}
     rows = session.execute(
-        select(PlacementRow.image, PlacementRow.host, *_PORTAL).where(
-            tuple_(PlacementRow.image, PlacementRow.host).in_(sorted(keys))
-        )
+        select(PlacementRow.image, PlacementRow.host, *_PORTAL).where(_among(PlacementRow, keys))
     )
     return {
         (image, host): Portal(ip, port, iqn, lun, offset)

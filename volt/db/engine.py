@@ -83,7 +83,12 @@ def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
         connect_args={"connect_timeout": CONNECT_TIMEOUT},
     )
     if parsed.get_backend_name() == "postgresql":
-        limit = f"SET lock_timeout = {round(busy_timeout * 1000)}"
+        # A plan that was made while a table was small reads all of it once it is large, and
+        # compiling a query takes longer than running one of ours.
+        limit = (
+            f"SET lock_timeout = {round(busy_timeout * 1000)}; "
+            "SET plan_cache_mode = force_custom_plan; SET jit = off"
+        )
     else:
         limit = f"SET SESSION innodb_lock_wait_timeout = {max(1, round(busy_timeout))}"
 

@@ -45,11 +45,7 @@ _COUNTS = (
     .values({name: bindparam(f"to_{name}") for name in ("level", "inner", "fed", "strangers")})
     .values(accepting=bindparam("to_accepting"), open=bindparam("to_open"))
 )
-_FEED = (
-    update(_TABLE)
-    .where(*_KEY)
-    .values(parent=bindparam("to_parent"), standby=bindparam("to_standby"))
-)
+_PLACE = _COUNTS.values(parent=bindparam("to_parent"), standby=bindparam("to_standby"))
 _STANDBY_BELOW = (
     update(_TABLE)
     .where(*_KEY[:2], _TABLE.c.parent == bindparam("in_host"))
@@ -105,7 +101,7 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
     image.inner = [tree.inner for tree in forest.census]
     image.at_source = [tree.at_source for tree in forest.census]
     session.flush()
-    new, counted, fed, feeding, told = [], [], [], [], set[str]()
+    new, counted, placed, feeding, told = [], [], [], [], set[str]()
     for stripe in range(image.stripes):
         moved = forest.moved(stripe)
         told |= moved
@@ -114,17 +110,20 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
             if not forest.is_stored(node.host, stripe):
                 new.append(_row(image, forest, stripe, node))
                 continue
-            counted.append(key | _counts(forest.rules, node))
-            if node.host in moved:
-                edge = forest.edge(node.host, stripe)
-                fed.append(key | {"to_parent": edge.parent, "to_standby": edge.standby})
-                if node.fed:
-                    feeding.append(fed[-1])
+            counts = _counts(forest.rules, node)
+            if node.host not in moved:
+                counted.append(key | counts)
+                continue
+            edge = forest.edge(node.host, stripe)
+            feed = key | {"to_parent": edge.parent, "to_standby": edge.standby}
+            placed.append(feed | counts)
+            if node.fed:
+                feeding.append(feed)
     connection = session.connection()
     for statement, rows in (
         (insert(_TABLE), new),
         (_COUNTS, counted),
-        (_FEED, fed),
+        (_PLACE, placed),
         (_STANDBY_BELOW, feeding),
     ):
         if rows:

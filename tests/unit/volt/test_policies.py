@@ -11,7 +11,7 @@ from volt.routes import ROUTES
 
 # What only operators, or the host that it is about, may see: there are CHAP secrets in it.
 SECRET = {"placement:show", "host:placements"}
-OPEN = {"/healthz"}
+OPEN = {"/healthz", "/", "/static/<file>", "/v1/openapi.json"}
 
 
 def documented():

@@ -5,7 +5,8 @@ import json
 import testtools
 
 from volt import errors, schemas
-from volt.objects import NewImage, Portal, State
+from volt.objects import ImageReport, NewImage, Portal, State
+from volt.topology import Shape
 
 PORTAL = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:a", "lun": 0}
 
@@ -21,7 +22,14 @@ def image(**changes):
 class TestImage(testtools.TestCase):
     def test_two_stripes_and_fan_out_two_are_the_default(self):
         source = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:a", 0, 0)
-        assert schemas.image(image()) == NewImage("x", 512, 2, 2, source)
+        assert schemas.image(image()) == NewImage("x", 512, Shape.FOREST, 2, 2, source)
+
+    def test_each_shape_has_its_own_stripes_and_fan_out(self):
+        for shape, stripes, fanout in (("tree", 1, 2), ("star", 1, 0), ("chain", 1, 1)):
+            new = schemas.image(image(shape=shape))
+            assert (new.stripes, new.fanout) == (stripes, fanout)
+        self.assertRaises(errors.ShapeInvalid, schemas.image, image(shape="star", fanout=3))
+        self.assertRaises(errors.RequestInvalid, schemas.image, image(shape="bush"))
 
     def test_sizes_other_than_whole_sectors_are_refused(self):
         for size in (0, -512, 511, 512.0, "512", True, None, 2**61):
@@ -55,7 +63,7 @@ class TestPortal(testtools.TestCase):
             self.assertRaises(errors.RequestInvalid, schemas.join, body(portal=less))
 
     def test_addresses_of_version_six_are_taken_in_their_short_form(self):
-        portal = schemas.join(body(portal=PORTAL | {"ip": "2001:0db8::0001", "offset": 1024}))
+        portal, _ = schemas.join(body(portal=PORTAL | {"ip": "2001:0db8::0001", "offset": 1024}))
         assert (portal.ip, portal.offset) == ("2001:db8::1", 1024)
 
 
@@ -71,7 +79,7 @@ class TestBodies(testtools.TestCase):
         self.assertRaises(errors.RequestInvalid, schemas.state, body(state="joining"))
 
     def test_a_heartbeat_takes_ten_thousand_images_and_no_more(self):
-        images = {f"i{number}": number for number in range(10_000)}
-        assert schemas.heartbeat(body(images=images)) == images
-        more = images | {"one-more": 1}
+        images = {f"i{number}": {"generation": number} for number in range(10_000)}
+        assert schemas.heartbeat(body(images=images)).images["i7"] == ImageReport(7)
+        more = images | {"one-more": {"generation": 1}}
         self.assertRaises(errors.RequestInvalid, schemas.heartbeat, body(images=more))
