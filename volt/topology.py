@@ -599,8 +599,12 @@ class Forest:
             self._recolour(donor, needy)
 
     def _recolour(self, donor: _Tree, needy: _Tree) -> None:
+        # In a part a host may be here for one tree alone, as one with room is.
+        known = [node for node in donor.lowest_inner() if node.host in needy.nodes]
+        if not known:
+            raise PartTooSmall("none of the lowest hosts is here for another tree")
         node = min(
-            donor.lowest_inner(),
+            known,
             key=lambda node: (
                 not node.accepting,
                 node.fed,
