@@ -609,15 +609,14 @@ class Forest:
             self._recolour(donor, needy)
 
     def _recolour(self, donor: _Tree, needy: _Tree) -> None:
-        node = min(
-            donor.lowest_inner(),
-            key=lambda node: (
-                not node.accepting,
-                node.fed,
-                needy.nodes[node.host].level,
-                node.host,
-            ),
-        )
+        lowest = [node for node in donor.lowest_inner() if node.host in needy.nodes]
+        if not lowest:
+            raise PartTooSmall("no lowest host is here with its place in the other tree")
+
+        def burden(node: Node) -> tuple[bool, int, int, str]:
+            return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
+
+        node = min(lowest, key=burden)
         donor.demote(node)
         needy.promote(needy.nodes[node.host])
         donor.settle()
