@@ -225,7 +225,9 @@ class _Tree:
         if node.parent is None:
             self.census.at_source += by
             return
-        parent = self.nodes[node.parent]
+        parent = self.nodes.get(node.parent)
+        if parent is None:
+            raise PartTooSmall(f"the parent of {node.host} is not here")
         parent.fed += by
         parent.foreign += by * self.crosses(node, parent.host)
         self.dirty.add(parent.host)
@@ -371,17 +373,25 @@ class _Tree:
             self.add_leaf(spare)
 
     def lowest_inner(self) -> list[Node]:
-        """Return the inner hosts here that are farthest from the root."""
+        """Return the inner hosts farthest from the root, of those whose links are all here."""
         inner = [node for node in self.nodes.values() if node.inner]
         lowest = max((node.level for node in inner), default=0)
-        return [node for node in inner if node.level == lowest]
+        found = [node for node in inner if node.level == lowest and self._is_complete(node)]
+        if inner and not found:
+            raise PartTooSmall("no lowest host is here with all its links")
+        return found
+
+    def _is_complete(self, node: Node) -> bool:
+        """Tell whether the host's parent and children are all in this part."""
+        has_parent = node.parent is None or node.parent in self.nodes
+        return has_parent and len(self._below.get(node.host, ())) == node.fed
 
     def _heir(self, node: Node) -> Node | None:
         """Return who takes an inner host's place with the fewest moves, if anyone must."""
         if self.rules.fanout == 1:  # a chain stays compact when it closes up
             return next(iter(self.children(node)), None)
         lowest = self.lowest_inner()
-        if node in lowest:
+        if node.level == lowest[0].level:
             return None
 
         def burden(heir: Node) -> tuple[bool, int, bool, str]:
@@ -599,19 +609,14 @@ class Forest:
             self._recolour(donor, needy)
 
     def _recolour(self, donor: _Tree, needy: _Tree) -> None:
-        # In a part a host may be here for one tree alone, as one with room is.
-        known = [node for node in donor.lowest_inner() if node.host in needy.nodes]
-        if not known:
-            raise PartTooSmall("none of the lowest hosts is here for another tree")
-        node = min(
-            known,
-            key=lambda node: (
-                not node.accepting,
-                node.fed,
-                needy.nodes[node.host].level,
-                node.host,
-            ),
-        )
+        lowest = [node for node in donor.lowest_inner() if node.host in needy.nodes]
+        if not lowest:
+            raise PartTooSmall("no lowest host is here with its place in the other tree")
+
+        def burden(node: Node) -> tuple[bool, int, int, str]:
+            return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
+
+        node = min(lowest, key=burden)
         donor.demote(node)
         needy.promote(needy.nodes[node.host])
         donor.settle()

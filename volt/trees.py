@@ -7,8 +7,8 @@ order: the image, hosts, placements.
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine, delete, func, insert, select, update
@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from volt import source
 from volt.batches import Batches
-from volt.db import answers, figures, forests, hosts
+from volt.db import answers, figures, forests, hosts, statistics
 from volt.db.engine import for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
@@ -24,6 +24,8 @@ from volt.objects import Candidate, Chap, Figures, Image, NewImage, Placement, P
 from volt.topology import Forest, Newcomer, PartTooSmall
 
 LOG = logging.getLogger(__name__)
+
+_PLACEMENT = insert(PlacementRow.__table__)  # type: ignore[arg-type]
 
 LARGEST_BATCH = 32
 """Joins in one transaction: more share its cost, but the first waits for the last."""
@@ -41,6 +43,7 @@ class Coordinator:
 
     def __init__(self, engine: Engine, source_timeout: float) -> None:
         """Wait ``source_timeout`` seconds for the source of a new image to answer."""
+        self._engine = engine
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._source_timeout = source_timeout
@@ -148,34 +151,46 @@ class Coordinator:
         """
         return self._joins.run(image, _Join(host, portal, rack))
 
-    @retried
     def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement, bool]]:
         last = {one.host: one for one in wanted}  # of two joins of one host the later counts
+        placements, fresh, before = self._place(image, last)
+        for host in fresh:
+            LOG.info("Host %s placed in image %s", host, image)
+        if statistics.is_due(before, before + len(fresh)):
+            statistics.refresh(self._engine)
+        return [(placements[one.host], one.host in fresh) for one in wanted]
+
+    @retried
+    def _place(
+        self, image: str, wanted: Mapping[str, _Join]
+    ) -> tuple[dict[str, Placement], set[str], int]:
+        """Give each host a place; return the places, who is new, and how many were there."""
         with self._writing.begin() as session:
             image_row = _image_row(session, image, lock=True)
-            known = hosts.hold(session, last)
-            for one in last.values():
-                known[one.host].rack = one.rack
-            present = _placement_rows(session, image, last)
+            before = sum(image_row.inner)
+            held = hosts.hold(session, wanted)
+            hosts.move(
+                session,
+                {one.host: one.rack for one in wanted.values() if held[one.host].rack != one.rack},
+            )
+            present = answers.states(session, image, wanted)
             told: set[str] = set()
-            for row in present.values():
-                told |= _move(session, image_row, row, last[row.host].portal)
+            for host, (_, portal) in present.items():
+                if portal != wanted[host].portal:
+                    told |= _move(session, image_row, host, wanted[host].portal)
             new = [
                 one
-                for host, one in last.items()
-                if host not in present or present[host].state == State.LEAVING
+                for host, one in wanted.items()
+                if host not in present or present[host][0] == State.LEAVING
             ]
             if new:
-                told |= _place(session, image_row, new, known)
+                told |= _place(session, image_row, new, held, present)
                 hosts.note(session, "join", [one.host for one in new], image)
             elif told:
                 image_row.generation += 1
             forests.renew(session, image_row, told)
-            found = answers.placements(session, [(image, host) for host in sorted(last)])
-        for one in new:
-            LOG.info("Host %s placed in image %s", one.host, image)
-        fresh, placements = {one.host for one in new}, {one.host: one for one in found}
-        return [(placements[one.host], one.host in fresh) for one in wanted]
+            found = answers.placements(session, [(image, host) for host in wanted])
+        return {one.host: one for one in found}, {one.host for one in new}, before
 
     @retried
     def ready(self, image: str, host: str, generation: int) -> Placement:
@@ -349,44 +364,33 @@ def _racks(racks: Iterable[str | None]) -> set[str]:
     return {rack for rack in racks if rack is not None}
 
 
-def _move(session: Session, image: ImageRow, row: PlacementRow, portal: Portal) -> set[str]:
+def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[str]:
     """Let a placed host serve elsewhere; return those who have to know."""
-    if answers.portal(row) == portal:
-        return set()
-    _set_portal(row, portal)
-    return forests.readers(session, image, row.host)
+    session.execute(
+        update(PlacementRow)
+        .where(PlacementRow.image == image.name, PlacementRow.host == host)
+        .values(asdict(portal))
+    )
+    return forests.readers(session, image, host)
 
 
 def _place(
-    session: Session, image: ImageRow, new: Sequence[_Join], known: dict[str, HostRow]
+    session: Session,
+    image: ImageRow,
+    new: Sequence[_Join],
+    held: Mapping[str, hosts.Held],
+    present: Collection[str],
 ) -> set[str]:
     """Put hosts into the trees; return whose placement changed, theirs included."""
-    session.flush()
-    names = [one.host for one in new]
-    session.execute(
-        delete(PlacementRow).where(PlacementRow.image == image.name, PlacementRow.host.in_(names)),
-        execution_options={"synchronize_session": "fetch"},
-    )
-    rows = [
-        {
-            "image": image.name,
-            "host": one.host,
-            "ip": one.portal.ip,
-            "port": one.portal.port,
-            "iqn": one.portal.iqn,
-            "lun": one.portal.lun,
-            "offset": one.portal.offset,
-            "state": State.JOINING,
-            "generation": image.generation + 1,
-            "confirmed": 0,
-        }
-        for one in new
-    ]
-    session.execute(insert(PlacementRow), rows)
-    newcomers = [
-        Newcomer(one.host, one.rack, not (known[one.host].draining or known[one.host].overloaded))
-        for one in new
-    ]
+    returning = [one.host for one in new if one.host in present]
+    if returning:
+        gone = PlacementRow.image == image.name, PlacementRow.host.in_(returning)
+        session.execute(delete(PlacementRow).where(*gone))
+    about = {"image": image.name, "state": State.JOINING, "confirmed": 0}
+    about["generation"] = image.generation + 1
+    rows = [about | {"host": one.host} | asdict(one.portal) for one in new]
+    session.connection().execute(_PLACEMENT, rows)
+    newcomers = [Newcomer(one.host, one.rack, held[one.host].feeds) for one in new]
 
     def act(forest: Forest) -> None:
         for newcomer in newcomers:

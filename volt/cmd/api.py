@@ -11,6 +11,7 @@ import tempfile  # noqa: E402
 # Where the workers count; volt.metrics looks for it as it is imported.
 _FOLDER = os.environ["PROMETHEUS_MULTIPROC_DIR"] = tempfile.mkdtemp(prefix="volt-metrics-")
 
+import gc  # noqa: E402
 import logging  # noqa: E402
 import resource  # noqa: E402
 import shutil  # noqa: E402
@@ -102,7 +103,13 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """Build the application in the worker: connections must not cross a fork."""
         self.worker = Worker(self._options)
         self.worker.start()
-        return app.from_conf(self._options, self.worker)
+        served = app.from_conf(self._options, self.worker)
+        # What is loaded by now stays. Looking through it again and again for garbage, as
+        # Python would at the pace in which requests come, takes a third of the time.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        return served
 
 
 def _forget(server: object, worker: Any) -> None:

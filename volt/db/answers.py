@@ -2,11 +2,11 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import false, func, or_, select
+from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from volt.db import forests, hosts
@@ -30,18 +30,27 @@ from volt.objects import (
 )
 from volt.topology import Forest, Shape
 
-_PORTAL = (
-    PlacementRow.ip,
-    PlacementRow.port,
-    PlacementRow.iqn,
-    PlacementRow.lun,
-    PlacementRow.offset,
-)
+# Statements are made once: making one anew takes longer than running it.
+_NODES: Any = NodeRow.__table__
+_PLACES: Any = PlacementRow.__table__
+_HOSTS: Any = bindparam("hosts", expanding=True)
+
+
+def _of(table: Any, *columns: str) -> Select[Any]:
+    return select(*(table.c[name] for name in columns)).where(
+        table.c.image == bindparam("image"), table.c.host.in_(_HOSTS)
+    )
+
+
+_PLACED = _of(_PLACES, "host", "state", "generation", "left", "told").order_by(_PLACES.c.host)
+_PAIRS = _of(_NODES, "host", "parent", "standby").order_by(_NODES.c.stripe)
+_STATES = _of(_PLACES, "host", "state", "ip", "port", "iqn", "lun", "offset")
+_PORTALS = _of(_PLACES, "host", "ip", "port", "iqn", "lun", "offset")
 _Key = tuple[str, str]
 _Told = list[list[str | None]]
 
 
-def portal(row: ImageRow | PlacementRow) -> Portal:
+def portal(row: Any) -> Portal:
     """Return the portal of an image's source or of a host's export."""
     return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
 
@@ -148,7 +157,7 @@ def candidates(
         for stripe in range(image.stripes)
         for node in forest.parents_for(asker, rack, stripe)[:limit]
     ]
-    portals = _portals(session, {(image.name, node.host) for _, node in found})
+    portals = _portals(session, image.name, {node.host for _, node in found})
     return [
         Candidate(
             node.host,
@@ -156,50 +165,58 @@ def candidates(
             node.level,
             image.fanout - node.fed,
             node.rack,
-            portals[image.name, node.host],
+            portals[node.host],
         )
         for stripe, node in found
     ]
 
 
+def states(session: Session, image: str, hosts: Collection[str]) -> dict[str, tuple[State, Portal]]:
+    """Return state and portal of those of the hosts that have a place, or are leaving it."""
+    rows = session.connection().execute(_STATES, {"image": image, "hosts": sorted(hosts)})
+    return {row.host: (State(row.state), portal(row)) for row in rows}
+
+
 def placements(session: Session, keys: Collection[_Key]) -> list[Placement]:
     """Return the placements of these images and hosts, sorted by them."""
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for image, name in keys:
+        hosts[image].add(name)
     session.flush()
-    rows = session.execute(
-        select(PlacementRow, ImageRow)
-        .join(ImageRow, ImageRow.name == PlacementRow.image)
-        .where(_among(PlacementRow, keys))
-        .order_by(PlacementRow.image, PlacementRow.host)
-        .execution_options(populate_existing=True)
-    ).all()
-    pairs = _pairs(session, [(row.image, row.host) for row, _ in rows])
-    pairs |= {(row.image, row.host): row.told for row, _ in rows if row.told is not None}
-    peers = {
-        (image, name)
-        for (image, _), told in pairs.items()
-        for pair in told
-        for name in pair
-        if name is not None
-    }
-    portals = _portals(session, peers)
+    return [
+        placement
+        for image in sorted(hosts)
+        for placement in _placements(session, image, sorted(hosts[image]))
+    ]
+
+
+def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Placement]:
+    image = session.get(ImageRow, name)
+    if image is None:
+        return []
+    rows = session.connection().execute(_PLACED, {"image": name, "hosts": hosts}).all()
+    pairs = _pairs(session, name, hosts)
+    pairs |= {row.host: row.told for row in rows if row.told is not None}
+    peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
+    portals = _portals(session, name, peers)
     return [
         Placement(
-            row.image,
+            name,
             row.host,
             image.size,
             State(row.state),
             row.generation,
-            row.left is None or _waited_for(session, row.image),
+            row.left is None or _waited_for(session, name),
             _peers_chap(image),
-            _feeds(image, pairs[row.image, row.host], portals),
+            _feeds(image, pairs[row.host], portals),
         )
-        for row, image in rows
+        for row in rows
     ]
 
 
 def told(session: Session, image: ImageRow, name: str) -> _Told:
     """Return parent and standby of the host in each stripe."""
-    return _pairs(session, [(image.name, name)])[image.name, name]
+    return _pairs(session, image.name, [name])[name]
 
 
 def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]:
@@ -217,46 +234,27 @@ def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]
     return changed
 
 
-def _among(table: type[PlacementRow] | type[NodeRow], keys: Collection[_Key]) -> Any:
-    """Return the condition for these images and hosts: few images, of each many hosts."""
-    hosts: dict[str, set[str]] = defaultdict(set)
-    for image, name in keys:
-        hosts[image].add(name)
-    return or_(
-        false(),
-        *((table.image == image) & table.host.in_(sorted(hosts[image])) for image in sorted(hosts)),
-    )
-
-
-def _pairs(session: Session, keys: Collection[_Key]) -> dict[_Key, _Told]:
-    rows = session.execute(
-        select(NodeRow.image, NodeRow.host, NodeRow.parent, NodeRow.standby)
-        .where(_among(NodeRow, keys))
-        .order_by(NodeRow.stripe)
-    )
-    pairs: dict[_Key, _Told] = defaultdict(list)
-    for image, name, parent, standby in rows:
-        pairs[image, name].append([parent, standby])
+def _pairs(session: Session, image: str, hosts: Sequence[str]) -> dict[str, _Told]:
+    """Return parent and standby of these hosts, by stripe."""
+    pairs: dict[str, _Told] = defaultdict(list)
+    rows = session.connection().execute(_PAIRS, {"image": image, "hosts": hosts})
+    for name, parent, standby in rows:
+        pairs[name].append([parent, standby])
     return pairs
 
 
-def _portals(session: Session, keys: Collection[_Key]) -> Mapping[_Key, Portal]:
-    if not keys:
+def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, Portal]:
+    if not hosts:
         return {}
-    rows = session.execute(
-        select(PlacementRow.image, PlacementRow.host, *_PORTAL).where(_among(PlacementRow, keys))
-    )
-    return {
-        (image, host): Portal(ip, port, iqn, lun, offset)
-        for image, host, ip, port, iqn, lun, offset in rows
-    }
+    rows = session.connection().execute(_PORTALS, {"image": image, "hosts": sorted(hosts)})
+    return {name: Portal(ip, port, iqn, lun, offset) for name, ip, port, iqn, lun, offset in rows}
 
 
-def _feeds(image: ImageRow, told: _Told, portals: Mapping[_Key, Portal]) -> tuple[Feed, ...]:
+def _feeds(image: ImageRow, told: _Told, portals: Mapping[str, Portal]) -> tuple[Feed, ...]:
     def peer(name: str | None) -> Peer:
         if name is None:
             return Peer(None, portal(image), source_chap(image))
-        return Peer(name, portals[image.name, name], _peers_chap(image))
+        return Peer(name, portals[name], _peers_chap(image))
 
     return tuple(
         Feed(stripe, peer(parent), None if parent is None else peer(standby))

@@ -1,39 +1,43 @@
 """Which rows of an image's trees a change reads, and which it rewrites."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    CompoundSelect,
     Select,
     bindparam,
     delete,
     false,
     insert,
     literal,
-    or_,
     select,
     true,
-    tuple_,
     union_all,
     update,
 )
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from volt.db.models import ImageRow, NodeRow, PlacementRow
-from volt.topology import Census, Forest, Node, Reach, Rules, Shape
+from volt.topology import Census, Forest, Node, Rules, Shape
 
-_NODE = (
-    NodeRow.stripe,
-    NodeRow.host,
-    NodeRow.rack,
-    NodeRow.parent,
-    NodeRow.level,
-    NodeRow.inner,
-    NodeRow.fed,
-    NodeRow.strangers,
-    NodeRow.accepting,
-)
+# Statements are made once: making one anew takes longer than running it.
 _TABLE: Any = NodeRow.__table__
+_PLACEMENTS: Any = PlacementRow.__table__
+_NODE = tuple(
+    _TABLE.c[name]
+    for name in (
+        "stripe", "host", "rack", "parent", "level", "inner", "fed", "strangers", "accepting",
+    )
+)  # fmt: skip
+_IN_IMAGE = _TABLE.c.image == bindparam("image")
+_IN_TREES = _TABLE.c.stripe.in_(bindparam("stripes", expanding=True))
+_HOSTS: Any = bindparam("hosts", expanding=True)
+_WHOLE = select(*_NODE).where(_IN_IMAGE)
+_NAMED = _WHOLE.where(_TABLE.c.host.in_(_HOSTS))
+_CHILDREN = _WHOLE.where(_IN_TREES, _TABLE.c.parent.in_(_HOSTS))
+_NEAR = union_all(_NAMED, _CHILDREN)
 _KEY = (
     _TABLE.c.image == bindparam("in_image"),
     _TABLE.c.stripe == bindparam("in_stripe"),
@@ -51,6 +55,14 @@ _STANDBY_BELOW = (
     .where(*_KEY[:2], _TABLE.c.parent == bindparam("in_host"))
     .values(standby=bindparam("to_parent"))
 )
+_BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
+    _IN_IMAGE, _IN_TREES, _TABLE.c.parent.in_(_HOSTS)
+)
+_RENEW = (
+    update(_PLACEMENTS)
+    .where(_PLACEMENTS.c.image == bindparam("in_image"), _PLACEMENTS.c.host.in_(_HOSTS))
+    .values(generation=bindparam("to_generation"))
+)
 
 
 def rules(image: ImageRow) -> Rules:
@@ -61,7 +73,7 @@ def rules(image: ImageRow) -> Rules:
 def whole(session: Session, image: ImageRow) -> Forest:
     """Return the forest of all hosts that hold a place in it."""
     forest = _empty(image)
-    _take_in(forest, session.execute(select(*_NODE).where(NodeRow.image == image.name)))
+    _take_in(forest, session.connection().execute(_WHOLE, {"image": image.name}))
     return forest
 
 
@@ -74,22 +86,22 @@ def part(
     others: int,
 ) -> Forest:
     """Return what decides about so many joins and other changes; see ``Forest.part``."""
-    forest = _empty(image)
+    forest, connection = _empty(image), session.connection()
     reach = forest.rules.reach(joins, others, forest.census)
-    found = session.execute(union_all(*_candidates(image, racks, reach))).all()
+    asked = {"image": image.name, "leaves": reach.leaves, "rooms": reach.rooms}
+    asked |= {f"rack{number}": rack for number, rack in enumerate(sorted(racks))}
+    nearest = _candidates(image.stripes, len(racks))
+    found = connection.execute(nearest, asked | {"lowest": reach.lowest}).all()
     _take_in(forest, found)
+    trees = {"image": image.name, "stripes": list(range(image.stripes))}
     named = {*hosts, *(row.host for row in found if row.with_children)}
-    here = select(*_NODE).where(
-        NodeRow.image == image.name, NodeRow.stripe.in_(range(image.stripes))
-    )
     if named:
-        places, children = NodeRow.host.in_(named), NodeRow.parent.in_(named)
-        _take_in(forest, session.execute(union_all(here.where(places), here.where(children))))
+        _take_in(forest, connection.execute(_NEAR, trees | {"hosts": sorted(named)}))
     missing = _missing_parents(forest)
     if missing:
-        places = tuple_(NodeRow.stripe, NodeRow.host).in_(missing)
-        hosts = {host for _, host in missing}
-        _take_in(forest, session.execute(here.where(places, NodeRow.host.in_(hosts))))
+        above = sorted({host for _, host in missing})
+        rows = connection.execute(_NAMED, {"image": image.name, "hosts": above})
+        _take_in(forest, (row for row in rows if (row.stripe, row.host) in missing))
     return forest
 
 
@@ -101,7 +113,11 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
     image.inner = [tree.inner for tree in forest.census]
     image.at_source = [tree.at_source for tree in forest.census]
     session.flush()
-    new, counted, placed, feeding, told = [], [], [], [], set[str]()
+    told: set[str] = set()
+    new: list[dict[str, Any]] = []
+    counted: list[dict[str, Any]] = []
+    placed: list[dict[str, Any]] = []
+    feeding: list[dict[str, Any]] = []
     for stripe in range(image.stripes):
         moved = forest.moved(stripe)
         told |= moved
@@ -128,35 +144,32 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
     ):
         if rows:
             connection.execute(statement, rows)
-    return told | _below(session, image, feeding)
+    moved_above = {(feed["in_stripe"], feed["in_host"]) for feed in feeding}
+    return told | {host for _, host in _below(session, image, moved_above)}
 
 
 def remove(session: Session, image: str, hosts: Collection[str]) -> None:
     """Delete the places of hosts that left, before ``save`` writes those of the others."""
     if hosts:
-        session.execute(
-            delete(NodeRow).where(NodeRow.image == image, NodeRow.host.in_(sorted(hosts)))
+        session.connection().execute(
+            delete(_TABLE).where(_IN_IMAGE, _TABLE.c.host.in_(_HOSTS)),
+            {"image": image, "hosts": sorted(hosts)},
         )
 
 
 def renew(session: Session, image: ImageRow, hosts: Collection[str]) -> None:
     """Give these hosts' placements the image's present generation."""
     if hosts:
-        session.execute(
-            update(PlacementRow)
-            .where(PlacementRow.image == image.name, PlacementRow.host.in_(sorted(hosts)))
-            .values(generation=image.generation)
-        )
+        session.flush()
+        values = {"in_image": image.name, "to_generation": image.generation}
+        session.connection().execute(_RENEW, values | {"hosts": sorted(hosts)})
 
 
 def readers(session: Session, image: ImageRow, host: str) -> set[str]:
     """Return whose parents or standbys in the trees include the host."""
-    child, below = aliased(NodeRow), aliased(NodeRow)
-    same_tree = (below.image == child.image) & (below.stripe == child.stripe)
-    fed = select(child.host, below.host).outerjoin(below, same_tree & (below.parent == child.host))
-    tree = child.image == image.name, child.stripe.in_(range(image.stripes))
-    rows = session.execute(fed.where(*tree, child.parent == host))
-    return {name for row in rows for name in row if name is not None}
+    children = _below(session, image, {(stripe, host) for stripe in range(image.stripes)})
+    grandchildren = _below(session, image, children)
+    return {name for _, name in children | grandchildren}
 
 
 def _empty(image: ImageRow) -> Forest:
@@ -170,33 +183,42 @@ def _take_in(forest: Forest, rows: Iterable[Any]) -> None:
         forest.restore(stripe, Node(*node))
 
 
-def _candidates(image: ImageRow, racks: Collection[str], reach: Reach) -> Iterator[Select[Any]]:
-    nearest, lowest = (NodeRow.level, NodeRow.host), (NodeRow.level.desc(), NodeRow.host.desc())
-    leaf, inner, room = NodeRow.inner == false(), NodeRow.inner == true(), NodeRow.open == true()
-    for stripe in range(image.stripes):
-        tree = NodeRow.image == image.name, NodeRow.stripe == stripe
-        yield _first(reach.leaves, nearest, *tree, leaf)
-        yield _first(reach.rooms, nearest, *tree, room)
-        yield _first(reach.lowest, lowest, *tree, inner, with_children=True)
-        for rack in sorted(racks):
-            native = NodeRow.rack == rack
-            yield _first(reach.rooms, nearest, *tree, native, room)
-            hosting = native, inner, NodeRow.strangers > 0
-            yield _first(reach.leaves, nearest, *tree, *hosting, with_children=True)
+@cache
+def _candidates(stripes: int, racks: int) -> CompoundSelect[Any]:
+    """Return the query of those among whom a change chooses; see ``Forest.part``."""
+    here = _TABLE.c
+    nearest, lowest = (here.level, here.host), (here.level.desc(), here.host.desc())
+    leaf, inner, room = here.inner == false(), here.inner == true(), here.open == true()
+    parts = []
+    for stripe in range(stripes):
+        tree = _IN_IMAGE, here.stripe == stripe
+        parts += [
+            _first("leaves", nearest, *tree, leaf),
+            _first("rooms", nearest, *tree, room),
+            _first("lowest", lowest, *tree, inner, with_children=True),
+        ]
+        for number in range(racks):
+            native = (*tree, here.rack == bindparam(f"rack{number}"))
+            hosting = inner, here.strangers > 0
+            parts += [
+                _first("rooms", nearest, *native, room),
+                _first("leaves", nearest, *native, *hosting, with_children=True),
+            ]
+    return union_all(*parts)
 
 
-def _first(count: int, order: Any, *where: Any, with_children: bool = False) -> Select[Any]:
+def _first(count: str, order: Any, *where: Any, with_children: bool = False) -> Select[Any]:
     query = select(*_NODE, literal(with_children).label("with_children"))
-    return select(query.where(*where).order_by(*order).limit(count).subquery())
+    return select(query.where(*where).order_by(*order).limit(bindparam(count)).subquery())
 
 
-def _missing_parents(forest: Forest) -> list[tuple[int, str]]:
+def _missing_parents(forest: Forest) -> set[tuple[int, str]]:
     missing = set()
     for stripe in range(forest.rules.stripes):
         here = {node.host for node in forest.nodes(stripe)}
         parents = {node.parent for node in forest.nodes(stripe)} - here - {None}
         missing |= {(stripe, parent) for parent in parents if parent is not None}
-    return sorted(missing)
+    return missing
 
 
 def _row(image: ImageRow, forest: Forest, stripe: int, node: Node) -> dict[str, Any]:
@@ -223,13 +245,13 @@ def _counts(rules: Rules, node: Node) -> dict[str, Any]:
     }
 
 
-def _below(session: Session, image: ImageRow, feeding: Collection[dict[str, Any]]) -> set[str]:
-    """Return the children of hosts that moved: their standby is another now."""
-    if not feeding:
+def _below(
+    session: Session, image: ImageRow, parents: Collection[tuple[int, str]]
+) -> set[tuple[int, str]]:
+    """Return stripes and hosts that are fed by these hosts in these stripes."""
+    if not parents:
         return set()
-    places = [
-        (NodeRow.stripe == key["in_stripe"]) & (NodeRow.parent == key["in_host"]) for key in feeding
-    ]
-    return set(
-        session.scalars(select(NodeRow.host).where(NodeRow.image == image.name, or_(*places)))
-    )
+    names = sorted({host for _, host in parents})
+    asked = {"image": image.name, "stripes": list(range(image.stripes)), "hosts": names}
+    rows = session.connection().execute(_BELOW, asked)
+    return {(row.stripe, row.host) for row in rows if (row.stripe, row.parent) in parents}

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,8 +13,23 @@ from sqlalchemy.orm import Session
 from volt.db.models import ClockRow, EventRow, HostRow, PlacementRow
 from volt.objects import Report, State
 
-_INSERT: Mapping[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 _TABLE: Any = HostRow.__table__
+_ADD: Mapping[str, Any] = {
+    "postgresql": postgresql.insert(_TABLE).on_conflict_do_nothing(),
+    "sqlite": sqlite.insert(_TABLE).on_conflict_do_nothing(),
+    "mysql": mysql.insert(_TABLE).prefix_with("IGNORE"),
+    "mariadb": mysql.insert(_TABLE).prefix_with("IGNORE"),
+}
+_EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
+_LOCKED = (
+    select(_TABLE.c.name, _TABLE.c.rack, _TABLE.c.draining, _TABLE.c.overloaded)
+    .where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
+    .order_by(_TABLE.c.name)
+    .with_for_update()
+)
+_MOVED = (
+    update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
+)
 _HEARD = (
     update(_TABLE)
     .where(_TABLE.c.name == bindparam("in_name"))
@@ -31,17 +46,43 @@ def tick(session: Session) -> int:
     return session.scalars(select(ClockRow.tick)).one()
 
 
-def hold(session: Session, names: Iterable[str]) -> dict[str, HostRow]:
-    """Return these hosts' rows by name, made where missing, locked until the commit."""
+@dataclass(frozen=True)
+class Held:
+    """A host whose row is locked until the commit."""
+
+    name: str
+    rack: str | None
+    draining: bool
+    overloaded: bool
+
+    @property
+    def feeds(self) -> bool:
+        """Whether it may be given children."""
+        return not (self.draining or self.overloaded)
+
+
+def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
+    """Lock these hosts' rows, which are made where missing; return them by name."""
     wanted = sorted(set(names))
-    query = select(HostRow).where(HostRow.name.in_(wanted)).order_by(HostRow.name)
-    query = query.with_for_update().execution_options(populate_existing=True)
-    found = session.scalars(query).all()
-    if len(found) < len(wanted):
-        known = {row.name for row in found}
-        _add(session, [name for name in wanted if name not in known])
-        found = session.scalars(query).all()
-    return {row.name: row for row in found}
+    session.flush()
+    held = _lock(session, wanted)
+    missing = [name for name in wanted if name not in held]
+    if missing:
+        _add(session, missing)
+        held |= _lock(session, missing)
+    return held
+
+
+def _lock(session: Session, names: Collection[str]) -> dict[str, Held]:
+    rows = session.connection().execute(_LOCKED, {"names": names})
+    return {row.name: Held(*row) for row in rows}
+
+
+def move(session: Session, racks: Mapping[str, str | None]) -> None:
+    """Note in which racks these hosts, whose rows are held, are now."""
+    rows = [{"in_name": name, "to_rack": rack} for name, rack in sorted(racks.items())]
+    if rows:
+        session.connection().execute(_MOVED, rows)
 
 
 def heard(session: Session, reports: Mapping[str, Report]) -> None:
@@ -70,7 +111,7 @@ def note(
     about = {"at": datetime.now(UTC), "kind": kind, "image": image, "detail": detail}
     rows = [about | {"host": host} for host in hosts]
     if rows:
-        session.execute(insert(EventRow), rows)
+        session.connection().execute(_EVENT, rows)
 
 
 def silent_of(session: Session, names: Collection[str], before: int | None) -> list[str]:
@@ -109,9 +150,4 @@ def _add(session: Session, names: Collection[str]) -> None:
         {"name": name, "seen": now, "draining": False, "overloaded": False, "report": "{}"}
         for name in names
     ]
-    dialect = session.get_bind().dialect.name
-    if dialect in _INSERT:
-        statement = _INSERT[dialect](_TABLE).on_conflict_do_nothing()
-    else:
-        statement = mysql.insert(_TABLE).prefix_with("IGNORE")
-    session.connection().execute(statement, rows)
+    session.connection().execute(_ADD[session.get_bind().dialect.name], rows)

@@ -108,8 +108,8 @@ class Life(RuleBasedStateMachine):
     """Hosts join, leave, die, are drained and overloaded, in any order.
 
     Each change is made twice: on the whole forest, and on the part of it that is said to
-    be enough to decide. Joins must come to the same; where hosts leave or are overloaded, a
-    part may choose another among equals, but what it makes must be as right.
+    be enough to decide. Joins must come to the same while every host may feed others; else
+    a part may choose another among equals, but what it makes must be as right.
     """
 
     with_racks = True
@@ -133,7 +133,7 @@ class Life(RuleBasedStateMachine):
             assert others, "a join never needs more than its part"
             return
         self.check_written(before, part)
-        if not (self.with_racks or self.overloaded or others):
+        if not (self.with_racks or self.overloaded or self.draining or others):
             known = {node.host for node in part.nodes(0)}
             for stripe in range(rules.stripes):
                 assert part.moved(stripe) <= known
