@@ -42,16 +42,13 @@ class PageCase(testtools.TestCase):
         self.open()
 
     def open(self, scheme="light", image=crowd.IMAGE):
-        self.sign_in(self.ground.operator)
         self.driver.get("about:blank")
         browser.prefer(self.driver, scheme)
-        self.driver.get(f"{self.url}/#{image}")
+        with browser.before_scripts(
+            self.driver, f"sessionStorage.setItem('volt-token', '{self.ground.operator}')"
+        ):
+            self.driver.get(f"{self.url}/#{image}")
         self.wait_until("document.querySelectorAll('.node').length > 2")
-
-    def sign_in(self, token):
-        """Leave a token where the page keeps it, from a file of Volt's that runs no script."""
-        self.driver.get(f"{self.url}/static/page.css")
-        self.run_script("sessionStorage.setItem('volt-token', arguments[0])", token)
 
     def run_script(self, expression, *arguments):
         return self.driver.execute_script(f"return {expression}", *arguments)
