@@ -17,7 +17,10 @@ from volt.trees import Coordinator
 LOG = logging.getLogger(__name__)
 
 LARGEST_BATCH = 256
-"""Heartbeats in one transaction; a worker's share of 10,000 hosts in half a second."""
+"""Heartbeats in one transaction."""
+
+GATHERING = 0.2
+"""Seconds for which a heartbeat waits for others: one transaction costs as much as ten hosts."""
 
 EXPELLED = 50
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
@@ -32,7 +35,7 @@ class Roster:
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._coordinator = coordinator
-        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH)
+        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)
 
     def heartbeat(self, host: str, report: Report) -> News:
         """Store what the host says; return where its placements differ from what it knows."""
