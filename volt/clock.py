@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from volt import metrics
 from volt.db.clock import Reading
 
 LOG = logging.getLogger(__name__)
@@ -54,14 +55,18 @@ class Clock:
 
     def beat(self) -> None:
         """Count a second as the holder, or watch the holder count; call it once a ``TICK``."""
-        if self._held is not None:
-            self._count(self._held)
-        else:
-            self._observe()
+        try:
+            if self._held is not None:
+                self._count(self._held)
+            else:
+                self._observe()
+        finally:
+            metrics.CLOCK_HOLDER.set(self._held is not None)
 
     def release(self) -> None:
         """Let another worker take over at once."""
         held, self._held = self._held, None
+        metrics.CLOCK_HOLDER.set(False)
         if held is not None:
             self._table.move(held, replace(held, holder=""))
 

@@ -3,6 +3,8 @@
 import logging
 from typing import Protocol
 
+from volt import metrics
+
 LOG = logging.getLogger(__name__)
 
 EVENTS = 10_000  # so many of the latest are kept
@@ -42,7 +44,7 @@ class Reaper:
         if silent:
             LOG.info("Expiring %d hosts, silent for %s s: %s", len(silent), self._expiry,
                      ", ".join(silent[:10]))  # fmt: skip
-            self._hosts.expire(silent, before)
+            metrics.EXPIRIES.inc(self._hosts.expire(silent, before))
         if tick - self._pruned >= _PRUNE_EVERY:
             self._hosts.prune_events(EVENTS)
             self._pruned = tick

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import StrEnum
 
+from volt import metrics
 from volt.objects import Portal
 from volt.roster import Roster
 
@@ -70,6 +71,11 @@ class Reports:
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
+        verdict = self._judge(image, host, parent)
+        metrics.PARENT_REPORTS.labels(verdict.value).inc()
+        return verdict
+
+    def _judge(self, image: str, host: str, parent: str) -> Verdict:
         suspect, control = self._roster.suspect(image, host, parent)
         of_parent, is_news = self._prober.probe(suspect)
         of_control, _ = self._prober.probe(control)
@@ -82,7 +88,7 @@ class Reports:
             return Verdict.UNCLEAR
         if is_news:
             self._roster.note("parent_dead", image, parent, f"reported by {host}")
-        self._roster.expire([parent])
+        metrics.EXPIRIES.inc(self._roster.expire([parent]))
         return Verdict.DEAD
 
 

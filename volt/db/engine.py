@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 
+from volt import metrics
 from volt.errors import DatabaseBusy, DatabaseInvalid, DatabaseUnreachable, Unavailable
 
 # The one driver of each database: its name is what a plain URL means.
@@ -167,6 +168,7 @@ def retried(transaction: Callable[P, R]) -> Callable[P, R]:
                     raise
                 if made >= ATTEMPTS[fault]:
                     raise _refusal(fault) from err
+            metrics.DATABASE_RETRIES.inc()
             time.sleep(made * PAUSE * random.random())  # noqa: S311  # no secret is made of it
 
     return attempt

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import fixtures
 import testtools
-from sqlalchemy import text
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
 from virtman import attachment, layers
+from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
 from virtman.caches import bcache
@@ -34,6 +34,7 @@ MIB = 1024 * 1024
 SIZE = 8 * MIB
 FOREVER = 3600.0
 DEADLINE = 5.0
+PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
 
 
 class _Quiet(WSGIRequestHandler):
@@ -73,14 +74,11 @@ class Volt:
     def trees(self, image: str) -> object:
         return self.ground.coordinator.trees(image)
 
-    def renew_secret(self, image: str, secret: str) -> None:
-        """Give an image's hosts another secret, and so new placements."""
-        with self.ground.engine.begin() as connection:
-            for statement in (
-                "UPDATE images SET secret = :secret WHERE name = :name",
-                "UPDATE placements SET generation = generation + 1 WHERE image = :name",
-            ):
-                connection.execute(text(statement), {"secret": secret, "name": image})
+    def renew_secret(self, image: str) -> tuple[str, str]:
+        """Give an image's hosts another secret, and so new placements; return user and secret."""
+        self.ground.coordinator.rotate(image)
+        chap = self.ground.coordinator.placement(image, min(self.hosts(image))).chap
+        return chap.user, chap.secret
 
     def forget(self, image: str, host: str) -> None:
         self.ground.coordinator.remove(image, host)
@@ -96,6 +94,7 @@ class Node:
         self.ip = f"192.0.2.{number}"
         self.kernel = Kernel(bed.network, name)
         self.folder = bed.folder / name
+        self.access = bed.access(name, bed.volt.ground.token("host", name))
         self.start()
 
     def start(self) -> None:
@@ -105,7 +104,7 @@ class Node:
         self.records.prepare()
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
-        coordinator = Coordinator(self.bed.volt.url, self.name, 5)
+        coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack((SSD,), images)
         host = Host(self.name, self.ip, 3260)
         self.agent = Agent(host, stack, coordinator, self.records, self.times)
@@ -179,7 +178,17 @@ class Bed:
         chap = Chap(image, "secret-of-the-source")
         self.network.add_source(where, SIZE, (chap.user, chap.secret))
         shape = Shape("forest", 2, fanout)
-        Coordinator(self.volt.url, "any", 5).register(image, SIZE, shape, where, chap)
+        access = self.access("operator", self.volt.ground.operator)
+        Coordinator(self.volt.url, "any", PATIENCE, access).register(
+            image, SIZE, shape, where, chap
+        )
+
+    def access(self, name: str, token: str) -> Access:
+        """Return how somebody with that token, in a file of that name, speaks to Volt."""
+        file = self.folder / f"{name}.token"
+        file.touch(0o600)
+        file.write_text(token)
+        return Access(str(file))
 
     def node(
         self, name: str = "a", keep: float = FOREVER, attach: float = 5, leave: float = 5

@@ -46,9 +46,8 @@ class SecretsTest(PlacementCase):
     def test_a_new_secret_ends_no_session_and_is_proved_at_the_next_login(self):
         one, two = self.pair()
         sessions = [list(map(id, node.kernel.sessions)) for node in (one, two)]
-        self.bed.volt.renew_secret("debian", "a-new-secret")
+        new = self.bed.volt.renew_secret("debian")
         self.settle(one, two)
-        new = ("virtman", "a-new-secret")
         self.assertEqual([new, new], [self.target(node).chap for node in (one, two)])
         self.assertEqual(sessions, [list(map(id, node.kernel.sessions)) for node in (one, two)])
         self.assertEqual(new, self.proofs(one)[iqn("b", "debian")])
@@ -58,19 +57,19 @@ class SecretsTest(PlacementCase):
         one, two = self.pair()
         key = (two.ip, 3260, iqn("b", "debian"))
         target = self.bed.network.targets.pop(key)
-        self.bed.volt.renew_secret("debian", "a-new-secret")
+        new = self.bed.volt.renew_secret("debian")
         one.beat()
         self.bed.network.targets[key] = target
         self.settle(two, one)
         session = next(one for one in one.kernel.sessions if one.key == key)
-        self.assertEqual(("virtman", "a-new-secret"), session.proof)
+        self.assertEqual(new, session.proof)
         self.assertEqual(["b", "source"], self.parents(one, 1))
 
     def test_a_parent_that_hears_of_the_new_secret_later_is_waited_for(self):
         one, two = self.bed.node("a"), self.bed.node("b")
         one.create("vm1")
         one.settle()
-        self.bed.volt.renew_secret("debian", "a-new-secret")
+        self.bed.volt.renew_secret("debian")
         with two.process.here(), ThreadPoolExecutor(1) as pool:
             made = pool.submit(two.create, "vm1")
             self.await_(lambda: ("login", one.ip) in two.kernel.log)

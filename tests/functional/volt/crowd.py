@@ -1,5 +1,6 @@
 """Many hosts in one image, as a data centre would have them."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from lab.volt import Volt
@@ -8,7 +9,7 @@ from volt.topology import Shape
 
 IMAGE = "debian-12"
 RACKS = 8
-TOKEN = "any"
+AT_ONCE = 32  # joins, which then share transactions
 
 
 def now():
@@ -38,11 +39,15 @@ def create_image(ground, image=IMAGE):
 
 def join(ground, number, image=IMAGE, is_ready=True):
     portal = Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
-    host = name(number)
-    ground.coordinator.join(image, host, portal, rack(number))
+    ground.coordinator.join(image, name(number), portal, rack(number))
     if is_ready:
-        generation = ground.coordinator.placement(image, host).generation
-        ground.coordinator.ready(image, host, generation)
+        confirm(ground, number, image)
+
+
+def confirm(ground, number, image=IMAGE):
+    """Say for the host that it reads as it was told."""
+    host = name(number)
+    ground.coordinator.ready(image, host, ground.coordinator.placement(image, host).generation)
 
 
 def report(ground, number, image=IMAGE, is_overloaded=False):
@@ -56,6 +61,10 @@ def report(ground, number, image=IMAGE, is_overloaded=False):
 def populate(ground, hosts, image=IMAGE):
     """Create an image with this many hosts; every twentieth is still joining."""
     create_image(ground, image)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        numbers = range(hosts)
+        list(pool.map(lambda number: join(ground, number, image, is_ready=False), numbers))
+        list(pool.map(lambda number: report(ground, number, image, number % 33 == 5), numbers))
     for number in range(hosts):
-        join(ground, number, image, is_ready=number % 20 != 7)
-        report(ground, number, image, is_overloaded=number % 33 == 5)
+        if number % 20 != 7:
+            confirm(ground, number, image)

@@ -3,9 +3,10 @@
 import os
 import re
 import signal
-import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
+
+import requests
 
 from lab.waiting import wait_until
 from tests.functional.volt import crowd
@@ -21,12 +22,12 @@ class TestWorkers(TestCase):
         self.addCleanup(cleanups.close)
         crowd.populate(self.ground, 3)
         self.volt, self.url = crowd.serve(self.ground, cleanups, workers=2)
+        self.headers = {"Authorization": f"Bearer {self.ground.operator}"}
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as answer:
-            return answer.read().decode()
+        return requests.get(self.url + path, headers=self.headers, timeout=PATIENCE).text
 
-    def requests(self):
+    def counted(self):
         """Return how many times the list of images was asked for."""
         found = re.search(
             r'^volt_request_seconds_count{.*route="/v1/images",.*} (\d+)',
@@ -38,13 +39,13 @@ class TestWorkers(TestCase):
     def test_a_killed_worker_takes_no_counts_along(self):
         for _ in range(20):
             self.get("/v1/images")
-        assert self.requests() == 20
+        assert self.counted() == 20
         before = self.volt.workers()
         for number in range(len(before)):
             self.volt.kill_worker(number)
         wait_until(lambda: self.are_others(before), "two other workers", PATIENCE)
         self.get("/v1/images")
-        assert self.requests() == 21
+        assert self.counted() == 21
 
     def are_others(self, before):
         now = self.volt.workers()
