@@ -14,7 +14,6 @@ from typing import Protocol
 import waitress
 from oslo_config import cfg
 from oslo_log import log as logging
-from oslo_privsep import priv_context
 
 from virtman import conf as options
 from virtman import naming, privileged
@@ -87,7 +86,7 @@ def _enter(conf: cfg.ConfigOpts) -> None:
     account = pwd.getpwnam(conf.agent.user)
     # bring-ups, prunes and new VMs each hold a thread while the kernel works
     conf.set_default("thread_pool_size", _PRIVILEGED_THREADS, group="virtman_privileged")
-    privileged.context.start(priv_context.Method.FORK)
+    privileged.start()
     threading.Thread(target=_end_with_privileged, name="privileged", daemon=True).start()
     for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
         folder.mkdir(parents=True, exist_ok=True)
