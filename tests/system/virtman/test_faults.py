@@ -5,6 +5,8 @@ import time
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 
+AWAY = 25  # seconds
+
 
 class TestParentDies(DeployedCase):
     name = "parent"
@@ -31,6 +33,30 @@ class TestParentDies(DeployedCase):
         report(f"parent lost its power: the child had all data {since(begin)} s later, "
                "without an error")  # fmt: skip
         self.assertEqual(self.sha256, sha256(late, self.create(late, "vm3")))
+
+    def test_a_node_that_was_away_is_placed_again_by_itself(self):
+        away, child = self.nodes[1:]
+        own, device = self.create(away, "vm1"), self.create(child, "vm2")
+        self.assertIn(away.name, self.parents(child))
+        away.pause()
+        begin = time.monotonic()
+        try:
+            wait_until(lambda: away.name not in self.deployment.depths(self.image),
+                       "its place taken away", 60, 0.2)  # fmt: skip
+            report(f"a node stopped answering: Volt expired it {since(begin)} s later")
+            # as long as an expiry by missing heartbeats takes, and the silence of TCP after it
+            wait_until(lambda: time.monotonic() - begin > AWAY, "time going by", AWAY + 1)
+            self.assertEqual(self.sha256, sha256(child, device))
+        finally:
+            away.resume()
+        begin = time.monotonic()
+        wait_until(lambda: self.has_joined(away), "the node having joined again", 60, 0.2)
+        report(f"a node was back after {AWAY} s: it used its new place {since(begin)} s later")
+        self.assertEqual(self.sha256, sha256(away, own))
+
+    def has_joined(self, node):
+        """Tell whether a node uses a place, which it may not have."""
+        return node.name in self.deployment.depths(self.image) and self.is_ready(node)
 
     def place(self, node):
         return self.deployment.ask("GET", f"/v1/images/{self.image}/hosts/{node.name}")
