@@ -177,7 +177,7 @@ class Deployment:
 
 def give(node: Node, path: str, content: str, user: str) -> None:
     """Write a file in a node that only one account there can read."""
-    node.run(["install", "-D", "-m", "600", "-o", user, "/dev/stdin", path], input=content)
+    node.run(["install", "-D", "-m", "600", "-o", user, "/proc/self/fd/0", path], input=content)
 
 
 def leftovers(node: Node) -> list[str]:
