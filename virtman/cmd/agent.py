@@ -28,6 +28,7 @@ from virtman.network import Card, Overload
 from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
+from virtman.recovery import Recovery
 from virtman.stack import Stack
 from virtman.watch import Watch
 
@@ -159,7 +160,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
-    services: list[Service] = [heartbeat, watch, Pulse(agent)]
+    services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -82,6 +82,15 @@ class Volt:
             ):
                 connection.execute(text(statement), {"secret": secret, "name": image})
 
+    def let_time_pass(self) -> None:
+        """Turn Volt's clock on by a minute."""
+        with self.ground.engine.begin() as connection:
+            connection.execute(text("UPDATE clock SET tick = tick + 60"))
+
+    def silence_of(self, host: str) -> int:
+        """Seconds since the host said a word."""
+        return self.ground.roster.host(host).silent
+
     def forget(self, image: str, host: str) -> None:
         self.ground.coordinator.remove(image, host)
 
