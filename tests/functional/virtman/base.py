@@ -29,6 +29,7 @@ from virtman.plan import Chap, Portal
 from virtman.record import Records
 from virtman.stack import Stack
 from virtman.watch import Watch
+from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
@@ -84,8 +85,9 @@ class Volt:
 
     def let_time_pass(self) -> None:
         """Turn Volt's clock on by a minute."""
-        with self.ground.engine.begin() as connection:
-            connection.execute(text("UPDATE clock SET tick = tick + 60"))
+        clock = ClockTable(self.ground.engine)
+        now = clock.read()
+        clock.move(now, replace(now, tick=now.tick + 60))
 
     def silence_of(self, host: str) -> int:
         """Seconds since the host said a word."""
