@@ -97,37 +97,37 @@ STATE = Draft202012Validator(
     }
 )
 
-HEARTBEAT = Draft202012Validator(
-    {
-        "type": "object",
-        "properties": {
-            "images": {
+_HEARTBEAT = {
+    "type": "object",
+    "properties": {
+        "images": {
+            "type": "object",
+            "maxProperties": 10_000,
+            "additionalProperties": {
                 "type": "object",
-                "maxProperties": 10_000,
-                "additionalProperties": {
-                    "type": "object",
-                    "properties": {
-                        "generation": _COUNT,
-                        "sent": _COUNT,
-                        "hits": _COUNT,
-                        "misses": _COUNT,
-                    },
-                    "required": ["generation"],
-                    "additionalProperties": False,
+                "properties": {
+                    "generation": _COUNT,
+                    "sent": _COUNT,
+                    "hits": _COUNT,
+                    "misses": _COUNT,
                 },
+                "required": ["generation"],
+                "additionalProperties": False,
             },
-            "received_rate": _COUNT,
-            "sent_rate": _COUNT,
-            "overloaded": {"type": "boolean"},
         },
-        "required": ["images"],
-        "additionalProperties": False,
-    }
-)
+        "received_rate": _COUNT,
+        "sent_rate": _COUNT,
+        "overloaded": {"type": "boolean"},
+    },
+    "required": ["images"],
+    "additionalProperties": False,
+}
+
+HEARTBEAT = Draft202012Validator(_HEARTBEAT)
 
 # Thousands of heartbeats come in a second, and this tells in a hundredth of the time that
 # one is sound.
-_SOUND_HEARTBEAT = jsonschema_rs.Draft202012Validator(HEARTBEAT.schema)
+_SOUND_HEARTBEAT = jsonschema_rs.Draft202012Validator(_HEARTBEAT)
 
 REPORT = Draft202012Validator(
     {
@@ -199,8 +199,8 @@ NO_QUERY = Draft202012Validator({"type": "object", "additionalProperties": False
 class Query(Protocol):
     """The parameters of a URL; a name may come more than once."""
 
-    def __bool__(self) -> bool:
-        """Tell whether there are any."""
+    def __len__(self) -> int:
+        """Return how many names there are."""
 
     def lists(self) -> Iterable[tuple[str, list[str]]]:
         """Return each name with its values."""
