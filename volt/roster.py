@@ -46,8 +46,8 @@ class Roster:
         for host in self._hear(reports):
             self._reconsider(host)
         news, forgotten = self._compare(reports)
-        for image, host, generation in forgotten:
-            self._confirm(image, host, generation)
+        if forgotten:
+            self._confirm(forgotten)
         return [news[host] for host, _ in beats]
 
     @retried
@@ -85,7 +85,7 @@ class Roster:
                     continue
                 if used.generation != generation:
                     stale.append((image, host))
-                elif confirmed != generation:
+                elif confirmed != generation or state == State.JOINING:
                     forgotten.append((image, host, generation))
             found = answers.placements(session, stale) if stale else []
         changed: dict[str, list[Placement]] = {host: [] for host in reports}
@@ -98,9 +98,9 @@ class Roster:
         return news, forgotten
 
     @retried
-    def _confirm(self, image: str, host: str, generation: int) -> None:
+    def _confirm(self, used: Sequence[tuple[str, str, int]]) -> None:
         with self._writing.begin() as session:
-            hosts.confirm(session, image, host, generation)
+            hosts.confirm(session, used)
 
     @retried
     def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:
