@@ -151,7 +151,7 @@ class _Run:
         due = time.monotonic() + EXPIRY
         beating = asyncio.create_task(self._beat(living, math.inf, [], None))
         expired = await self._wait_for_expiry(len(living), due, step)
-        trees = await self._ask(self._clients[0], "GET", f"{IMAGE}/trees")
+        trees = await self._ask(self._volt.client(), "GET", f"{IMAGE}/trees")
         beating.cancel()
         faults = islice(invariants.faults(trees, living), SHOWN)
         return len(silent), expired, list(faults)

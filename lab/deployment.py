@@ -33,9 +33,8 @@ SOURCE_DISK = "/dev/ubdc"
 CACHE_DISK = "/dev/ubdb"
 SOCKET = "/run/virtman/agent.sock"
 CREATE_TIMEOUT = 300
-# In a node's share, which the node sees as /host.
-AGENT_TOKEN = "volt.token"  # noqa: S105  # names of files
-OPERATOR_TOKEN = "operator.token"  # noqa: S105
+AGENT_TOKEN = "/etc/virtman/volt.token"  # noqa: S105  # names of files
+OPERATOR_TOKEN = "/etc/virtman/operator.token"  # noqa: S105
 
 Options = Mapping[str, Mapping[str, object]]
 
@@ -81,7 +80,7 @@ class Deployment:
     @property
     def operator_token(self) -> Path:
         """The file with a token that may do everything."""
-        return self.folder / OPERATOR_TOKEN
+        return self.folder / "operator.token"
 
     def _answers(self) -> bool:
         try:
@@ -130,9 +129,8 @@ class Deployment:
 
     def source_options(self, storage: Node) -> list[str]:
         """Return what "virtman source" has to know on a node: its name, Volt and a token."""
-        (storage.share / OPERATOR_TOKEN).write_text(self.operator_token.read_text())
-        token_file = f"/host/{OPERATOR_TOKEN}"
-        return ["--host", storage.name, "--volt", self.volt, "--token-file", token_file]
+        give(storage, OPERATOR_TOKEN, self.operator_token.read_text(), "root")
+        return ["--host", storage.name, "--volt", self.volt, "--token-file", OPERATOR_TOKEN]
 
     def start_agents(self, nodes: Sequence[Node], options: Options | None = None) -> None:
         """Start agents side by side and wait until all answer."""
@@ -144,13 +142,12 @@ class Deployment:
         defaults: Options = {
             "agent": {"host": node.name},
             "export": {"ip": node.address},
-            "volt": {"url": self.volt, "token_file": f"/host/{AGENT_TOKEN}"},
+            "volt": {"url": self.volt, "token_file": AGENT_TOKEN},
             "cache": {"devices": CACHE_DISK},
         }
         (node.share / "virtman.conf").write_text(ini(defaults, options))
-        if not (node.share / AGENT_TOKEN).exists():
-            token = self.manage("token", "create", "--role", "host", "--host", node.name)
-            (node.share / AGENT_TOKEN).write_text(token)
+        token = self.manage("token", "create", "--role", "host", "--host", node.name)
+        give(node, AGENT_TOKEN, token, "virtman")
         node.run(["rm", "-f", SOCKET])
         node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(
@@ -176,6 +173,11 @@ class Deployment:
         done = node.run(["virtman", "image", "list", "--json"])
         if any(one["image"] == image for one in json.loads(done.stdout)):
             node.run(["virtman", "image", "drop", image], timeout=CREATE_TIMEOUT)
+
+
+def give(node: Node, path: str, content: str, user: str) -> None:
+    """Write a file in a node that only one account there can read."""
+    node.run(["install", "-D", "-m", "600", "-o", user, "/proc/self/fd/0", path], input=content)
 
 
 def leftovers(node: Node) -> list[str]:

@@ -25,10 +25,9 @@ class Heartbeat:
         self._stopped = False
         self._hastened = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
-        self._unserved = True
 
     def start(self) -> None:
-        """Begin, with taking over what an earlier agent left."""
+        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -46,8 +45,6 @@ class Heartbeat:
         while not self._stopped:
             self._hastened.clear()
             try:
-                if self._unserved:
-                    self._unserved = bool(self.agent.recover())
                 interval = self.beat()
             except VirtmanError as err:
                 LOG.warning("heartbeat: %s", err)

@@ -7,8 +7,6 @@ import secrets
 import stat
 from pathlib import Path
 
-from oslo_privsep import priv_context
-
 from virtman import naming, plan, privileged
 from virtman.access import Access
 from virtman.coordinator import Coordinator, Shape
@@ -100,4 +98,4 @@ def _size(path: str) -> int:
 def _become_privileged() -> None:
     if os.geteuid() != 0:
         raise InvalidRequest("serving an image needs root")
-    privileged.context.start(priv_context.Method.FORK)
+    privileged.start()

@@ -1,4 +1,4 @@
-"""What is logged of each request: one line, and never a secret.
+"""What is logged and counted of each request: one line, and never a secret.
 
 A line has fields ``id who method path status ms bytes``. Only the path is there, not the
 query, and no header.
@@ -13,10 +13,13 @@ from urllib.parse import quote
 from uuid import uuid4
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from volt import metrics
+
 LOG = logging.getLogger(__name__)
 
 REQUEST_ID: Final = "volt.request_id"
 WHO: Final = "volt.who"
+ROUTE: Final = "volt.route"
 HEADERS: Final = ("X-Request-Id", "X-Openstack-Request-Id")
 
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -46,7 +49,10 @@ class AccessLog:
             return start_response(status, headers, *more)
 
         body = self._application(environ, start)
-        _log(environ, answer, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        route = environ.get(ROUTE, "none")
+        metrics.REQUESTS.labels(environ["REQUEST_METHOD"], route, answer["status"]).observe(seconds)
+        _log(environ, answer, seconds)
         return body
 
 

@@ -2,21 +2,19 @@
 
 import logging
 import math
-import time
 from collections.abc import Callable
 from datetime import datetime
 from types import TracebackType
 from typing import Any
 
-from flask import Flask, Response, g, jsonify, make_response, request
+from flask import Flask, Response, jsonify, make_response, request
 from flask.json.provider import DefaultJSONProvider
-from jsonschema import Draft202012Validator
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
 
-from volt import metrics, openapi, policies, schemas
+from volt import openapi, policies, schemas
 from volt.access import Access, StoredTokens
-from volt.accesslog import REQUEST_ID, AccessLog
+from volt.accesslog import REQUEST_ID, ROUTE, AccessLog
 from volt.db.tokens import Tokens
 from volt.errors import (
     Conflict,
@@ -32,7 +30,7 @@ from volt.handlers import Answer, Service
 from volt.keystone import KeystoneTokens
 from volt.names import check_name
 from volt.rates import Rates
-from volt.routes import ROUTES
+from volt.routes import ROUTES, Route
 from volt.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -95,32 +93,24 @@ def create_app(service: Service, guard: Access) -> Flask:
     # One more: werkzeug cuts a chunked body at this length without a word.
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
-    for method, path, handler, rule in ROUTES:
-        serve = _bind(handler, service, openapi.query_of(method, path))
-        if rule is not None:
-            serve = _admit(rule, guard, serve)
+    for route in ROUTES:
+        method, path, _, _ = route
+        serve = _bind(route, service, guard)
         app.add_url_rule(path, f"{method} {path}", serve, methods=[method])
-    app.before_request(_start)
-    app.after_request(_count)
     app.register_error_handler(VoltError, _refuse)
     app.register_error_handler(HTTPException, _refuse_http)
     app.wsgi_app = AccessLog(app.wsgi_app)  # type: ignore[method-assign]
     return app
 
 
-def _admit(rule: str, guard: Access, serve: Callable[..., Answer]) -> Callable[..., Answer]:
-    def serve_if_admitted(**names: str) -> Answer:
-        about = names.get("host") or request.args.get("host")
-        guard.admit(rule, request.environ, about)
-        return serve(**names)
+def _bind(route: Route, service: Service, guard: Access) -> Callable[..., Answer]:
+    method, path, handler, rule = route
+    query = openapi.query_of(method, path)
 
-    return serve_if_admitted
-
-
-def _bind(
-    handler: Callable[..., Answer], service: Service, query: Draft202012Validator
-) -> Callable[..., Answer]:
     def serve(**names: str) -> Answer:
+        request.environ[ROUTE] = path
+        if rule is not None:
+            guard.admit(rule, request.environ, names.get("host") or request.args.get("host"))
         for noun, name in names.items():
             check_name(noun, name)
         if len(request.get_data()) > LARGEST_BODY:
@@ -133,18 +123,6 @@ def _bind(
         return response
 
     return serve
-
-
-def _start() -> None:
-    g.began = time.perf_counter()
-
-
-def _count(response: Response) -> Response:
-    route = request.url_rule.rule if request.url_rule else "none"
-    metrics.REQUESTS.labels(request.method, route, response.status_code).observe(
-        time.perf_counter() - g.began
-    )
-    return response
 
 
 def _refuse(error: VoltError) -> Response:

@@ -1,5 +1,6 @@
 """How calls that want the same thing at the same moment share one piece of work."""
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
@@ -14,19 +15,24 @@ Result = TypeVar("Result")
 class Batches(Generic[Key, Item, Result]):
     """Calls of one key at a time; those that come meanwhile wait and then go together.
 
-    A lone call is worked on at once. Under load a transaction's fixed cost is shared, and
-    who waits longest goes first, so that no caller is left behind.
+    Under load a transaction's fixed cost is shared, and who waits longest goes first, so
+    that no caller is left behind.
     """
 
     def __init__(
-        self, work: Callable[[Key, Sequence[Item]], Sequence[Result]], largest: int
+        self,
+        work: Callable[[Key, Sequence[Item]], Sequence[Result]],
+        largest: int,
+        gathering: float = 0,
     ) -> None:
         """Let ``work`` answer up to ``largest`` items of a key, in their order.
 
+        The first caller waits ``gathering`` seconds for others, for work that is not urgent.
         An error of ``work`` goes to all callers whose items it was given.
         """
         self._work = work
         self._largest = largest
+        self._gathering = gathering
         # Guards the two below; never held while anything is worked on.
         self._lock = Lock()
         self._waiting: dict[Key, deque[tuple[Item, Future[Result]]]] = defaultdict(deque)
@@ -39,6 +45,8 @@ class Batches(Generic[Key, Item, Result]):
             self._waiting[key].append((item, mine))
             leads = key not in self._busy
             self._busy.add(key)
+        if leads and self._gathering:
+            time.sleep(self._gathering)
         while leads:
             with self._lock:
                 waiting = self._waiting[key]

@@ -17,7 +17,10 @@ from volt.trees import Coordinator
 LOG = logging.getLogger(__name__)
 
 LARGEST_BATCH = 256
-"""Heartbeats in one transaction; a worker's share of 10,000 hosts in half a second."""
+"""Heartbeats in one transaction."""
+
+GATHERING = 0.2
+"""Seconds for which a heartbeat waits for others: one transaction costs as much as ten hosts."""
 
 EXPELLED = 50
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
@@ -32,7 +35,7 @@ class Roster:
         self._reading = sessionmaker(engine, expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._coordinator = coordinator
-        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH)
+        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)
 
     def heartbeat(self, host: str, report: Report) -> News:
         """Store what the host says; return where its placements differ from what it knows."""
@@ -43,8 +46,8 @@ class Roster:
         for host in self._hear(reports):
             self._reconsider(host)
         news, forgotten = self._compare(reports)
-        for image, host, generation in forgotten:
-            self._confirm(image, host, generation)
+        if forgotten:
+            self._confirm(forgotten)
         return [news[host] for host, _ in beats]
 
     @retried
@@ -82,7 +85,7 @@ class Roster:
                     continue
                 if used.generation != generation:
                     stale.append((image, host))
-                elif confirmed != generation:
+                elif confirmed != generation or state == State.JOINING:
                     forgotten.append((image, host, generation))
             found = answers.placements(session, stale) if stale else []
         changed: dict[str, list[Placement]] = {host: [] for host in reports}
@@ -95,9 +98,9 @@ class Roster:
         return news, forgotten
 
     @retried
-    def _confirm(self, image: str, host: str, generation: int) -> None:
+    def _confirm(self, used: Sequence[tuple[str, str, int]]) -> None:
         with self._writing.begin() as session:
-            hosts.confirm(session, image, host, generation)
+            hosts.confirm(session, used)
 
     @retried
     def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:

@@ -12,7 +12,10 @@ from volt.handlers import Answer, events, health, hosts, images, metrics, openap
 
 _PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
 
-ROUTES: Final[tuple[tuple[str, str, Callable[..., Answer], str | None], ...]] = (
+Route = tuple[str, str, Callable[..., Answer], str | None]
+"""Method, path, handler, and the rule of ``volt.policies`` for it; None is open to all."""
+
+ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/", page.show, None),
     ("GET", "/static/<file>", page.file, None),
     ("GET", "/healthz", health.show, None),

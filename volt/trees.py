@@ -199,11 +199,12 @@ class Coordinator:
         Raises ImageUnknown, HostUnknown, PlacementStale.
         """
         with self._writing.begin() as session:
-            if not hosts.confirm(session, image, host, generation):
-                _image_row(session, image)
-                row = _placement_row(session, image, host)
-                if row.state == State.LEAVING:
-                    raise PlacementStale(f"host {host} is leaving image {image}: join it again")
+            _image_row(session, image)
+            hosts.confirm(session, [(image, host, generation)])
+            row = _placement_row(session, image, host)
+            if row.state == State.LEAVING:
+                raise PlacementStale(f"host {host} is leaving image {image}: join it again")
+            if row.generation != generation:
                 raise PlacementStale(
                     f"host {host} acts on generation {generation} of its place in image {image}, "
                     f"the present one is {row.generation}: fetch the placement again"

@@ -14,7 +14,6 @@ from typing import Protocol
 import waitress
 from oslo_config import cfg
 from oslo_log import log as logging
-from oslo_privsep import priv_context
 
 from virtman import conf as options
 from virtman import naming, privileged
@@ -29,6 +28,7 @@ from virtman.network import Card, Overload
 from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
+from virtman.recovery import Recovery
 from virtman.stack import Stack
 from virtman.watch import Watch
 
@@ -87,7 +87,7 @@ def _enter(conf: cfg.ConfigOpts) -> None:
     account = pwd.getpwnam(conf.agent.user)
     # bring-ups, prunes and new VMs each hold a thread while the kernel works
     conf.set_default("thread_pool_size", _PRIVILEGED_THREADS, group="virtman_privileged")
-    privileged.context.start(priv_context.Method.FORK)
+    privileged.start()
     threading.Thread(target=_end_with_privileged, name="privileged", daemon=True).start()
     for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
         folder.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
-    services: list[Service] = [heartbeat, watch, Pulse(agent)]
+    services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -9,7 +9,12 @@ as OSError, whose text says which tool or file refused and why.
 
 from __future__ import annotations
 
-from oslo_privsep import capabilities, priv_context
+import warnings
+
+with warnings.catch_warnings():
+    # It looks whether eventlet is in use, which is only here because oslo.messaging needs it.
+    warnings.filterwarnings("ignore", "\nEventlet is deprecated")
+    from oslo_privsep import capabilities, priv_context
 
 context = priv_context.PrivContext(
     __name__,
@@ -27,3 +32,8 @@ context = priv_context.PrivContext(
         capabilities.CAP_SYS_PTRACE,  # iscsid's connections to parents that fell silent
     ],
 )
+
+
+def start() -> None:
+    """Fork the privileged part off, as root; the caller may then become another account."""
+    context.start(priv_context.Method.FORK)

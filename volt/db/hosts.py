@@ -30,6 +30,17 @@ _LOCKED = (
 _MOVED = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
 )
+_PLACES: Any = PlacementRow.__table__
+_CONFIRMED = (
+    update(_PLACES)
+    .where(
+        _PLACES.c.image == bindparam("in_image"),
+        _PLACES.c.host == bindparam("in_host"),
+        _PLACES.c.generation == bindparam("in_generation"),
+        _PLACES.c.state != State.LEAVING,
+    )
+    .values(state=State.READY, confirmed=_PLACES.c.generation)
+)
 _HEARD = (
     update(_TABLE)
     .where(_TABLE.c.name == bindparam("in_name"))
@@ -122,20 +133,16 @@ def silent_of(session: Session, names: Collection[str], before: int | None) -> l
     return list(session.scalars(query.order_by(HostRow.name).with_for_update()))
 
 
-def confirm(session: Session, image: str, host: str, generation: int) -> bool:
-    """Note that the host reads as its placement of that generation says, if it is the last."""
-    done = session.execute(
-        update(PlacementRow)
-        .where(
-            PlacementRow.image == image,
-            PlacementRow.host == host,
-            PlacementRow.generation == generation,
-            PlacementRow.state != State.LEAVING,
-        )
-        .values(state=State.READY, confirmed=generation),
-        execution_options={"synchronize_session": False},
-    )
-    return bool(done.rowcount)  # type: ignore[attr-defined]
+def confirm(session: Session, used: Iterable[tuple[str, str, int]]) -> None:
+    """Note which hosts read as their placements say: image, host and generation of each.
+
+    Nothing happens where the placement is another by now.
+    """
+    rows = [
+        {"in_image": image, "in_host": host, "in_generation": generation}
+        for image, host, generation in sorted(used)
+    ]
+    session.connection().execute(_CONFIRMED, rows)
 
 
 def forget(session: Session, names: Collection[str]) -> None:

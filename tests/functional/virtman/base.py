@@ -29,6 +29,7 @@ from virtman.plan import Chap, Portal
 from virtman.record import Records
 from virtman.stack import Stack
 from virtman.watch import Watch
+from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
@@ -79,6 +80,16 @@ class Volt:
         self.ground.coordinator.rotate(image)
         chap = self.ground.coordinator.placement(image, min(self.hosts(image))).chap
         return chap.user, chap.secret
+
+    def let_time_pass(self) -> None:
+        """Turn Volt's clock on by a minute."""
+        clock = ClockTable(self.ground.engine)
+        now = clock.read()
+        clock.move(now, replace(now, tick=now.tick + 60))
+
+    def silence_of(self, host: str) -> int:
+        """Seconds since the host said a word."""
+        return self.ground.roster.host(host).silent
 
     def forget(self, image: str, host: str) -> None:
         self.ground.coordinator.remove(image, host)

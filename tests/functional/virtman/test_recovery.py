@@ -3,6 +3,7 @@
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import Killed
 from virtman.errors import DeviceBusy, VirtmanError
+from virtman.recovery import Recovery
 
 ENOUGH = 400
 
@@ -150,6 +151,27 @@ class RecoveryTest(TestCase):
         self.assertEqual([], node.recover())
         node.settle()
         self.assertEqual(before, node.kernel.state())
+
+    def test_volt_hears_of_a_host_that_still_waits_for_its_parents(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.stop()
+        node.reboot()
+        self.bed.source_dies()
+        recovery = Recovery(node.agent)
+        with node.process.here():
+            recovery.start()
+            node.heartbeat.start()
+        try:
+            for _ in range(2):
+                self.bed.volt.let_time_pass()
+                node.heartbeat.hasten()
+                self.await_(lambda: self.bed.volt.silence_of("a") == 0)
+            self.assertNotIn("virtman_debian_vm_vm1", node.kernel.state()["dm"])
+        finally:
+            self.bed.source_returns()
+            recovery.stop()
+            node.heartbeat.stop()
 
     def test_images_are_taken_over_once_volt_answers_again(self):
         node = self.bed.node(keep=0)

@@ -1,9 +1,12 @@
 """Things that die: no VM sees it, and what is left can be given back."""
 
+import hashlib
 import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+
+AWAY = 25  # seconds: longer than Volt waits for heartbeats
 
 
 class TestParentDies(DeployedCase):
@@ -31,6 +34,36 @@ class TestParentDies(DeployedCase):
         report(f"parent lost its power: the child had all data {since(begin)} s later, "
                "without an error")  # fmt: skip
         self.assertEqual(self.sha256, sha256(late, self.create(late, "vm3")))
+
+    def test_a_node_that_was_away_is_placed_again_by_itself(self):
+        away, child = self.nodes[1:]
+        own, device = self.create(away, "vm1"), self.create(child, "vm2")
+        self.assertIn(away.name, self.parents(child))
+        away.pause()
+        paused = time.monotonic()
+        try:
+            wait_until(lambda: away.name not in self.deployment.depths(self.image),
+                       "its place taken away", 60, 0.2)  # fmt: skip
+            report(f"a node stopped answering: Volt expired it {since(paused)} s later")
+            self.assert_reads_right(child, device)
+            wait_until(lambda: time.monotonic() - paused > AWAY, "time going by", AWAY + 1)
+        finally:
+            away.resume()
+        back, passed = time.monotonic(), since(paused)
+        wait_until(lambda: self.has_joined(away), "the node having joined again", 60, 0.2)
+        report(f"a node was back after {passed} s: it used its new place {since(back)} s later")
+        self.assert_reads_right(away, own)
+
+    def assert_reads_right(self, node, device):
+        """Compare the beginning of a device with the image."""
+        with open(self.bed.folder / "image", "rb") as image:
+            expected = image.read(8 * MIB)
+        read = node.run(["head", "-c", str(len(expected)), device], timeout=180).stdout_bytes
+        self.assertEqual(hashlib.sha256(expected).digest(), hashlib.sha256(read).digest())
+
+    def has_joined(self, node):
+        """Tell whether a node uses a place, which it may not have."""
+        return node.name in self.deployment.depths(self.image) and self.is_ready(node)
 
     def place(self, node):
         return self.deployment.ask("GET", f"/v1/images/{self.image}/hosts/{node.name}")
