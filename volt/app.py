@@ -11,6 +11,7 @@ from flask import Flask, Response, jsonify, make_response, request
 from flask.json.provider import DefaultJSONProvider
 from oslo_config import cfg
 from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
+from werkzeug.routing import PathConverter
 
 from volt import openapi, policies, schemas
 from volt.access import Access, StoredTokens
@@ -66,6 +67,16 @@ class _Json(DefaultJSONProvider):
         return DefaultJSONProvider.default(value)
 
 
+class _Host(PathConverter):
+    """A host's name, with slashes if it is a wrong one.
+
+    What other routes have behind a host's name is no part of it: a method that they do not
+    serve is refused as such.
+    """
+
+    regex = PathConverter.regex + "(?<!/heartbeat)(?<!/placements)(?<!/reports)"
+
+
 class _VoltApp(Flask):
     json_provider_class = _Json
 
@@ -92,6 +103,7 @@ def create_app(service: Service, guard: Access) -> Flask:
     app = _VoltApp(__name__, static_folder=None)
     # One more: werkzeug cuts a chunked body at this length without a word.
     app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
+    app.url_map.converters["path"] = _Host
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
     for route in ROUTES:
         method, path, _, _ = route

@@ -302,7 +302,8 @@ def _parameters(operation: Operation) -> Iterable[Schema]:
 def _body(checker: Draft202012Validator) -> Schema:
     """Return a body's schema with what Volt checks beside it."""
     schema: Schema = _portable(checker.schema)
-    for name, rule in (("name", schemas.NAME), ("size", schemas.SIZE)):
+    own = {"name": schemas.NAME, "size": schemas.SIZE, "parent": schemas.NAME}
+    for name, rule in own.items():
         if name in schema["properties"]:
             schema["properties"][name] = _portable(rule)
     if "images" in schema["properties"]:

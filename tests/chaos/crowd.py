@@ -65,7 +65,7 @@ class Crowd:
         )
 
     async def _act(self, client: Client, members: list[Member], end: float) -> None:
-        verbs = [self._join, self._join, self._confirm, self._leave, self._remove]
+        verbs = [self._join, self._join, self._confirm, self._leave, self._remove, self._drain]
         while time.monotonic() < end:
             for member in members:
                 if member.seen + HEARTBEAT < time.monotonic():

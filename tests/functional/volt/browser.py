@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 from selenium import webdriver
@@ -31,6 +32,17 @@ def start(cleanups):
     driver = webdriver.Chrome(options, webdriver.ChromeService("/usr/bin/chromedriver"))
     cleanups.callback(driver.quit)
     return driver
+
+
+@contextmanager
+def before_scripts(driver, script):
+    """Let pages that are opened meanwhile run a script before any of their own."""
+    domain = "ScriptToEvaluateOnNewDocument"
+    added = driver.execute_cdp_cmd(f"Page.add{domain}", {"source": script})
+    try:
+        yield
+    finally:
+        driver.execute_cdp_cmd(f"Page.remove{domain}", added)
 
 
 def prefer(driver, scheme):

@@ -18,7 +18,8 @@ def now():
 
 def serve(ground, cleanups, workers=1):
     """Start volt-api on this ground's database; return it and its URL."""
-    options = {"source": {"timeout": 0.5}}
+    # The crowd reported once: it shall not be expired.
+    options = {"source": {"timeout": 0.5}, "heartbeat": {"expiry": 3600}}
     volt = cleanups.enter_context(Volt(ground.folder, ground.url, workers, options))
     return volt, f"http://{volt.address}:{volt.port}"
 

@@ -137,7 +137,9 @@ class TestExpiry(LivenessCase):
     def test_nobody_ages_while_no_volt_runs(self):
         self.api.join("x", "a")
         self.volt.kill()
+        before = self.clock.read()
         time.sleep(6)
+        assert self.clock.read() == before
         self.volt.start()
         wait_until(lambda: self.api.beat("a", x=1), "a heartbeat", 5)
         assert self.api.beat("a", x=1)["unknown"] == []

@@ -4,6 +4,7 @@ import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import requests
 
@@ -68,20 +69,16 @@ class TestLongPoll(ServiceCase):
 class TestGreenlets(ServiceCase):
     """On SQLite one greenlet that yielded inside a transaction would block all others."""
 
-    def test_nobody_waits_for_the_busy_timeout(self):
+    # Who finds the database locked waits for so long and no longer, and then tries again.
+    options: ClassVar = {"database": {"busy_timeout": 0.2}}
+
+    def test_nobody_ever_finds_the_database_locked(self):
         def come_and_go(number):
-            path = f"/v1/images/x/hosts/h{number}"
-            longest = 0.0
-            for act in (
-                lambda: self.api.join("x", f"h{number}"),
-                lambda: self.api.beat(f"h{number}", x=1),
-                lambda: self.api.call("DELETE", path),
-            ):
-                begun = time.monotonic()
-                assert act()
-                longest = max(longest, time.monotonic() - begun)
-            return longest
+            self.api.join("x", f"h{number}")
+            self.api.beat(f"h{number}", x=1)
+            assert self.api.call("DELETE", f"/v1/images/x/hosts/h{number}").ok
 
         with ThreadPoolExecutor(32) as pool:
-            assert max(pool.map(come_and_go, range(64))) < 8  # of 10 seconds
+            list(pool.map(come_and_go, range(64)))
         assert self.api.call("GET", "/v1/images/x").json()["hosts"] == 0
+        assert "volt_database_retries_total 0.0" in self.api.call("GET", "/metrics").text
