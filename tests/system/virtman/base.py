@@ -104,8 +104,15 @@ class DeployedCase(testtools.TestCase):
             sorted(leftovers(node)),
             json.loads(self.virtman(node, "list", "--json").stdout),
             self.deployment.ask("GET", "/v1/images"),
-            self.deployment.trees(self.image)["trees"],
+            self.places(),
         )
+
+    def places(self):
+        """Who hangs where in the image's trees."""
+        return [
+            [(one["host"], one["parent"], one["state"]) for one in tree["nodes"]]
+            for tree in self.deployment.trees(self.image)["trees"]
+        ]
 
 
 def each(things, work):
