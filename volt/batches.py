@@ -1,4 +1,4 @@
-"""How calls that want the same thing at the same moment share one piece of work."""
+"""How calls that want the same thing at the same moment take turns, or share one piece of work."""
 
 import time
 from collections import defaultdict, deque
@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from threading import Lock
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -67,3 +68,31 @@ class Batches(Generic[Key, Item, Result]):
         else:
             for (_, future), result in zip(batch, results, strict=True):
                 future.set_result(result)
+
+
+class _Turn:
+    """What one caller at a time holds; a plain lock cannot be referred to weakly."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+
+
+class Turns(Generic[Key]):
+    """Lets one caller of a key in at a time, before it takes anything that is scarce.
+
+    All who write to an image wait for its row anyway. Those who wait in the database hold a
+    connection each, and would soon have all that a worker may have.
+    """
+
+    def __init__(self) -> None:
+        self._turns: WeakValueDictionary[Key, _Turn] = WeakValueDictionary()
+
+    def of(self, key: Key) -> _Turn:
+        """Return what to hold meanwhile."""
+        return self._turns.setdefault(key, _Turn())

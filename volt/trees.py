@@ -15,7 +15,7 @@ from sqlalchemy import Engine, delete, func, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt import source
-from volt.batches import Batches
+from volt.batches import Batches, Turns
 from volt.db import answers, figures, forests, hosts, statistics
 from volt.db.engine import for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
@@ -48,6 +48,7 @@ class Coordinator:
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._source_timeout = source_timeout
         self._joins = Batches(self._join, LARGEST_BATCH)
+        self._turns: Turns[str] = Turns()
 
     def create_image(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
         """Store an image; return it and whether it is new.
@@ -77,7 +78,7 @@ class Coordinator:
     @retried
     def delete_image(self, name: str) -> None:
         """Forget an image; raises ImageUnknown, ImageInUse."""
-        with self._writing.begin() as session:
+        with self._turns.of(name), self._writing.begin() as session:
             row = _image_row(session, name, lock=True)
             count = session.scalar(
                 select(func.count()).select_from(PlacementRow).where(PlacementRow.image == name)
@@ -91,7 +92,7 @@ class Coordinator:
     @retried
     def rotate(self, name: str) -> None:
         """Give the image's hosts another secret for each other; raises ImageUnknown."""
-        with self._writing.begin() as session:
+        with self._turns.of(name), self._writing.begin() as session:
             row = _image_row(session, name, lock=True)
             row.secret = secrets.token_hex(16)
             _renew_all(session, row)
@@ -165,7 +166,7 @@ class Coordinator:
         self, image: str, wanted: Mapping[str, _Join]
     ) -> tuple[dict[str, Placement], set[str], int]:
         """Give each host a place; return the places, who is new, and how many were there."""
-        with self._writing.begin() as session:
+        with self._turns.of(image), self._writing.begin() as session:
             image_row = _image_row(session, image, lock=True)
             before = sum(image_row.inner)
             held = hosts.hold(session, wanted)
@@ -217,7 +218,7 @@ class Coordinator:
 
         Raises ImageUnknown, HostUnknown.
         """
-        with self._writing.begin() as session:
+        with self._turns.of(image), self._writing.begin() as session:
             image_row = _image_row(session, image, lock=True)
             row = _placement_row(session, image, host)
             if row.state != State.LEAVING:
@@ -231,7 +232,7 @@ class Coordinator:
     @retried
     def remove(self, image: str, host: str) -> None:
         """Forget the host's place; repeatable."""
-        with self._writing.begin() as session:
+        with self._turns.of(image), self._writing.begin() as session:
             image_row = session.get(ImageRow, image, with_for_update=True)
             if image_row is None or not _remove(session, image_row, [host]):
                 return
@@ -245,7 +246,7 @@ class Coordinator:
         With ``before``, those that were seen at that tick of Volt's clock or later stay.
         Returns how many went.
         """
-        with self._writing.begin() as session:
+        with self._turns.of(image), self._writing.begin() as session:
             image_row = session.get(ImageRow, image, with_for_update=True)
             if image_row is None:
                 return 0
@@ -254,7 +255,7 @@ class Coordinator:
     @retried
     def reconsider(self, image: str, host: str) -> None:
         """Make the host feed as many others in the image's trees as it may; repeatable."""
-        with self._writing.begin() as session:
+        with self._turns.of(image), self._writing.begin() as session:
             image_row = session.get(ImageRow, image, with_for_update=True)
             row = hosts.hold(session, [host])[host]
             place = session.get(PlacementRow, (image, host))

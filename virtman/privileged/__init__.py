@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 
 with warnings.catch_warnings():
-    # It looks whether eventlet is in use, which is only here because oslo.messaging needs it.
+    # It imports eventlet wherever that is installed, as it is beside oslo.messaging.
     warnings.filterwarnings("ignore", "\nEventlet is deprecated")
     from oslo_privsep import capabilities, priv_context
 

@@ -16,6 +16,7 @@ import logging  # noqa: E402
 import resource  # noqa: E402
 import shutil  # noqa: E402
 import ssl  # noqa: E402
+from importlib.util import find_spec  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
@@ -137,6 +138,7 @@ def _serve(files: tuple[str, ...], debug: bool) -> None:
         engine.dispose()
         policies.load(options)
         _check_tls(options)
+        _check_broker(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.api.workers > 1 and engine.dialect.name == "sqlite":
         LOG.warning("SQLite lets one worker write at a time: each of the others stands still then")
@@ -161,6 +163,14 @@ def _check_tls(options: cfg.ConfigOpts) -> None:
         raise click.ClickException(
             f"[api] tls_cert {api.tls_cert}, tls_key {api.tls_key}, tls_ca {api.tls_ca}: {err}"
         ) from err
+
+
+def _check_broker(options: cfg.ConfigOpts) -> None:
+    """Tell before the start what each worker would die of."""
+    if options.notify.transport_url and find_spec("oslo_messaging") is None:
+        raise click.ClickException(
+            "[notify] transport_url is set: install the Python package oslo.messaging, or unset it"
+        )
 
 
 if __name__ == "__main__":

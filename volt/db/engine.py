@@ -85,10 +85,12 @@ def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
     )
     if parsed.get_backend_name() == "postgresql":
         # A plan that was made while a table was small reads all of it once it is large, and
-        # compiling a query takes longer than running one of ours.
+        # compiling a query takes longer than running one of ours. A server that waits for a
+        # lock does not notice that its client died, unless it is told to look.
         limit = (
             f"SET lock_timeout = {round(busy_timeout * 1000)}; "
-            "SET plan_cache_mode = force_custom_plan; SET jit = off"
+            "SET plan_cache_mode = force_custom_plan; SET jit = off; "
+            "SET client_connection_check_interval = 1000"
         )
     else:
         limit = f"SET SESSION innodb_lock_wait_timeout = {max(1, round(busy_timeout))}"

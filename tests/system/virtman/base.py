@@ -103,9 +103,21 @@ class DeployedCase(testtools.TestCase):
         return (
             sorted(leftovers(node)),
             json.loads(self.virtman(node, "list", "--json").stdout),
-            self.deployment.ask("GET", "/v1/images"),
-            self.deployment.trees(self.image)["trees"],
+            self.images(),
+            self.places(),
         )
+
+    def images(self):
+        """What Volt knows of the images, but for what counts changes that were undone too."""
+        images = self.deployment.ask("GET", "/v1/images")["images"]
+        return [{name: one[name] for name in one if name != "generation"} for one in images]
+
+    def places(self):
+        """Who hangs where in the image's trees."""
+        return [
+            [(one["host"], one["parent"], one["state"]) for one in tree["nodes"]]
+            for tree in self.deployment.trees(self.image)["trees"]
+        ]
 
 
 def each(things, work):

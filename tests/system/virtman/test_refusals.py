@@ -22,7 +22,7 @@ class TestRefusals(DeployedCase):
     def state(self, node):
         if node is self.storage:  # it runs no agent
             listed = node.run(["find", "/sys/kernel/config/target", "-name", "*virtman*"]).stdout
-            return listed, self.deployment.ask("GET", "/v1/images")
+            return listed, self.images()
         return super().state(node)
 
     def test_an_unknown_image(self):
@@ -48,11 +48,11 @@ class TestRefusals(DeployedCase):
         portal = {"ip": self.node.address, "port": 3999, "iqn": "iqn.2003-01.org.example:x",
                   "lun": 0}  # fmt: skip
         body = {"name": "dead", "size": 1024, "source": portal}
-        before = self.deployment.ask("GET", "/v1/images")
+        before = self.images()
         answer = self.deployment.request("POST", "/v1/images", body)
         self.assertEqual(400, answer.status_code)
         self.assertEqual("volt.image.source_unreachable", answer.json()["error"]["code"])
-        self.assertEqual(before, self.deployment.ask("GET", "/v1/images"))
+        self.assertEqual(before, self.images())
 
     def test_a_source_that_stopped_answering(self):
         self.storage.cut()
