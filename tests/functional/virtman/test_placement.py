@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.functional.virtman.base import TestCase
 from virtman.errors import CoordinatorUnreachable, KernelFailure
 from virtman.naming import iqn
+from virtman.recovery import Recovery
 
 
 class PlacementCase(TestCase):
@@ -171,7 +172,7 @@ class HeartbeatTest(PlacementCase):
         self.settle(one, two)
         self.assertEqual(["b", "source"], self.parents(one, 1))
 
-    def test_the_thread_recovers_first_and_then_beats(self):
+    def test_heartbeats_and_recovery_bring_back_what_a_reboot_and_volt_forgot(self):
         node = self.bed.node()
         node.create("vm1")
         node.settle()
@@ -179,7 +180,10 @@ class HeartbeatTest(PlacementCase):
         node.stop()
         node.reboot()
         self.bed.volt.forget("debian", "a")
+        recovery = Recovery(node.agent)
         with node.process.here():
+            recovery.start()
             node.heartbeat.start()
         self.addCleanup(node.heartbeat.stop)
+        self.addCleanup(recovery.stop)
         self.await_(lambda: node.kernel.state() == before, node.kernel.state)

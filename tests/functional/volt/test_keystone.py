@@ -6,6 +6,7 @@ from datetime import timedelta
 from tests.functional.volt.base import TestCase
 from tests.functional.volt.keystone import StandIn
 from volt import app, conf
+from volt.worker import Worker
 
 HEARTBEAT = {"images": {}}
 
@@ -31,7 +32,10 @@ class TestKeystone(TestCase):
             + self.keystone.options()
             + more
         )
-        return app.from_conf(conf.load([str(path)])).test_client()
+        options = conf.load([str(path)])
+        worker = Worker(options)
+        self.addCleanup(worker.engine.dispose)
+        return app.from_conf(options, worker).test_client()
 
     def ask(self, token, method="GET", path="/v1/images", body=None):
         headers = {"X-Auth-Token": token}
