@@ -34,6 +34,7 @@ from volt.worker import Worker  # noqa: E402
 LOG = logging.getLogger(__name__)
 
 KEEP_ALIVE = 75  # seconds: longer than any heartbeat interval, no new connection for each
+LAST_WORD = 0.5  # seconds in which a request may still come to a worker that stops
 GRACE = 10  # seconds in which a worker that was told to stop answers what it has begun
 CONNECTIONS = 12_000  # of one worker: all that may wait for news, and some to be served
 
@@ -61,7 +62,7 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that stops at once: it answers who waits, and closes what is idle."""
 
     def timeout_ctx(self) -> gevent.Timeout:
-        return _Idle(KEEP_ALIVE if self.alive else 0, False)
+        return _Idle(KEEP_ALIVE if self.alive else LAST_WORD, False)
 
     def handle_exit(self, sig: int, frame: object) -> None:
         super().handle_exit(sig, frame)
