@@ -19,9 +19,10 @@ class Hosts:
         return found
 
     def expire(self, names, before):
-        for name in names:
-            if self.seen[name] < before:
-                del self.seen[name]
+        gone = [name for name in names if self.seen[name] < before]
+        for name in gone:
+            del self.seen[name]
+        return len(gone)
 
     def prune_events(self, keep):
         self.events = keep
