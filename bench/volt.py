@@ -26,10 +26,12 @@ from lab.volt import Volt
 WORKERS = {"postgresql": 4, "mariadb": 4, "sqlite": 1}
 SERVERS: dict[str, type[Server]] = {"postgresql": Postgresql, "mariadb": Mariadb}
 IN_FLIGHT = 64
+REPORTING = 640  # connections with heartbeats: a worker gathers them for a fifth of a second
 PROBES = 50  # joins one after the other, whose rows are counted
 PROBED_AT = (100, 1000, 10_000)
 INTERVAL = 5  # seconds between two heartbeats of a host
 EXPIRY = 15
+NEVER = 3600  # seconds: longer than the joins take
 HELD = 25.0  # seconds of heartbeats
 SILENT = 1000
 SHOWN = 20  # faults of the trees: more say no more
@@ -45,41 +47,52 @@ class Refused(Exception):
 def measure(database: str, hosts: int, progress: Progress) -> dict[str, Any]:
     """Return one entry of ``runs``."""
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(SERVERS[database]()) if database in SERVERS else None
-        url = server.create("volt") if server else f"sqlite:///{folder}/volt.sqlite"
-        options = {"heartbeat": {"interval": INTERVAL, "expiry": EXPIRY}}
-        volt = stack.enter_context(Volt(folder, url, WORKERS[database], options))
+        url = server.create("volt") if server else _sqlite(stack)
         source = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        run = _Run(database, hosts, volt, server, progress)
-        return asyncio.run(run.measure(source.getsockname()[1]))
+        run = _Run(database, hosts, server, progress)
+        figures = {"database": database, "workers": WORKERS[database], "hosts": hosts}
+
+        def served(expiry: int) -> Volt:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            options = {"heartbeat": {"interval": INTERVAL, "expiry": expiry}}
+            return stack.enter_context(Volt(folder, url, WORKERS[database], options))
+
+        # Rows are counted with pauses in which hosts that say nothing would be expired.
+        volt = served(NEVER)
+        figures |= asyncio.run(run.joins(volt, source.getsockname()[1]))
+        volt.kill()
+        return figures | asyncio.run(run.life(served(EXPIRY)))
 
 
 class _Run:
     def __init__(
-        self, database: str, hosts: int, volt: Volt, server: Server | None, progress: Progress
+        self, database: str, hosts: int, server: Server | None, progress: Progress
     ) -> None:
         self._database, self._count, self._progress = database, hosts, progress
-        self._volt, self._server = volt, server
-        self._clients = [volt.client() for _ in range(IN_FLIGHT)]
+        self._server = server
         self._generations: dict[str, int] = {}
 
-    async def measure(self, source_port: int) -> dict[str, Any]:
+    async def joins(self, volt: Volt, source_port: int) -> dict[str, Any]:
+        """Let all hosts join, and report once."""
+        self._open(volt, IN_FLIGHT)
         await self._create_image(source_port)
-        joins = await self._joins()
+        figures = await self._joins()
+        self._open(volt, REPORTING)
+        hosts = list(self._generations)
+        await self._beat(hosts, INTERVAL, [], self._progress.step("first heartbeats", len(hosts)))
+        return figures | {"rss_bytes_per_worker": max(map(peak_memory, volt.workers()))}
+
+    async def life(self, volt: Volt) -> dict[str, Any]:
+        """Let all hosts report for a while, then some fall silent."""
+        self._open(volt, REPORTING)
         beats = await self._heartbeats()
         silent, expired, faults = await self._expiry()
-        return {
-            "database": self._database,
-            "workers": WORKERS[self._database],
-            "hosts": self._count,
-            **joins,
-            **beats,
-            "rss_bytes_per_worker": max(map(peak_memory, self._volt.workers())),
-            "silent": silent,
-            "expire_1000_s": expired,
-            "faults": faults,
-        }
+        return {**beats, "silent": silent, "expire_1000_s": expired, "faults": faults}
+
+    def _open(self, volt: Volt, connections: int) -> None:
+        self._volt = volt
+        self._clients = [volt.client() for _ in range(connections)]
 
     async def _create_image(self, port: int) -> None:
         iqn = "iqn.2026-11.org.virtman:source"
@@ -125,7 +138,7 @@ class _Run:
     async def _heartbeats(self) -> dict[str, Any]:
         hosts = list(self._generations)
         step = self._progress.step("heartbeats", int((HELD / INTERVAL + 1) * len(hosts)))
-        await self._beat(hosts, INTERVAL, [], step)  # not measured: each host's first one
+        await self._beat(hosts, INTERVAL, [], step)  # not measured: Volt has just started
         volt = Cores(self._volt.processes())
         database = Cores(self._server.processes() if self._server else ())
         took: list[float] = []
@@ -152,6 +165,8 @@ class _Run:
         beating = asyncio.create_task(self._beat(living, math.inf, [], None))
         expired = await self._wait_for_expiry(len(living), due, step)
         trees = await self._ask(self._volt.client(), "GET", f"{IMAGE}/trees")
+        if beating.done():
+            beating.result()  # raises what ended it: the living fell silent too
         beating.cancel()
         faults = islice(invariants.faults(trees, living), SHOWN)
         return len(silent), expired, list(faults)
@@ -224,6 +239,11 @@ class _Run:
         if answer.status >= 300:
             raise Refused(f"{method} {path}: {answer}")
         return answer.json()
+
+
+def _sqlite(stack: ExitStack) -> str:
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    return f"sqlite:///{folder}/volt.sqlite"
 
 
 def _p99(took: list[float]) -> float:
