@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from volt.batches import Batches
 from volt.db import answers, hosts
-from volt.db.engine import for_writing, retried
+from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import EventRow, HostRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch
 from volt.objects import Event, Host, News, Placement, Portal, Report, State
@@ -32,7 +32,7 @@ class Roster:
     """The use cases of hosts; safe to share between threads."""
 
     def __init__(self, engine: Engine, coordinator: Coordinator) -> None:
-        self._reading = sessionmaker(engine, expire_on_commit=False)
+        self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._coordinator = coordinator
         self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from volt import source
 from volt.batches import Batches, Turns
 from volt.db import answers, figures, forests, hosts, statistics
-from volt.db.engine import for_writing, retried
+from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
 from volt.objects import Candidate, Chap, Figures, Image, NewImage, Placement, Portal, State, Trees
@@ -44,7 +44,7 @@ class Coordinator:
     def __init__(self, engine: Engine, source_timeout: float) -> None:
         """Wait ``source_timeout`` seconds for the source of a new image to answer."""
         self._engine = engine
-        self._reading = sessionmaker(engine, expire_on_commit=False)
+        self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._source_timeout = source_timeout
         self._joins = Batches(self._join, LARGEST_BATCH)
@@ -193,24 +193,26 @@ class Coordinator:
             found = answers.placements(session, [(image, host) for host in wanted])
         return {one.host: one for one in found}, {one.host for one in new}, before
 
-    @retried
     def ready(self, image: str, host: str, generation: int) -> Placement:
         """Note that the host reads from the parents of that generation.
 
         Raises ImageUnknown, HostUnknown, PlacementStale.
         """
+        self._confirm(image, host, generation)
+        placement = self.placement(image, host)
+        if placement.state == State.LEAVING:
+            raise PlacementStale(f"host {host} is leaving image {image}: join it again")
+        if placement.generation != generation:
+            raise PlacementStale(
+                f"host {host} acts on generation {generation} of its place in image {image}, "
+                f"the present one is {placement.generation}: fetch the placement again"
+            )
+        return placement
+
+    @retried
+    def _confirm(self, image: str, host: str, generation: int) -> None:
         with self._writing.begin() as session:
-            _image_row(session, image)
             hosts.confirm(session, [(image, host, generation)])
-            row = _placement_row(session, image, host)
-            if row.state == State.LEAVING:
-                raise PlacementStale(f"host {host} is leaving image {image}: join it again")
-            if row.generation != generation:
-                raise PlacementStale(
-                    f"host {host} acts on generation {generation} of its place in image {image}, "
-                    f"the present one is {row.generation}: fetch the placement again"
-                )
-            return answers.placements(session, [(image, host)])[0]
 
     @retried
     def leave(self, image: str, host: str) -> Placement:

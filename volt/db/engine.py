@@ -147,6 +147,16 @@ def for_writing(engine: Engine) -> Engine:
     return engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
 
 
+def for_reading(engine: Engine) -> Engine:
+    """Return the engine with transactions whose queries all see the same moment.
+
+    Else a host could be gone by the time its parents are looked up. SQLite's are so anyway.
+    """
+    if engine.dialect.name == "sqlite":
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ")
+
+
 def retried(transaction: Callable[P, R]) -> Callable[P, R]:
     """Repeat a transaction that lost a race, waited too long or lost the server.
 
