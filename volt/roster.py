@@ -47,7 +47,7 @@ class Roster:
             self._reconsider(host)
         news, forgotten = self._compare(reports)
         if forgotten:
-            self._confirm(forgotten)
+            self._coordinator.confirm(forgotten)
         return [news[host] for host, _ in beats]
 
     @retried
@@ -96,11 +96,6 @@ class Roster:
             for host, report in reports.items()
         }
         return news, forgotten
-
-    @retried
-    def _confirm(self, used: Sequence[tuple[str, str, int]]) -> None:
-        with self._writing.begin() as session:
-            hosts.confirm(session, used)
 
     @retried
     def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:

@@ -51,6 +51,9 @@ _CHAP = {
     "additionalProperties": False,
 }
 
+# A rule that has an error code of its own: for names in paths no schema checks it.
+NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
+
 _COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 
 IMAGE = Draft202012Validator(
@@ -154,7 +157,7 @@ PAGE = Draft202012Validator(
         "type": "object",
         "properties": {
             "limit": _LIMIT,
-            "marker": {"type": "string", "pattern": rf"^{PATTERN}\Z"},
+            "marker": NAME,
         },
         "additionalProperties": False,
     }
@@ -183,14 +186,13 @@ _FEW = {"type": "integer", "minimum": 1, "maximum": 64, "default": 8}
 CANDIDATES = Draft202012Validator(
     {
         "type": "object",
-        "properties": {"host": {"type": "string", "pattern": rf"^{PATTERN}\Z"}, "limit": _FEW},
+        "properties": {"host": NAME, "limit": _FEW},
         "required": ["host"],
         "additionalProperties": False,
     }
 )
 
-# Rules that have an error code of their own: no schema above checks them.
-NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
+# This rule has an error code of its own: no schema above checks it.
 SIZE = {"type": "integer", "minimum": SECTOR, "maximum": LARGEST, "multipleOf": SECTOR}
 
 NO_QUERY = Draft202012Validator({"type": "object", "additionalProperties": False})

@@ -198,7 +198,7 @@ class Coordinator:
 
         Raises ImageUnknown, HostUnknown, PlacementStale.
         """
-        self._confirm(image, host, generation)
+        self.confirm([(image, host, generation)])
         placement = self.placement(image, host)
         if placement.state == State.LEAVING:
             raise PlacementStale(f"host {host} is leaving image {image}: join it again")
@@ -210,9 +210,13 @@ class Coordinator:
         return placement
 
     @retried
-    def _confirm(self, image: str, host: str, generation: int) -> None:
+    def confirm(self, used: Collection[tuple[str, str, int]]) -> None:
+        """Note which hosts read as their placements say: image, host and generation of each.
+
+        Nothing happens where the placement is another by now.
+        """
         with self._writing.begin() as session:
-            hosts.confirm(session, [(image, host, generation)])
+            hosts.confirm(session, used)
 
     @retried
     def leave(self, image: str, host: str) -> Placement:
