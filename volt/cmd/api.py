@@ -15,6 +15,7 @@ import gc  # noqa: E402
 import logging  # noqa: E402
 import resource  # noqa: E402
 import shutil  # noqa: E402
+import socket  # noqa: E402
 import ssl  # noqa: E402
 from importlib.util import find_spec  # noqa: E402
 from typing import Any  # noqa: E402
@@ -58,11 +59,39 @@ class _Idle(gevent.Timeout):  # type: ignore[misc]  # gevent's stubs do not say 
         gevent.get_hub().loop.run_callback(self._waits.throw, self)
 
 
+class _Answer:
+    """A connection that sends an answer in one piece: who is killed leaves all of it or nothing.
+
+    A proxy asks another Volt then, which it cannot once it has passed a part on.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._parts: list[bytes] = []
+
+    def sendall(self, part: bytes) -> None:
+        self._parts.append(part)
+
+    def done(self) -> None:
+        if self._parts:
+            self._connection.sendall(b"".join(self._parts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
 class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that stops at once: it answers who waits, and closes what is idle."""
 
     def timeout_ctx(self) -> gevent.Timeout:
         return _Idle(KEEP_ALIVE if self.alive else LAST_WORD, False)
+
+    def handle_request(self, listener: str, request: Any, client: Any, address: Any) -> Any:
+        answer = _Answer(client)
+        try:
+            return super().handle_request(listener, request, answer, address)
+        finally:
+            answer.done()
 
     def handle_exit(self, sig: int, frame: object) -> None:
         super().handle_exit(sig, frame)
@@ -90,6 +119,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "backlog": 4096,  # all hosts of a large site may connect at once after a restart
             "keepalive": KEEP_ALIVE,
             "graceful_timeout": GRACE,
+            "sendfile": False,  # it would pass _Answer by
             "proc_name": "volt-api",
             "control_socket_disable": True,  # nothing listens that was not asked for
             "certfile": self._options.api.tls_cert,

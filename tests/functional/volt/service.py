@@ -34,13 +34,21 @@ class Api:
 
     def join(self, image: str, host: str, port: int = 3260) -> dict[str, Any]:
         """Place a host that serves on that port of loopback."""
+        answer = self.ask_to_join(image, host, port)
+        assert answer.ok, answer.text
+        return dict(answer.json())
+
+    def ask_to_join(self, image: str, host: str, port: int = 3260) -> requests.Response:
+        """Ask for a host's place."""
         portal = {"ip": "127.0.0.1", "port": port, "iqn": IQN, "lun": 0}
-        return self._done("PUT", f"/v1/images/{image}/hosts/{host}", {"portal": portal})
+        return self.call("PUT", f"/v1/images/{image}/hosts/{host}", {"portal": portal})
 
     def beat(self, host: str, **generations: int) -> dict[str, Any]:
         """Send a heartbeat of a host that serves these images."""
         images = {name: {"generation": number} for name, number in generations.items()}
-        return self._done("PUT", f"/v1/hosts/{host}/heartbeat", {"images": images})
+        answer = self.call("PUT", f"/v1/hosts/{host}/heartbeat", {"images": images})
+        assert answer.ok, answer.text
+        return dict(answer.json())
 
     def report(self, image: str, host: str, parent: str) -> requests.Response:
         """Say for a host that its parent is dead."""
@@ -50,11 +58,6 @@ class Api:
         """Ask for a host's placements, and wait for others than those of the tag."""
         headers = {"If-None-Match": tag} if tag else {}
         return self.call("GET", f"/v1/hosts/{host}/placements?wait={wait}", headers=headers)
-
-    def _done(self, method: str, path: str, body: Any) -> dict[str, Any]:
-        answer = self.call(method, path, body)
-        assert answer.ok, answer.text
-        return dict(answer.json())
 
 
 class ServiceCase(TestCase):
