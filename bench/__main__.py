@@ -1,11 +1,16 @@
-"""The measurements as commands: ``python -m bench volt``."""
+"""The measurements as commands: ``python -m bench volt``, ``python -m bench fanout``."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
-from bench import report, volt
+from bench import fanout, report, volt
+from lab.errors import LabError
+
+_json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
 
 
 @click.group()
@@ -24,14 +29,51 @@ def main() -> None:
     show_default=True,
     help="Measure on this database; may be given several times.",
 )
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
+@_json
 def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) -> None:
     """Let many hosts join one image, report and die."""
     runs = []
     for database in databases:
         with report.Progress(database) as progress:
             runs.append(volt.measure(database, hosts, progress))
-    report.show(runs)
+    report.show_volt(runs)
+    _write(target, runs)
+
+
+@main.command("fanout")
+@click.option("--nodes", type=click.IntRange(1, 64), default=7, show_default=True)
+@click.option(
+    "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
+)
+@click.option(
+    "--shapes",
+    default="forest,tree,star",
+    show_default=True,
+    callback=lambda context, parameter, value: value.split(","),
+    help=f"Of the trees, with commas: {', '.join(fanout.SHAPES)}.",
+)
+@click.option(
+    "--bytes", "size", type=click.IntRange(1), default=24 << 20, show_default=True,
+    help="That all nodes read; a multiple of 512.",
+)  # fmt: skip
+@_json
+def measure_fanout(
+    nodes: int, link_rate: str, shapes: Sequence[str], size: int, target: Path | None
+) -> None:
+    """Let all nodes read a cold image at once, through trees of each shape."""
+    unknown = sorted(set(shapes) - fanout.SHAPES.keys())
+    if unknown:
+        raise click.BadParameter(f"no such shape: {', '.join(unknown)}", param_hint="--shapes")
+    try:
+        with report.Progress("fanout") as progress:
+            runs = fanout.measure(nodes, link_rate, shapes, size, progress)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show_fanout(runs)
+    _write(target, runs)
+
+
+def _write(target: Path | None, runs: Sequence[Any]) -> None:
     if target is not None:
         target.write_text(json.dumps({"runs": runs}, indent=2) + "\n")
 

@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table
 
-ROWS = (
+VOLT = (
     ("workers", "workers", "{}"),
     ("hosts", "hosts", "{:,}"),
     ("joins a second", "joins_per_s", "{:,.0f}"),
@@ -21,6 +21,14 @@ ROWS = (
     ("peak resident memory of a worker", "rss_bytes_per_worker", "{:,} bytes"),
     ("hosts that fell silent", "silent", "{:,}"),
     ("out of the trees once due after", "expire_1000_s", "{:.1f} s"),
+)
+FANOUT = (
+    ("nodes", "nodes", "{}"),
+    ("what links could do at best", "limit_s", "{:.2f} s"),
+    ("the last node had all after", "last_s", "{:.2f} s"),
+    ("  over the best", "last_over_limit", "{:.2f}"),
+    ("images that the source sent", "source_images", "{:.2f}"),
+    ("images that the busiest node sent", "busiest_node_images", "{:.2f}"),
 )
 
 
@@ -61,11 +69,9 @@ class Step:
         self._bars.advance(self._task, by)
 
 
-def show(runs: Sequence[Mapping[str, Any]]) -> None:
+def show_volt(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of all runs, one a column."""
-    table = Table("", *(run["database"] for run in runs))
-    for title, key, form in ROWS:
-        table.add_row(title, *(_cell(run[key], form) for run in runs))
+    table = _table("database", VOLT, runs)
     for number in runs[0]["rows_touched"]:
         title = f"rows touched by a join at {int(number):,} hosts"
         table.add_row(title, *(_cell(run["rows_touched"][number], "{:.0f}") for run in runs))
@@ -73,6 +79,29 @@ def show(runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         for fault in run["faults"]:
             Console().print(f"[red]{run['database']}: {fault}[/red]")
+
+
+def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of all runs, one a column."""
+    ratios = [
+        {
+            "last_over_limit": run["last_s"] / run["limit_s"],
+            "source_images": run["source_sent_bytes"] / run["bytes"],
+            "busiest_node_images": run["busiest_node_sent_bytes"] / run["bytes"],
+        }
+        for run in runs
+    ]
+    shown = [{**run, **more} for run, more in zip(runs, ratios, strict=True)]
+    Console().print(_table("shape", FANOUT, shown))
+
+
+def _table(
+    key: str, rows: Sequence[tuple[str, str, str]], runs: Sequence[Mapping[str, Any]]
+) -> Table:
+    table = Table("", *(run[key] for run in runs))
+    for title, name, form in rows:
+        table.add_row(title, *(_cell(run[name], form) for run in runs))
+    return table
 
 
 def _cell(value: object, form: str) -> str:

@@ -116,12 +116,18 @@ class Deployment:
         return depths
 
     def add_source(
-        self, storage: Node, image: str, stripes: int = 2, fanout: int = 2, disk: str = SOURCE_DISK
+        self,
+        storage: Node,
+        image: str,
+        stripes: int = 2,
+        fanout: int = 2,
+        disk: str = SOURCE_DISK,
+        shape: str = "forest",
     ) -> None:
         """Let a node serve a disk of its own as an image's source."""
         where = ["--ip", storage.address, *self.source_options(storage)]
-        shape = ["--stripes", str(stripes), "--fanout", str(fanout)]
-        storage.run(["virtman", "source", "add", image, disk, *where, *shape])
+        trees = ["--shape", shape, "--stripes", str(stripes), "--fanout", str(fanout)]
+        storage.run(["virtman", "source", "add", image, disk, *where, *trees])
 
     def remove_source(self, storage: Node, image: str) -> None:
         """Make an image unknown and stop serving it."""

@@ -1,0 +1,99 @@
+"""How soon all nodes have read a cold image, against what their links could carry at best.
+
+On a bed of its own: nodes are real kernels, and links are so slow that they decide. All nodes
+read the same bytes at once, through the devices that their VMs boot from.
+"""
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from bench.report import Progress
+from lab import Bed, Disk
+from lab.deployment import Deployment
+from lab.network import bytes_per_second
+from lab.node import Node
+from lab.rootfs import ensure_image
+
+BED = "bench-fanout"
+PIECE = 256 * 1024  # bytes of a read
+READERS = 8  # reads in flight on each node
+SHAPES = {"forest": (2, 2), "tree": (1, 2), "star": (1, 0), "chain": (1, 1)}  # stripes, fan-out
+LONGEST = 900  # seconds for one node's reads
+T = TypeVar("T")
+
+
+def measure(
+    nodes: int, link_rate: str, shapes: Sequence[str], size: int, progress: Progress
+) -> list[dict[str, Any]]:
+    """Return one entry of ``runs`` for each shape; all have the same nodes."""
+    ensure_image()
+    with Bed(BED, link_rate) as bed:
+        fanout = _Fanout(bed, link_rate, size)
+        step = progress.step("nodes", nodes)
+        fanout.start(nodes)
+        step.advance(nodes)
+        return [fanout.read(shape, progress) for shape in shapes]
+
+
+class _Fanout:
+    def __init__(self, bed: Bed, link_rate: str, size: int) -> None:
+        self._bed = bed
+        self._deployment = Deployment(bed)
+        self._bits = bytes_per_second(link_rate) * 8
+        self._size = size
+
+    def start(self, nodes: int) -> None:
+        """Start everything but images."""
+        file = self._bed.folder / "image"
+        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
+        names = [f"node{number}" for number in range(1, nodes + 1)]
+        self._nodes = self._bed.start_nodes(names, "256M")
+        self._deployment.start_volt()
+        self._deployment.start_agents(self._nodes)
+
+    def read(self, shape: str, progress: Progress) -> dict[str, Any]:
+        """Let all nodes read a new image of that shape, and leave it again."""
+        step = progress.step(shape, len(self._nodes))
+        stripes, fanout = SHAPES[shape]
+        self._deployment.add_source(self._storage, shape, stripes, fanout, shape=shape)
+        devices = self._each(lambda node: self._deployment.create(node, shape, shape)["device"])
+        sent = [node.sent_bytes() for node in (self._storage, *self._nodes)]
+        spans = self._each(lambda node: _read(node, devices[self._nodes.index(node)], self._size))
+        step.advance(len(spans))
+        now = [node.sent_bytes() for node in (self._storage, *self._nodes)]
+        source, *others = (after - before for before, after in zip(sent, now, strict=True))
+        self._each(lambda node: self._deployment.destroy(node, shape))
+        self._each(lambda node: self._deployment.drop(node, shape))
+        self._deployment.remove_source(self._storage, shape)
+        begun, ended = zip(*spans, strict=True)
+        return {
+            "shape": shape,
+            "nodes": len(self._nodes),
+            "link_bits_s": self._bits,
+            "bytes": self._size,
+            "limit_s": self._size * 8 / self._bits,
+            "last_s": max(ended) - min(begun),
+            "source_sent_bytes": source,
+            "busiest_node_sent_bytes": max(others),
+        }
+
+    def _each(self, work: Callable[[Node], T]) -> list[T]:
+        with ThreadPoolExecutor(len(self._nodes)) as pool:
+            return list(pool.map(work, self._nodes))
+
+
+def _read(node: Node, device: str, size: int) -> tuple[float, float]:
+    """Read the device's first bytes; return when that began and ended."""
+    done = node.run(
+        ["fio", "--name=read", f"--filename={device}", "--rw=read", f"--bs={PIECE}",
+         f"--size={size}", f"--iodepth={READERS}", "--ioengine=libaio", "--direct=1",
+         "--output-format=json"],
+        timeout=LONGEST,
+    )  # fmt: skip
+    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
+    began = job["job_start"] / 1000
+    return began, began + job["read"]["runtime"] / 1000
