@@ -29,7 +29,6 @@ from oslo_config import cfg  # noqa: E402
 from volt import app, conf, metrics, policies  # noqa: E402
 from volt.cmd import config_files, reported  # noqa: E402
 from volt.db import upgrade  # noqa: E402
-from volt.db.engine import connect  # noqa: E402
 from volt.worker import Worker  # noqa: E402
 
 LOG = logging.getLogger(__name__)
@@ -164,9 +163,8 @@ def main(files: tuple[str, ...], debug: bool) -> None:
 def _serve(files: tuple[str, ...], debug: bool) -> None:
     with reported():
         options = conf.load(files or None)
-        engine = connect(options.database.connection, options.database.busy_timeout)
-        upgrade.check(engine)
-        engine.dispose()
+        engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
+        engine.dispose()  # no connection may cross a fork
         policies.load(options)
         _check_tls(options)
         _check_broker(options)

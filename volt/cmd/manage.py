@@ -171,14 +171,12 @@ def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
 
 
 def _coordinator(options: cfg.ConfigOpts) -> Coordinator:
-    engine = connect(options.database.connection, options.database.busy_timeout)
-    upgrade.check(engine)
+    engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
     return Coordinator(engine, options.source.timeout)
 
 
 def _roster(options: cfg.ConfigOpts) -> Roster:
-    engine = connect(options.database.connection, options.database.busy_timeout)
-    upgrade.check(engine)
+    engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
     return Roster(engine, Coordinator(engine, options.source.timeout))
 
 

@@ -9,7 +9,6 @@ from oslo_config import cfg
 
 from volt.cmd import reported
 from volt.db import upgrade
-from volt.db.engine import connect
 from volt.db.tokens import Token, Tokens
 from volt.errors import TokenInvalid
 from volt.names import check_name
@@ -78,9 +77,7 @@ def revoke(options: cfg.ConfigOpts, names: tuple[str, ...]) -> None:
 
 
 def _tokens(options: cfg.ConfigOpts) -> Tokens:
-    engine = connect(options.database.connection, options.database.busy_timeout)
-    upgrade.check(engine)
-    return Tokens(engine)
+    return Tokens(upgrade.opened(options.database.connection, options.database.busy_timeout))
 
 
 def _shown(token: Token) -> dict[str, str | None]:

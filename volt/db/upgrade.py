@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, func, select
 
-from volt.db.engine import for_writing, retried
+from volt.db.engine import connect, for_writing, retried
 from volt.errors import DatabaseBusy, SchemaOutdated
 
 _LOCK = 0x766F6C74  # "volt": what several upgrades of one database agree upon
@@ -46,6 +46,16 @@ def _turn(connection: Connection) -> Iterator[None]:
                 connection.execute(select(func.release_lock(f"volt-{_LOCK}")))
         case _:
             yield
+
+
+def opened(url: str, busy_timeout: float) -> Engine:
+    """Return an engine for a database at the newest schema; see ``volt.db.engine.connect``.
+
+    Raises DatabaseInvalid, DatabaseUnreachable, SchemaOutdated.
+    """
+    engine = connect(url, busy_timeout)
+    check(engine)
+    return engine
 
 
 @retried
