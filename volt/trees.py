@@ -154,7 +154,8 @@ class Coordinator:
 
     def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement, bool]]:
         last = {one.host: one for one in wanted}  # of two joins of one host the later counts
-        placements, fresh, before = self._place(image, last)
+        fresh, before = self._place(image, last)
+        placements = self._placements(image, last)
         for host in fresh:
             LOG.info("Host %s placed in image %s", host, image)
         if statistics.is_due(before, before + len(fresh)):
@@ -162,14 +163,14 @@ class Coordinator:
         return [(placements[one.host], one.host in fresh) for one in wanted]
 
     @retried
-    def _place(
-        self, image: str, wanted: Mapping[str, _Join]
-    ) -> tuple[dict[str, Placement], set[str], int]:
-        """Give each host a place; return the places, who is new, and how many were there."""
+    def _place(self, image: str, wanted: Mapping[str, _Join]) -> tuple[set[str], int]:
+        """Give each host a place; return who is new, and how many hosts were there before."""
         with self._turns.of(image), self._writing.begin() as session:
+            known = hosts.introduce(session, wanted)
             image_row = _image_row(session, image, lock=True)
             before = sum(image_row.inner)
             held = hosts.hold(session, wanted)
+            hosts.alive(session, known)
             hosts.move(
                 session,
                 {one.host: one.rack for one in wanted.values() if held[one.host].rack != one.rack},
@@ -190,8 +191,18 @@ class Coordinator:
             elif told:
                 image_row.generation += 1
             forests.renew(session, image_row, told)
-            found = answers.placements(session, [(image, host) for host in wanted])
-        return {one.host: one for one in found}, {one.host for one in new}, before
+        return {one.host for one in new}, before
+
+    @retried
+    def _placements(self, image: str, names: Collection[str]) -> dict[str, Placement]:
+        """Return the hosts' places, as they are by now; raises HostUnknown."""
+        with self._reading.begin() as session:
+            found = answers.placements(session, [(image, host) for host in names])
+        places = {one.host: one for one in found}
+        for host in names:
+            if host not in places:
+                raise _placeless(image, host)
+        return places
 
     def ready(self, image: str, host: str, generation: int) -> Placement:
         """Note that the host reads from the parents of that generation.
@@ -323,8 +334,12 @@ def _image_row(session: Session, name: str, lock: bool = False) -> ImageRow:
 def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
     row = session.get(PlacementRow, (image, host))
     if row is None:
-        raise HostUnknown(f"host {host} has no place in image {image}: let it join first")
+        raise _placeless(image, host)
     return row
+
+
+def _placeless(image: str, host: str) -> HostUnknown:
+    return HostUnknown(f"host {host} has no place in image {image}: let it join first")
 
 
 def _placement_rows(session: Session, image: str, names: Iterable[str]) -> dict[str, PlacementRow]:

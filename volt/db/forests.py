@@ -5,9 +5,11 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     CompoundSelect,
     Select,
     bindparam,
+    case,
     delete,
     false,
     insert,
@@ -43,13 +45,20 @@ _KEY = (
     _TABLE.c.stripe == bindparam("in_stripe"),
     _TABLE.c.host == bindparam("in_host"),
 )
-_COUNTS = (
+_COUNTS = ("level", "inner", "fed", "strangers", "accepting", "open")
+_CHANGED = (
     update(_TABLE)
     .where(*_KEY)
-    .values({name: bindparam(f"to_{name}") for name in ("level", "inner", "fed", "strangers")})
-    .values(accepting=bindparam("to_accepting"), open=bindparam("to_open"))
+    .values({name: bindparam(f"to_{name}") for name in _COUNTS})
+    .values(
+        {
+            name: case(
+                (bindparam("moved", type_=Boolean), bindparam(f"to_{name}")), else_=_TABLE.c[name]
+            )
+            for name in ("parent", "standby")
+        }
+    )
 )
-_PLACE = _COUNTS.values(parent=bindparam("to_parent"), standby=bindparam("to_standby"))
 _STANDBY_BELOW = (
     update(_TABLE)
     .where(*_KEY[:2], _TABLE.c.parent == bindparam("in_host"))
@@ -115,8 +124,7 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
     session.flush()
     told: set[str] = set()
     new: list[dict[str, Any]] = []
-    counted: list[dict[str, Any]] = []
-    placed: list[dict[str, Any]] = []
+    changed: list[dict[str, Any]] = []
     feeding: list[dict[str, Any]] = []
     for stripe in range(image.stripes):
         moved = forest.moved(stripe)
@@ -126,20 +134,17 @@ def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
             if not forest.is_stored(node.host, stripe):
                 new.append(_row(image, forest, stripe, node))
                 continue
-            counts = _counts(forest.rules, node)
-            if node.host not in moved:
-                counted.append(key | counts)
-                continue
-            edge = forest.edge(node.host, stripe)
-            feed = key | {"to_parent": edge.parent, "to_standby": edge.standby}
-            placed.append(feed | counts)
-            if node.fed:
-                feeding.append(feed)
+            feed = key | {"to_parent": None, "to_standby": None}
+            if node.host in moved:
+                edge = forest.edge(node.host, stripe)
+                feed |= {"to_parent": edge.parent, "to_standby": edge.standby}
+                if node.fed:
+                    feeding.append(feed)
+            changed.append(feed | _counts(forest.rules, node) | {"moved": node.host in moved})
     connection = session.connection()
     for statement, rows in (
         (insert(_TABLE), new),
-        (_COUNTS, counted),
-        (_PLACE, placed),
+        (_CHANGED, changed),
         (_STANDBY_BELOW, feeding),
     ):
         if rows:

@@ -14,18 +14,30 @@ from volt.db.models import ClockRow, EventRow, HostRow, PlacementRow
 from volt.objects import Report, State
 
 _TABLE: Any = HostRow.__table__
+_NOW = select(ClockRow.tick).scalar_subquery()
+_NEW = {
+    "name": bindparam("name"),
+    "seen": _NOW,
+    "draining": False,
+    "overloaded": False,
+    "report": "{}",
+}
 _ADD: Mapping[str, Any] = {
-    "postgresql": postgresql.insert(_TABLE).on_conflict_do_nothing(),
-    "sqlite": sqlite.insert(_TABLE).on_conflict_do_nothing(),
-    "mysql": mysql.insert(_TABLE).prefix_with("IGNORE"),
-    "mariadb": mysql.insert(_TABLE).prefix_with("IGNORE"),
+    "postgresql": postgresql.insert(_TABLE).values(_NEW).on_conflict_do_nothing(),
+    "sqlite": sqlite.insert(_TABLE).values(_NEW).on_conflict_do_nothing(),
+    "mysql": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
+    "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
 }
 _EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
+_KNOWN = select(_TABLE.c.name).where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
 _LOCKED = (
     select(_TABLE.c.name, _TABLE.c.rack, _TABLE.c.draining, _TABLE.c.overloaded)
     .where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
     .order_by(_TABLE.c.name)
     .with_for_update()
+)
+_ALIVE = (
+    update(_TABLE).where(_TABLE.c.name.in_(bindparam("names", expanding=True))).values(seen=_NOW)
 )
 _MOVED = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
@@ -72,6 +84,17 @@ class Held:
         return not (self.draining or self.overloaded)
 
 
+def introduce(session: Session, names: Iterable[str]) -> list[str]:
+    """Make these hosts' rows where missing; return the names of the others.
+
+    It holds no row that was there, so it may come before what is locked ahead of hosts.
+    """
+    wanted = sorted(set(names))
+    known = set(session.connection().scalars(_KNOWN, {"names": wanted}))
+    _add(session, [name for name in wanted if name not in known])
+    return sorted(known)
+
+
 def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
     """Lock these hosts' rows, which are made where missing; return them by name."""
     wanted = sorted(set(names))
@@ -82,6 +105,12 @@ def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
         _add(session, missing)
         held |= _lock(session, missing)
     return held
+
+
+def alive(session: Session, names: Collection[str]) -> None:
+    """Note that these hosts, whose rows are held, were heard of just now."""
+    if names:
+        session.connection().execute(_ALIVE, {"names": names})
 
 
 def _lock(session: Session, names: Collection[str]) -> dict[str, Held]:
@@ -152,9 +181,6 @@ def forget(session: Session, names: Collection[str]) -> None:
 
 def _add(session: Session, names: Collection[str]) -> None:
     """Insert rows unless somebody else does at the same moment."""
-    now = tick(session)
-    rows = [
-        {"name": name, "seen": now, "draining": False, "overloaded": False, "report": "{}"}
-        for name in names
-    ]
-    session.connection().execute(_ADD[session.get_bind().dialect.name], rows)
+    rows = [{"name": name} for name in names]
+    if rows:
+        session.connection().execute(_ADD[session.get_bind().dialect.name], rows)
