@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from volt.batches import Batches
 from volt.db import answers, hosts
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import EventRow, HostRow, PlacementRow
+from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch
 from volt.objects import Event, Host, News, Placement, Portal, Report, State
 from volt.trees import Coordinator
@@ -76,7 +76,7 @@ class Roster:
                     PlacementRow.generation,
                     PlacementRow.confirmed,
                     PlacementRow.state,
-                ).where(PlacementRow.host.in_(sorted(reports)))
+                ).where(PlacementRow.host.in_(sorted(reports)), PlacementRow.generation != WAITING)
             )
             for image, host, generation, confirmed, state in rows:
                 images[host].add(image)

@@ -3,6 +3,11 @@
 A writer holds the database (SQLite) or its image's row (others) from its first read to
 its commit, so that two joins never get the same slot. Rows are always locked in this
 order: the image, hosts, placements.
+
+A join is the exception, as thousands may come at once: a first transaction, which holds
+no image, only says who wants a place. Whoever holds the image next gives places to all
+who wait by then, whichever worker they asked: a large batch costs little more than a
+single host. Should a worker die between the two, the next join has its hosts placed too.
 """
 
 import logging
@@ -10,6 +15,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from operator import itemgetter
 
 from sqlalchemy import Engine, delete, func, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
@@ -18,7 +24,7 @@ from volt import source
 from volt.batches import Batches, Turns
 from volt.db import answers, figures, forests, hosts, statistics
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import HostRow, ImageRow, PlacementRow
+from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
 from volt.objects import Candidate, Chap, Figures, Image, NewImage, Placement, Portal, State, Trees
 from volt.topology import Forest, Newcomer, PartTooSmall
@@ -125,7 +131,9 @@ class Coordinator:
         with self._reading.begin() as session:
             images = session.scalars(
                 select(PlacementRow.image).where(
-                    PlacementRow.host == host, PlacementRow.state != State.LEAVING
+                    PlacementRow.host == host,
+                    PlacementRow.state != State.LEAVING,
+                    PlacementRow.generation != WAITING,
                 )
             )
             return tuple(answers.placements(session, [(image, host) for image in images]))
@@ -154,44 +162,54 @@ class Coordinator:
 
     def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement, bool]]:
         last = {one.host: one for one in wanted}  # of two joins of one host the later counts
-        fresh, before = self._place(image, last)
-        placements = self._placements(image, last)
-        for host in fresh:
-            LOG.info("Host %s placed in image %s", host, image)
-        if statistics.is_due(before, before + len(fresh)):
+        fresh = self._arrive(image, last)
+        before, after = self._place(image, last)
+        if statistics.is_due(before, after):
             statistics.refresh(self._engine)
+        placements = self._placements(image, last)
         return [(placements[one.host], one.host in fresh) for one in wanted]
 
     @retried
-    def _place(self, image: str, wanted: Mapping[str, _Join]) -> tuple[set[str], int]:
-        """Give each host a place; return who is new, and how many hosts were there before."""
-        with self._turns.of(image), self._writing.begin() as session:
-            known = hosts.introduce(session, wanted)
-            image_row = _image_row(session, image, lock=True)
-            before = sum(image_row.inner)
+    def _arrive(self, image: str, wanted: Mapping[str, _Join]) -> set[str]:
+        """Let those of the hosts that have no place wait for one; return who is new."""
+        with self._writing.begin() as session:
+            _image_row(session, image)
+            present = answers.standings(session, image, wanted)
+            _wait(session, image, [one for host, one in wanted.items() if host not in present])
             held = hosts.hold(session, wanted)
-            hosts.alive(session, known)
+            hosts.alive(session, wanted)
             hosts.move(
                 session,
                 {one.host: one.rack for one in wanted.values() if held[one.host].rack != one.rack},
             )
-            present = answers.states(session, image, wanted)
+        return {host for host in wanted if host not in present or present[host].is_leaving}
+
+    @retried
+    def _place(self, image: str, wanted: Mapping[str, _Join]) -> tuple[int, int]:
+        """Give each host a place; return how many hosts were there before, and after.
+
+        All others who wait get theirs too.
+        """
+        with self._turns.of(image), self._writing.begin() as session:
+            image_row = _image_row(session, image, lock=True)
+            before = sum(image_row.inner)
+            present = answers.standings(session, image, wanted, with_waiting=True)
             told: set[str] = set()
-            for host, (_, portal) in present.items():
-                if portal != wanted[host].portal:
-                    told |= _move(session, image_row, host, wanted[host].portal)
-            new = [
-                one
-                for host, one in wanted.items()
-                if host not in present or present[host][0] == State.LEAVING
-            ]
-            if new:
-                told |= _place(session, image_row, new, held, present)
-                hosts.note(session, "join", [one.host for one in new], image)
+            for host, one in wanted.items():
+                if host in present and present[host].portal != one.portal:
+                    told |= _move(session, image_row, host, one.portal)
+            returning = [host for host in wanted if host in present and present[host].is_leaving]
+            waiting = [host for host, standing in present.items() if standing.is_waiting]
+            _return(session, image, returning)
+            if new := sorted({*returning, *waiting}):
+                told |= _place(session, image_row, hosts.hold(session, new))
+                hosts.note(session, "join", new, image)
             elif told:
                 image_row.generation += 1
             forests.renew(session, image_row, told)
-        return {one.host for one in new}, before
+        for host in new:
+            LOG.info("Host %s placed in image %s", host, image)
+        return before, before + len(new)
 
     @retried
     def _placements(self, image: str, names: Collection[str]) -> dict[str, Placement]:
@@ -276,7 +294,7 @@ class Coordinator:
             image_row = session.get(ImageRow, image, with_for_update=True)
             row = hosts.hold(session, [host])[host]
             place = session.get(PlacementRow, (image, host))
-            if image_row is None or place is None or place.state == State.LEAVING:
+            if image_row is None or place is None or not place.in_trees:
                 return
 
             def act(forest: Forest) -> None:
@@ -324,8 +342,11 @@ class Coordinator:
 
 
 def _image_row(session: Session, name: str, lock: bool = False) -> ImageRow:
-    """Return the image's row; the lock makes its writers take turns where SQLite's does not."""
-    row = session.get(ImageRow, name, with_for_update=lock)
+    """Return the image's row; the lock makes its writers take turns where SQLite's does not.
+
+    It lets others refer to the row meanwhile: hosts may begin to wait for a place.
+    """
+    row = session.get(ImageRow, name, with_for_update={"key_share": True} if lock else None)
     if row is None:
         raise ImageUnknown(f"image {name} is not known: create it with POST /v1/images")
     return row
@@ -333,7 +354,7 @@ def _image_row(session: Session, name: str, lock: bool = False) -> ImageRow:
 
 def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
     row = session.get(PlacementRow, (image, host))
-    if row is None:
+    if row is None or row.generation == WAITING:
         raise _placeless(image, host)
     return row
 
@@ -397,31 +418,35 @@ def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[s
     return forests.readers(session, image, host)
 
 
-def _place(
-    session: Session,
-    image: ImageRow,
-    new: Sequence[_Join],
-    held: Mapping[str, hosts.Held],
-    present: Collection[str],
-) -> set[str]:
-    """Put hosts into the trees; return whose placement changed, theirs included."""
-    returning = [one.host for one in new if one.host in present]
-    if returning:
-        gone = PlacementRow.image == image.name, PlacementRow.host.in_(returning)
-        session.execute(delete(PlacementRow).where(*gone))
-    about = {"image": image.name, "state": State.JOINING, "confirmed": 0}
-    about["generation"] = image.generation + 1
-    rows = [about | {"host": one.host} | asdict(one.portal) for one in new]
-    session.connection().execute(_PLACEMENT, rows)
-    newcomers = [Newcomer(one.host, one.rack, held[one.host].feeds) for one in new]
+def _wait(session: Session, image: str, hosts: Iterable[_Join]) -> None:
+    """Let hosts wait for a place; none of them may have one."""
+    about = {"image": image, "state": State.JOINING, "confirmed": 0, "generation": WAITING}
+    rows = [about | {"host": one.host} | asdict(one.portal) for one in hosts]
+    if rows:
+        session.connection().execute(_PLACEMENT, sorted(rows, key=itemgetter("host")))
+
+
+def _return(session: Session, image: str, names: Collection[str]) -> None:
+    """Let hosts that are leaving wait for a place again."""
+    if names:
+        session.execute(
+            update(PlacementRow)
+            .where(PlacementRow.image == image, PlacementRow.host.in_(names))
+            .values(state=State.JOINING, confirmed=0, generation=WAITING, left=None, told=None)
+        )
+
+
+def _place(session: Session, image: ImageRow, new: Mapping[str, hosts.Held]) -> set[str]:
+    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
+    newcomers = [Newcomer(host, held.rack, held.feeds) for host, held in new.items()]
 
     def act(forest: Forest) -> None:
         for newcomer in newcomers:
             forest.join(newcomer)
 
     idle = sum(not newcomer.feeds for newcomer in newcomers)
-    racks = _racks(one.rack for one in new)
-    return _change(session, image, act, [], racks, joins=len(new), others=idle)
+    racks = _racks(newcomer.rack for newcomer in newcomers)
+    return _change(session, image, act, [], racks, joins=len(newcomers), others=idle)
 
 
 def _displace(session: Session, image: ImageRow, names: Collection[str]) -> None:
@@ -439,7 +464,7 @@ def _displace(session: Session, image: ImageRow, names: Collection[str]) -> None
 def _remove(session: Session, image: ImageRow, names: Collection[str]) -> Collection[str]:
     """Forget these hosts' places; return those who had one."""
     rows = _placement_rows(session, image.name, names)
-    placed = sorted(host for host, row in rows.items() if row.state != State.LEAVING)
+    placed = sorted(host for host, row in rows.items() if row.in_trees)
     if placed:
         _displace(session, image, placed)
     told = answers.forget_told(session, image.name, rows)

@@ -3,14 +3,14 @@
 import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import Select, bindparam, func, select, union
 from sqlalchemy.orm import Session
 
 from volt.db import forests, hosts
-from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
+from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.objects import (
     Candidate,
     Chap,
@@ -42,9 +42,18 @@ def _of(table: Any, *columns: str) -> Select[Any]:
     )
 
 
-_PLACED = _of(_PLACES, "host", "state", "generation", "left", "told").order_by(_PLACES.c.host)
+_PLACED = (
+    _of(_PLACES, "host", "state", "generation", "left", "told")
+    .where(_PLACES.c.generation != WAITING)
+    .order_by(_PLACES.c.host)
+)
 _PAIRS = _of(_NODES, "host", "parent", "standby").order_by(_NODES.c.stripe)
-_STATES = _of(_PLACES, "host", "state", "ip", "port", "iqn", "lun", "offset")
+_STANDING = ("host", "generation", "left", "ip", "port", "iqn", "lun", "offset")
+_STANDINGS = _of(_PLACES, *_STANDING)
+_WAITING = select(*(_PLACES.c[name] for name in _STANDING)).where(
+    _PLACES.c.image == bindparam("image"), _PLACES.c.generation == WAITING
+)
+_STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
 _PORTALS = _of(_PLACES, "host", "ip", "port", "iqn", "lun", "offset")
 _Key = tuple[str, str]
 _Told = list[list[str | None]]
@@ -171,10 +180,25 @@ def candidates(
     ]
 
 
-def states(session: Session, image: str, hosts: Collection[str]) -> dict[str, tuple[State, Portal]]:
-    """Return state and portal of those of the hosts that have a place, or are leaving it."""
-    rows = session.connection().execute(_STATES, {"image": image, "hosts": sorted(hosts)})
-    return {row.host: (State(row.state), portal(row)) for row in rows}
+@dataclass(frozen=True)
+class Standing:
+    """How a host that joined stands: where it serves, and whether it has a place."""
+
+    portal: Portal
+    is_waiting: bool
+    is_leaving: bool
+
+
+def standings(
+    session: Session, image: str, hosts: Collection[str], with_waiting: bool = False
+) -> dict[str, Standing]:
+    """Return how those of the hosts stand that joined, and perhaps all others who wait."""
+    query = _STANDINGS_AND_WAITING if with_waiting else _STANDINGS
+    rows = session.connection().execute(query, {"image": image, "hosts": sorted(hosts)})
+    return {
+        row.host: Standing(portal(row), row.generation == WAITING, row.left is not None)
+        for row in rows
+    }
 
 
 def placements(session: Session, keys: Collection[_Key]) -> list[Placement]:

@@ -29,7 +29,6 @@ _ADD: Mapping[str, Any] = {
     "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
 }
 _EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
-_KNOWN = select(_TABLE.c.name).where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
 _LOCKED = (
     select(_TABLE.c.name, _TABLE.c.rack, _TABLE.c.draining, _TABLE.c.overloaded)
     .where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
@@ -84,17 +83,6 @@ class Held:
         return not (self.draining or self.overloaded)
 
 
-def introduce(session: Session, names: Iterable[str]) -> list[str]:
-    """Make these hosts' rows where missing; return the names of the others.
-
-    It holds no row that was there, so it may come before what is locked ahead of hosts.
-    """
-    wanted = sorted(set(names))
-    known = set(session.connection().scalars(_KNOWN, {"names": wanted}))
-    _add(session, [name for name in wanted if name not in known])
-    return sorted(known)
-
-
 def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
     """Lock these hosts' rows, which are made where missing; return them by name."""
     wanted = sorted(set(names))
@@ -109,8 +97,7 @@ def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
 
 def alive(session: Session, names: Collection[str]) -> None:
     """Note that these hosts, whose rows are held, were heard of just now."""
-    if names:
-        session.connection().execute(_ALIVE, {"names": names})
+    session.connection().execute(_ALIVE, {"names": sorted(names)})
 
 
 def _lock(session: Session, names: Collection[str]) -> dict[str, Held]:
@@ -182,5 +169,4 @@ def forget(session: Session, names: Collection[str]) -> None:
 def _add(session: Session, names: Collection[str]) -> None:
     """Insert rows unless somebody else does at the same moment."""
     rows = [{"name": name} for name in names]
-    if rows:
-        session.connection().execute(_ADD[session.get_bind().dialect.name], rows)
+    session.connection().execute(_ADD[session.get_bind().dialect.name], rows)

@@ -21,6 +21,9 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Name = String(48)
 
+WAITING = 0
+"""Generation of a placement whose host waits for a place in the trees."""
+
 
 class UtcTime(TypeDecorator[datetime]):
     """A time in UTC, also where the database drops the zone or has its own."""
@@ -126,9 +129,9 @@ class EventRow(Base):
 class PlacementRow(Base):
     """A host's place in an image's trees.
 
-    ``confirmed`` is the last generation that the host said it uses; ``left`` is the image's
-    generation when it left, and ``told`` whom it read from then: pairs of parent and
-    standby by stripe.
+    ``generation`` is ``WAITING`` until there is a place; ``confirmed`` is the last one that
+    the host said it uses; ``left`` is the image's generation when it left, and ``told`` whom
+    it read from then: pairs of parent and standby by stripe.
     """
 
     __tablename__ = "placements"
@@ -147,6 +150,11 @@ class PlacementRow(Base):
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))
 
     __table_args__ = (Index(None, "host"), Index(None, "image", "generation"))
+
+    @property
+    def in_trees(self) -> bool:
+        """Whether the host holds a place, neither waiting for one nor leaving."""
+        return self.left is None and self.generation != WAITING
 
 
 class NodeRow(Base):

@@ -3,6 +3,7 @@
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from unittest import mock
 
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
@@ -194,6 +195,52 @@ class TestPlacements(TreesCase):
         self.join("a", "b", "c", image="paper")
         (tree,) = self.volt.trees("paper").trees
         assert [node.parent for node in tree.nodes] == [None, None, "a"]
+
+
+class TestInterruptedJoins(TreesCase):
+    """A worker that died once it was written down who wants a place."""
+
+    def setUp(self):
+        super().setUp()
+        self.join("a")
+        self.interrupt("b")
+
+    def interrupt(self, host):
+        dying = Coordinator(self.ground.engine, source_timeout=1)
+        with mock.patch.object(dying, "_place", side_effect=SystemExit):
+            self.assertRaises(SystemExit, dying.join, "x", host, portal())
+
+    def test_who_waits_has_no_place_yet(self):
+        self.check_trees(["a"])
+        assert self.volt.placements("b") == ()
+        self.assertRaises(errors.HostUnknown, self.volt.placement, "x", "b")
+        self.assertRaises(errors.HostUnknown, self.volt.leave, "x", "b")
+        report = Report({"x": ImageReport(generation=7)})
+        assert self.ground.roster.heartbeat("b", report).unknown == ("x",)
+        self.volt.reconsider("x", "b")
+        self.check_trees(["a"])
+
+    def test_the_next_join_has_it_placed_too(self):
+        self.join("c")
+        self.check_trees("abc")
+        assert self.volt.placement("x", "b").state == State.JOINING
+
+    def test_its_own_next_join_places_it_where_it_serves_by_then(self):
+        placement, is_new = self.volt.join("x", "b", portal(7))
+        assert (placement.host, is_new) == ("b", False)
+        self.volt.remove("x", "a")
+        self.join("d")
+        self.check_trees("bd")
+        parents = {feed.parent.host: feed.parent.portal for feed in
+                   self.volt.placement("x", "d").stripes}  # fmt: skip
+        assert parents["b"] == portal(7)
+
+    def test_it_can_be_removed_or_expired_instead(self):
+        self.interrupt("c")
+        self.volt.remove("x", "b")
+        assert self.ground.roster.expire(["c"]) == 1
+        self.join("d")
+        self.check_trees("ad")
 
 
 class TestConcurrency(TreesCase):
