@@ -160,7 +160,8 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
-    services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
+    recovery = Recovery(agent, conf.agent.ready_timeout)
+    services: list[Service] = [heartbeat, recovery, watch, Pulse(agent)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

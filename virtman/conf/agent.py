@@ -55,4 +55,13 @@ OPTS = [
         "there: raise it if one node starts more VMs at once, at about 8 MB of address space "
         "each.",
     ),
+    cfg.FloatOpt(
+        "ready_timeout",
+        default=120.0,
+        min=0.0,
+        max=3600.0,
+        help="Seconds for which services that start after the agent, such as libvirtd, wait until "
+        "all VMs of before have their devices. Lower: a VM whose image cannot be had delays the "
+        "others less. Higher: fewer VMs fail to start while storage comes up after the node.",
+    ),
 ]

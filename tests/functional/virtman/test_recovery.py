@@ -158,7 +158,7 @@ class RecoveryTest(TestCase):
         node.stop()
         node.reboot()
         self.bed.source_dies()
-        recovery = Recovery(node.agent)
+        recovery = Recovery(node.agent, FOREVER)
         with node.process.here():
             recovery.start()
             node.heartbeat.start()
