@@ -156,7 +156,12 @@ class Stripe(Step):
 
 @dataclass(frozen=True)
 class Cache(Step):
-    """A member of the node's cache group."""
+    """A member of the node's cache group.
+
+    :ivar identity: tells the image from an earlier one of the same name
+    """
+
+    identity: str
 
 
 @dataclass(frozen=True)
@@ -241,12 +246,12 @@ def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
     return (*steps, Stripe(Device(image, "origin"), length, tuple(readers)))
 
 
-def assemble(image: str, size: int, stripes: int) -> Plan:
+def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
     """All that lies below the image, still without a parent, and the image on top of it."""
     length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
     stripe = Stripe(Device(image, "stripe"), length, tuple(step.device for step in feeds))
-    cache = Cache(Device(image, "cache"), length, (stripe.device,))
+    cache = Cache(Device(image, "cache"), length, (stripe.device,), identity)
     top = Image(Device(image, "image"), length, (cache.device, stripe.device))
     return (*feeds, stripe, cache, top)
 

@@ -145,14 +145,15 @@ def bcache_state(bcache: str) -> str:
     return Path(f"/sys/block/{bcache}/bcache/state").read_text().strip()
 
 
-def cache_reads(bcache: str) -> tuple[int, int]:
-    """Return how many reads of a bcache device its cache could serve, and how many not.
+def cache_reads(bcache: str) -> tuple[int, int, int]:
+    """Return a bcache device's hits, misses and requests that went round its cache.
 
     The kernel adds up what happened only every 38 seconds.
     """
     totals = Path(f"/sys/block/{bcache}/bcache/stats_total")
-    hits, misses = (int((totals / f"cache_{kind}").read_text()) for kind in ("hits", "misses"))
-    return hits, misses
+    kinds = ("hits", "misses", "bypass_hits", "bypass_misses")
+    hits, misses, *bypassed = (int((totals / f"cache_{kind}").read_text()) for kind in kinds)
+    return hits, misses, sum(bypassed)
 
 
 def sent(iqn: str) -> int:

@@ -6,6 +6,16 @@ from oslo_config import cfg
 
 GROUP = "cache"
 OPTS = [
+    cfg.StrOpt(
+        "driver",
+        default="bcache",
+        choices=[
+            ("bcache", "keeps what was read once; needs the kernel module bcache"),
+            ("none", "keeps nothing: what is read again is fetched again; needs no devices"),
+        ],
+        help="What keeps on local devices what was read of images. Change it only while no "
+        "image is attached.",
+    ),
     cfg.ListOpt(
         "devices",
         default=[],

@@ -54,7 +54,10 @@ def configure_set(cache_set: str, setting: str, value: str) -> None:
 
 @context.entrypoint
 def attach(kernel_name: str, cache_set: str) -> None:
-    """Put a cache set before a bcache device; already so is fine."""
+    """Put a cache set before a bcache device.
+
+    :raises OSError: EINVAL if there is one already
+    """
     _write(f"/sys/block/{kernel_name}/bcache/attach", cache_set)
 
 

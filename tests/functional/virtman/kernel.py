@@ -34,7 +34,7 @@ SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
-_SUPERBLOCK = b"bcache superblock"
+_SUPERBLOCK = "bcache superblock"
 
 
 class Killed(BaseException):
@@ -68,12 +68,16 @@ class Target:
 
 
 class Network:
-    """All that listens, by (ip, port, iqn)."""
+    """All that listens, by (ip, port, iqn).
+
+    :ivar contents: what images hold, where a test gave one another content
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.targets: dict[tuple[str, int, str], Target] = {}
         self.silent: set[tuple[str, int]] = set()
+        self.contents: dict[str, str] = {}
         self.kernels: list[Kernel] = []
 
     def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
@@ -143,14 +147,18 @@ class Session:
 
 @dataclass
 class Member:
-    """A bcache device over a backing device."""
+    """A bcache device over a backing device.
+
+    :ivar uuid: under which the cache keeps what it holds of it
+    """
 
     number: str
     backing: str
+    uuid: str
     cache_set: str | None = None
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
-    reads: tuple[int, int] = (0, 0)
+    reads: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass
@@ -159,6 +167,17 @@ class CacheSet:
 
     device: str
     settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ssd:
+    """What lies on the cache device: it outlives a reboot.
+
+    :ivar holds: what a cache set has there, by the member's UUID: data of which content
+    """
+
+    cache_set: str = ""
+    holds: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -228,7 +247,8 @@ class Kernel:
         self.held: set[str] = set()
         self.harm: list[str] = []
         self.log: list[tuple[str, str]] = []
-        self.ssd_superblock = b""
+        self.ssd = Ssd()
+        self.ssd_is_dead = False
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -238,6 +258,16 @@ class Kernel:
             del self.network.targets[target.ip, target.port, target.iqn]
         for table in (self.mappings, self.loops, self.sessions, self.members, self.cache_sets):
             table.clear()
+
+    def ssd_dies(self) -> None:
+        """Let each access to the cache device fail: bcache gives its cache set up."""
+        self.ssd_is_dead = True
+        self.cache_sets.clear()
+        for one in self.members.values():
+            one.cache_set = None
+
+    def ssd_returns(self) -> None:
+        self.ssd_is_dead = False
 
     # What tests ask.
 
@@ -306,6 +336,7 @@ class Kernel:
         device.table, device.read_only = [_reworded(row) for row in table], read_only
         device.suspended = False
         device.reloads += 1
+        self._fill(device)
         self._settle()
 
     def dm_suspend(self, name: str, flush: bool) -> None:
@@ -435,29 +466,32 @@ class Kernel:
 
     def bcache_format_cache(self, device: str) -> None:
         self._must_be_free(device)
-        if self.ssd_superblock:
+        if self.ssd.cache_set or self.ssd_is_dead:
             raise OSError(errno.EIO, f"make-bcache: {device} holds something")
-        self.ssd_superblock = _SUPERBLOCK
+        self.ssd = Ssd(f"set-{next(self._minors)}")
 
     def bcache_format_backing(self, device: str, data_offset: int) -> None:
         self._must_be_free(device)
-        with open(self._superblock_file(device), "r+b") as file:
-            file.write(_SUPERBLOCK)
+        self._write_superblock(self._number(device), f"member-{next(self._minors)}", "")
 
     def bcache_register(self, device: str) -> None:
         number = self._number(device)
         if "cachegroup" in device:
-            if self.ssd_superblock != _SUPERBLOCK:
+            if self.ssd_is_dead:
+                raise OSError(errno.EIO, f"{device} cannot be read")
+            if not self.ssd.cache_set:
                 raise OSError(errno.EINVAL, f"{device} has no superblock")
-            if not self.cache_sets:
-                self.cache_sets[f"set-{next(self._minors)}"] = CacheSet(number)
+            self.cache_sets.setdefault(self.ssd.cache_set, CacheSet(number))
             return
-        if not self._superblock_file(device).read_bytes().startswith(_SUPERBLOCK):
+        words = self._superblock_file(number).read_text().strip("\0").split(":")
+        if words[0] != _SUPERBLOCK:
             raise OSError(errno.EINVAL, f"{device} has no superblock")
         if any(one.backing == number for one in self.members.values()):
             return
         minor = next(self._minors)
-        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number)
+        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number, words[1])
+        if words[2] in self.cache_sets:
+            self.bcache_attach(f"bcache{minor}", words[2])
 
     def bcache_configure(self, kernel_name: str, setting: str, value: str) -> None:
         self._member(kernel_name).settings[setting] = value
@@ -471,13 +505,20 @@ class Kernel:
         member = self._member(kernel_name)
         if cache_set not in self.cache_sets:
             raise OSError(errno.ENOENT, cache_set)
+        if member.cache_set is not None:
+            raise OSError(errno.EINVAL, f"{kernel_name} is attached")
         member.cache_set = cache_set
+        self.ssd.holds.setdefault(member.uuid, "")
+        self._write_superblock(member.backing, member.uuid, cache_set)
 
     def bcache_no_readahead(self, kernel_name: str) -> None:
         self._member(kernel_name).settings["read_ahead_kb"] = "0"
 
     def bcache_detach(self, kernel_name: str) -> None:
-        self._member(kernel_name).cache_set = None
+        member = self._member(kernel_name)
+        member.cache_set = None
+        self.ssd.holds.pop(member.uuid, None)
+        self._write_superblock(member.backing, member.uuid, "")
 
     def bcache_stop(self, kernel_name: str) -> None:
         self._member(kernel_name).going = True
@@ -562,7 +603,7 @@ class Kernel:
     def sys_sent(self, iqn: str) -> int:
         return sum(one.sent for one in self._targets() if one.iqn == iqn)
 
-    def sys_cache_reads(self, bcache: str) -> tuple[int, int]:
+    def sys_cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self._member(bcache).reads
 
     def sys_session_to(self, iqn: str) -> Portal | None:
@@ -714,9 +755,24 @@ class Kernel:
         if self._is_used(self._number(device), device):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
 
-    def _superblock_file(self, device: str) -> Path:
-        (first, *_) = self._mapping(device.rsplit("/", 1)[-1]).below
+    def _superblock_file(self, number: str) -> Path:
+        (first, *_) = next(one for one in self.mappings.values() if one.number == number).below
         return next(Path(one.path) for one in self.loops.values() if one.number == first)
+
+    def _write_superblock(self, number: str, uuid: str, cache_set: str) -> None:
+        with open(self._superblock_file(number), "r+") as file:
+            file.write(f"{_SUPERBLOCK}:{uuid}:{cache_set}:".ljust(100, "\0"))
+
+    def _fill(self, device: Mapping) -> None:
+        """Let the cache have an image's data once its member lies on the image."""
+        image = device.name.split("_")[1]
+        content = self.network.contents.get(image, image)
+        for one in self.members.values():
+            if one.backing == device.number and one.cache_set and device.table[-1][2] == "linear":
+                held = self.ssd.holds[one.uuid]
+                if held not in ("", content):
+                    self.harm.append(f"{device.name}: {held} was served for {content}")
+                self.ssd.holds[one.uuid] = content
 
     def _settle(self) -> None:
         """Let go of what waited only for its last user."""

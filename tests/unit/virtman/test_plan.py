@@ -65,7 +65,7 @@ class PlanTest(testtools.TestCase):
         placed = placement(*given_feeds)
         steps = (
             *plan.serve("i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260), len(given_feeds)),
-            *plan.assemble("i", SIZE, len(given_feeds)),
+            *plan.assemble("i", SIZE, len(given_feeds), "born today"),
             *plan.connect(placed, standby=standby),
             *plan.instance("i", SIZE, "vm", "/store"),
         )
@@ -92,7 +92,7 @@ class PlanTest(testtools.TestCase):
         )
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):
-        top = plan.assemble("i", SIZE, 2)[-1]
+        top = plan.assemble("i", SIZE, 2, "born today")[-1]
         self.assertEqual((Device("i", "cache"), Device("i", "stripe")), top.below)
 
     def test_sizes_that_no_device_can_have_are_refused(self):

@@ -1,0 +1,175 @@
+"""What a cache keeps of an image is used again for that image, and never for another."""
+
+import contextlib
+
+from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.kernel import Killed
+from virtman.errors import ImageMismatch, VirtmanError
+
+
+def is_of_a_cache(about):
+    """Tell whether a verb's argument is a part of a cache."""
+    parts = ("bcache", "cachegroup", "backing", "shim", "superblock", "set-", "loop")
+    return any(part in about for part in parts)
+
+
+class BcacheTest(TestCase):
+    def uuids(self, node):
+        return [one.uuid for one in node.kernel.members.values()]
+
+    def superblocks(self, node):
+        return [path.name for path in node.folder.rglob("*.superblock")]
+
+    def restart(self, node):
+        node.stop()
+        node.reboot()
+
+    def test_after_a_reboot_an_image_finds_what_the_cache_has_of_it(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before, held, settings = self.uuids(node), dict(node.kernel.ssd.holds), self.settings(node)
+        self.restart(node)
+        self.assertEqual([], node.recover())
+        self.assertEqual(before, self.uuids(node))
+        self.assertEqual(held, node.kernel.ssd.holds)
+        self.assertEqual(settings, self.settings(node))
+
+    def settings(self, node):
+        members, sets = node.kernel.members.values(), node.kernel.cache_sets.values()
+        return [one.settings for one in (*members, *sets)]
+
+    def test_an_image_that_was_left_gives_its_space_back(self):
+        node = self.bed.node()
+        self.bed.register("fedora")
+        node.create("vm1")
+        node.create("vm2", "fedora")
+        node.destroy("vm1")
+        node.drop("debian")
+        self.assertEqual(["fedora"], list(node.kernel.ssd.holds.values()))
+
+    def test_an_image_that_was_made_anew_gets_nothing_of_the_earlier_one(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        node.records.remove(node.records.get("vm1"))
+        before = self.superblocks(node)
+        self.restart(node)
+        self.bed.remake("debian", "other content")
+        node.create("vm1")
+        node.settle()
+        (after,) = self.superblocks(node)
+        self.assertNotIn(after, before)
+        self.assertIn("other content", node.kernel.ssd.holds.values())
+
+    def test_wherever_power_is_cut_an_image_made_anew_gets_nothing_of_the_earlier_one(self):
+        node = self.bed.node("whole", attach=0)
+        self.live(node)
+        # a cut before a verb is a cut after the one before it
+        cuts = [at for at, (verb, about) in enumerate(node.kernel.log, 1) if is_of_a_cache(about)]
+        self.assertGreater(len(cuts), 25)
+        for index in cuts:
+            node = self.bed.node(f"n{index}", attach=0)
+            node.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError):
+                self.live(node)
+            fired, node.process.dead = node.process.fired, True
+            for one in node.records.all():
+                node.records.remove(one)
+            self.restart(node)
+            self.bed.remake("debian", f"content {index}")
+            node.create("vm1")
+            node.settle()
+            self.assertEqual(1, len(self.superblocks(node)), fired)
+            node.destroy("vm1")
+            node.drop()
+            self.assert_nothing_is_left(node, fired)
+
+    def live(self, node):
+        node.create("vm1")
+        node.settle()
+        node.destroy("vm1")
+        node.drop()
+
+    def test_an_agent_gives_up_devices_of_an_earlier_image(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        node.settle()
+        node.stop()
+        node.start()
+        self.bed.remake("debian", "other content")
+        self.assertEqual([], node.recover())
+        node.create("vm1")
+        node.settle()
+        self.assertEqual(["other content"], list(node.kernel.ssd.holds.values()))
+
+    def test_vms_over_an_earlier_image_are_left_alone_and_named(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.start()
+        self.bed.remake("debian", "other content")
+        self.assertEqual(["vm1"], list(node.recover()))
+        error = self.assertRaises(ImageMismatch, node.create, "vm2")
+        self.assertIn("vm1", str(error))
+        self.assertEqual(before["dm"], node.kernel.state()["dm"])
+        node.destroy("vm1")
+        self.assertEqual([], node.recover())
+        node.create("vm2")
+
+    def test_a_host_does_not_feed_an_earlier_image_to_others(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        self.bed.remake("debian", "other content")
+        node.beat()
+        self.assertEqual(set(), self.bed.volt.hosts("debian"))
+        self.assertIn("made anew", self.log.output)
+
+    def test_a_cache_that_died_is_used_again_once_it_is_back(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.kernel.ssd_dies()
+        self.assertEqual([False], [attached for _, attached, _ in node.kernel.state()["caches"]])
+        node.beat()
+        self.assertIn("goes on without a cache", self.log.output)
+        node.kernel.ssd_returns()
+        node.beat()
+        self.assertEqual(before, node.kernel.state())
+
+    def test_figures_go_to_volt_and_to_whoever_asks(self):
+        node = self.bed.node()
+        node.create("vm1")
+        (member,) = node.kernel.members.values()
+        member.reads = (70, 20, 10)
+        (attachment,) = node.agent.attachments()
+        with node.process.here():
+            figures, report = attachment.figures(), attachment.report()
+        self.assertEqual((70, 20, 10), (figures.hits, figures.misses, figures.bypassed))
+        self.assertEqual((70, 20), (report.hits, report.misses))
+
+
+class NoCacheTest(TestCase):
+    driver = "none"
+
+    def test_an_image_lies_on_the_stripes_directly(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        state = node.kernel.state()
+        ((_, _, target, words),), *_ = state["dm"]["virtman_debian_image"]
+        self.assertEqual("multipath", target)
+        self.assertEqual(1, words.count("virtman_"))
+        self.assertIn("virtman_debian_stripe", words)
+        self.assertNotIn("virtman_cachegroup", state["dm"])
+        self.assertEqual([], state["caches"])
+        node.beat()
+        self.assertEqual(state, node.kernel.state())
+        node.destroy("vm1")
+        node.drop()
+        self.assert_nothing_is_left(node)
