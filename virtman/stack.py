@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches import Group, Member, bcache, none
+from virtman.caches import Group, Member, bcache, dmcache, flashcache, none
 from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
@@ -29,6 +29,8 @@ _MODULES = (
 )  # fmt: skip
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], Group]] = {
     "bcache": bcache.Group,
+    "dmcache": dmcache.Group,
+    "flashcache": flashcache.Group,
     "none": none.Group,
 }
 

@@ -27,7 +27,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
+from virtman.privileged import bcache, dm, flashcache, iscsi, kernel, lio, loop, sockets, ssd
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -35,6 +35,8 @@ _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 _SUPERBLOCK = "bcache superblock"
+# Which of the devices in a target's parameters must be as long as the target; else all.
+_ORIGIN = {"snapshot": (0, 0), "cache": (2, 3), "flashcache": (0, 1)}
 
 
 class Killed(BaseException):
@@ -102,6 +104,7 @@ class Mapping:
     read_only: bool
     suspended: bool = False
     reloads: int = 0
+    wiped: bool = False
 
     @property
     def below(self) -> list[str]:
@@ -249,6 +252,8 @@ class Kernel:
         self.log: list[tuple[str, str]] = []
         self.ssd = Ssd()
         self.ssd_is_dead = False
+        self.ssd_sectors = _SSD_SECTORS
+        self.reads_of: dict[str, int] = {}
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -259,14 +264,14 @@ class Kernel:
         for table in (self.mappings, self.loops, self.sessions, self.members, self.cache_sets):
             table.clear()
 
-    def ssd_dies(self) -> None:
+    def lose_ssd(self) -> None:
         """Let each access to the cache device fail: bcache gives its cache set up."""
         self.ssd_is_dead = True
         self.cache_sets.clear()
         for one in self.members.values():
             one.cache_set = None
 
-    def ssd_returns(self) -> None:
+    def return_ssd(self) -> None:
         self.ssd_is_dead = False
 
     # What tests ask.
@@ -530,6 +535,29 @@ class Kernel:
         if any(one.cache_set == cache_set for one in self.members.values()):
             self.harm.append("stopped a cache set that has members")
 
+    # Slices of the cache device.
+
+    def ssd_claim(self, device: str) -> None:
+        self._number(device)
+        if self.ssd.cache_set:
+            raise OSError(errno.EMEDIUMTYPE, f"{device} holds bcache")
+
+    def ssd_wipe(self, device: str) -> None:
+        if self._is_used(self._number(device), device):
+            self.harm.append(f"{device} was wiped under a cache")
+        self._mapping(device.rsplit("/", 1)[-1]).wiped = True
+
+    def flashcache_create(self, name: str, cache: str, disk: str) -> None:
+        if not self._mapping(cache.rsplit("/", 1)[-1]).wiped:
+            raise OSError(errno.EIO, f"flashcache_create: Valid Flashcache already on {cache}")
+        numbers = [self._number(disk), self._number(cache)]
+        length = self._sizes()[numbers[0]]
+        self.dm_create(name, [(0, length, "flashcache", " ".join([*numbers, "3 2 8"]))], False)
+
+    def flashcache_keep_latest(self, cache: str, disk: str) -> None:
+        for device in (cache, disk):
+            self._mapping(device.rsplit("/", 1)[-1])
+
     # Modules.
 
     def kernel_load_modules(self, names: list[str]) -> list[str]:
@@ -545,8 +573,12 @@ class Kernel:
 
     def sys_sectors(self, name: str) -> int:
         if name == "ssd":
-            return _SSD_SECTORS
+            return self.ssd_sectors
         return self._disk(name).sectors
+
+    def sys_sectors_read(self, device: str) -> int:
+        self._number(device)
+        return self.reads_of.get(device, 0)
 
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
@@ -716,11 +748,37 @@ class Kernel:
                 if number not in sizes:
                     raise OSError(errno.ENXIO, f"{target}: there is no {number}")
             offset = int(words[1]) if target == "linear" else 0
-            if target != "snapshot" and any(sizes[n] < offset + length for n in numbers):
+            first, last = _ORIGIN.get(target, (0, None))
+            if any(sizes[n] < offset + length for n in numbers[first:last]):
                 raise OSError(errno.EINVAL, f"{target}: too small")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
                 raise OSError(errno.EACCES, f"{target}: read-only")
+            if target == "cache":
+                self._check_metadata(numbers)
+            if _SSD_NUMBER in self._under(numbers) and target == "linear":
+                self._check_extent(own, numbers, offset, length)
+
+    def _check_metadata(self, numbers: list[str]) -> None:
+        """dm-cache takes metadata that it finds for those of what lies below now."""
+        (meta,) = (one for one in self.mappings.values() if one.number == numbers[0])
+        if not meta.wiped:
+            self.harm.append(f"{meta.name} was used with what it held")
+        meta.wiped = False
+
+    def _check_extent(self, own: str, numbers: list[str], offset: int, length: int) -> None:
+        for one in self.mappings.values():
+            for _, size, _, words in one.table if one.number != own else []:
+                number, _, start = words.partition(" ")
+                if (
+                    number in numbers
+                    and int(start) < offset + length
+                    and offset < int(start) + size
+                ):
+                    self.harm.append(f"an extent of {one.name} was given to another")
+
+    def _under(self, numbers: list[str]) -> set[str]:
+        return {n for one in self.mappings.values() if one.number in numbers for n in one.below}
 
     def _sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
@@ -732,7 +790,7 @@ class Kernel:
             sizes[one.number] = (whole - one.offset) // SECTOR
         for member in self.members.values():
             sizes[member.number] = sizes.get(member.backing, 0) - 2048
-        return sizes | {_SSD_NUMBER: _SSD_SECTORS}
+        return sizes | {_SSD_NUMBER: self.ssd_sectors}
 
     def _write_protected(self) -> set[str]:
         return (
@@ -819,7 +877,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"), (sockets, "sockets"),
+    (kernel, "kernel"), (sockets, "sockets"), (ssd, "ssd"), (flashcache, "flashcache"),
 )  # fmt: skip
 
 

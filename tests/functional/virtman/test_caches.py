@@ -1,15 +1,16 @@
 """What a cache keeps of an image is used again for that image, and never for another."""
 
 import contextlib
+import re
 
-from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.base import SIZE, TestCase
 from tests.functional.virtman.kernel import Killed
-from virtman.errors import ImageMismatch, VirtmanError
+from virtman.errors import ImageMismatch, KernelFailure, VirtmanError
 
 
 def is_of_a_cache(about):
     """Tell whether a verb's argument is a part of a cache."""
-    parts = ("bcache", "cachegroup", "backing", "shim", "superblock", "set-", "loop")
+    parts = ("cache", "backing", "shim", "superblock", "set-", "loop")
     return any(part in about for part in parts)
 
 
@@ -134,11 +135,11 @@ class BcacheTest(TestCase):
         node.create("vm1")
         node.settle()
         before = node.kernel.state()
-        node.kernel.ssd_dies()
+        node.kernel.lose_ssd()
         self.assertEqual([False], [attached for _, attached, _ in node.kernel.state()["caches"]])
         node.beat()
         self.assertIn("goes on without a cache", self.log.output)
-        node.kernel.ssd_returns()
+        node.kernel.return_ssd()
         node.beat()
         self.assertEqual(before, node.kernel.state())
 
@@ -173,3 +174,173 @@ class NoCacheTest(TestCase):
         node.destroy("vm1")
         node.drop()
         self.assert_nothing_is_left(node)
+
+
+class DmCacheTest(TestCase):
+    """What holds for all drivers that give each image a slice."""
+
+    driver = "dmcache"
+    target = "cache"
+
+    def cached(self, node, image="debian"):
+        (name,) = [name for name in node.kernel.mappings if f"_{image}_cached_" in name]
+        return name
+
+    def extents(self, node):
+        """Who has which sectors of the SSD group."""
+        return {
+            name: [(int(row[3].split()[1]), row[1]) for row in one.table]
+            for name, one in node.kernel.mappings.items()
+            if name.endswith(("_cachemeta", "_cachedata"))
+        }
+
+    def test_an_image_has_a_slice_and_lies_on_its_cache_first(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        state = node.kernel.state()["dm"]
+        ((_, length, target, words),), *_ = state[self.cached(node)]
+        self.assertEqual((self.target, SIZE // 512), (target, length))
+        self.assertIn("virtman_debian_cachedata", words)
+        ((_, _, _, paths),), *_ = state["virtman_debian_image"]
+        self.assertEqual(
+            [self.cached(node), "virtman_debian_stripe"], re.findall(r"virtman_\S+", paths)
+        )
+
+    def test_a_slice_is_free_again_once_its_image_was_left(self):
+        node = self.bed.node()
+        self.bed.register("fedora")
+        node.create("vm1")
+        node.create("vm2", "fedora")
+        before = self.extents(node)
+        node.destroy("vm1")
+        node.drop("debian")
+        self.assertEqual({"fedora"}, {name.split("_")[1] for name in self.extents(node)})
+        node.create("vm1")
+        self.assertEqual(before, self.extents(node))
+        for vm, image in (("vm1", "debian"), ("vm2", "fedora")):
+            node.destroy(vm)
+            node.drop(image)
+        self.assert_nothing_is_left(node)
+
+    def test_an_image_without_space_goes_on_without_a_cache_until_there_is_some(self):
+        node = self.bed.node()
+        self.bed.register("fedora")
+        node.kernel.ssd_sectors = 16 * 2048
+        node.create("vm1")
+        node.create("vm2", "fedora")
+        node.settle()
+        self.assertIn("image fedora goes on without a cache", self.log.output)
+        self.assertEqual([], [name for name in node.kernel.mappings if "fedora_cache" in name])
+        node.destroy("vm1")
+        node.drop("debian")
+        node.beat()
+        ((_, _, _, paths),), *_ = node.kernel.state()["dm"]["virtman_fedora_image"]
+        self.assertIn(self.cached(node, "fedora"), paths)
+        node.destroy("vm2")
+        node.drop("fedora")
+        self.assert_nothing_is_left(node)
+
+    def test_whoever_holds_the_cache_of_an_image_that_left_reads_errors(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        name = self.cached(node)
+        node.kernel.held.add(f"/dev/mapper/{name}")
+        self.assertRaises(ExceptionGroup, node.drop)
+        ((_, _, target, _),), *_ = node.kernel.state()["dm"][name]
+        self.assertEqual("error", target)
+        self.assertEqual({}, self.extents(node))
+        node.kernel.held.clear()
+        node.create("vm1")
+        node.settle()
+        self.assertEqual(self.target, node.kernel.mappings[name].table[0][2])
+        node.destroy("vm1")
+        node.drop()
+        self.assert_nothing_is_left(node)
+
+    def test_an_agent_changes_nothing_of_what_runs_and_rebuilds_what_a_reboot_took(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.start()
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+        node.stop()
+        node.reboot()
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+
+    def test_an_agent_gives_up_devices_of_an_earlier_image(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        node.settle()
+        earlier = self.cached(node)
+        node.stop()
+        node.start()
+        self.bed.remake("debian", "other content")
+        self.assertEqual([], node.recover())
+        node.create("vm1")
+        node.settle()
+        self.assertNotEqual(earlier, self.cached(node))
+
+    def test_a_device_that_holds_anything_else_is_refused(self):
+        node = self.bed.node(keep=0)
+        node.kernel.ssd.cache_set = "somebody's"
+        error = self.assertRaises(KernelFailure, node.create, "vm1")
+        self.assertIn("holds bcache", str(error))
+        self.assert_nothing_is_left(node)
+
+    def test_a_create_that_is_cut_short_is_finished_or_undone(self):
+        node = self.bed.node("whole", attach=0)
+        node.create("vm1")
+        node.settle()
+        expected = node.kernel.state()["dm"]
+        node.destroy("vm1")
+        node.drop()
+        cuts = [at for at, (_, about) in enumerate(node.kernel.log, 1) if is_of_a_cache(about)]
+        self.assertGreater(len(cuts), 10)
+        for index in cuts:
+            node = self.bed.node(f"n{index}", attach=0)
+            node.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError):
+                node.create("vm1")
+                node.settle()
+            if not node.process.fired:
+                continue
+            node.process.dead = True
+            node.stop()
+            node.start()
+            self.assertEqual([], node.recover(), node.process.fired)
+            if not node.records.all():
+                node.create("vm1")
+            node.settle()
+            state = node.kernel.state()["dm"]
+            self.assertEqual(sorted(self.unmarked(expected)), sorted(self.unmarked(state)))
+            node.destroy("vm1")
+            node.drop()
+            self.assert_nothing_is_left(node, index)
+
+    def unmarked(self, names):
+        return [name for name in names if "_path" not in name]
+
+    def test_figures_are_what_the_devices_read(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        for device, blocks in (("image", 100), (self.cached(node)[15:], 90), ("stripe", 40)):
+            node.kernel.reads_of[f"/dev/mapper/virtman_debian_{device}"] = blocks * 8
+        (attachment,) = node.agent.attachments()
+        with node.process.here():
+            figures = attachment.figures()
+        self.assertEqual((60, 30, 10), (figures.hits, figures.misses, figures.bypassed))
+
+
+class FlashCacheTest(DmCacheTest):
+    driver = "flashcache"
+    target = "flashcache"
