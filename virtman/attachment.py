@@ -148,7 +148,7 @@ class Attachment:
         self._worker.submit(self._logged, self._rejoin)
 
     def mend(self) -> None:
-        """Use paths again that failed and are back."""
+        """Use paths again that failed and are back, and a cache that is."""
         self._worker.submit(self._logged, self._mend)
 
     def drop(self) -> None:
@@ -257,10 +257,10 @@ class Attachment:
     def _mend(self) -> None:
         if self.placement is None:
             return
-        self._devices = self.stack.up(self._assemble(), self._devices)
         layers = [self.stack.layer(step) for step in self._assemble()]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
+        self._devices = self.stack.up(self._assemble(), self._devices)
 
     def _apply_news(self) -> None:
         with self._lock:

@@ -29,7 +29,7 @@ from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
 from virtman.plan import BLOCK, SECTOR
-from virtman.privileged import ssd
+from virtman.privileged import dm, ssd
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ class Slices:
         :raises Full: if there is next to nothing left
         """
         with self._changing:
-            self.ssd.up()
+            if not _taken():  # else other caches would find themselves on other devices
+                self.ssd.up()
             with explained(f"cache on {self.ssd}"):
                 ssd.claim(self.ssd.node)
             for part, wanted, least in zip(
@@ -136,6 +137,9 @@ class Sliced:
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below; without space, that device is all there is."""
+        if self._has_failed():
+            self.cached.set_up(self._errors())
+            self.slices.give_back(self.step.device.image)
         if not self.is_up():
             try:
                 self._make(below[0])
@@ -155,7 +159,7 @@ class Sliced:
                 try:
                     cached.down()
                 except VirtmanError:
-                    cached.set_up([(0, self.step.sectors, "error", "")])
+                    cached.set_up(self._errors())
                     raise
         finally:
             self.slices.give_back(self.step.device.image)
@@ -185,6 +189,14 @@ class Sliced:
     def _make(self, below: str) -> None:
         """Take a slice and make the cache on it."""
         raise NotImplementedError
+
+    def _has_failed(self) -> bool:
+        """Tell whether dm-cache gave up: it could not write to its devices."""
+        with explained(f"device {self.cached.name}"):
+            return self.is_up() and dm.status(self.cached.name)[0][3].startswith("Fail")
+
+    def _errors(self) -> Table:
+        return [(0, self.step.sectors, "error", "")]
 
     def _cached(self, device: Device) -> Mapped:
         cached = Mapped(str(device))

@@ -369,6 +369,9 @@ class Kernel:
         device = self._mapping(name)
         rows = []
         for row in device.table:
+            if row[2] == "cache" and self.ssd_is_dead:
+                rows.append((*row[:3], "Fail"))
+                continue
             states = [
                 f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
             ]
@@ -539,6 +542,8 @@ class Kernel:
 
     def ssd_claim(self, device: str) -> None:
         self._number(device)
+        if self.ssd_is_dead:
+            raise OSError(errno.EIO, f"{device} cannot be read")
         if self.ssd.cache_set:
             raise OSError(errno.EMEDIUMTYPE, f"{device} holds bcache")
 

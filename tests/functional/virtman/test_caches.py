@@ -329,6 +329,21 @@ class DmCacheTest(TestCase):
     def unmarked(self, names):
         return [name for name in names if "_path" not in name]
 
+    def test_a_cache_that_gave_up_is_made_anew_once_its_device_is_back(self):
+        if self.driver != "dmcache":
+            self.skipTest("flashcache does not say that it gave up")
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.kernel.lose_ssd()
+        node.beat()
+        self.assertEqual("error", node.kernel.mappings[self.cached(node)].table[0][2])
+        self.assertEqual({}, self.extents(node))
+        node.kernel.return_ssd()
+        node.beat()
+        self.assertEqual(before, node.kernel.state())
+
     def test_figures_are_what_the_devices_read(self):
         node = self.bed.node()
         node.create("vm1")
