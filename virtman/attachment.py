@@ -199,7 +199,8 @@ class Attachment:
 
     def _clear_earlier(self) -> None:
         """Take away what the kernel has of an earlier image of the same name."""
-        if self.stack.member(self._assemble()).is_of_another():
+        mine = {step.device for step in self._serve()}
+        if any(void.device not in mine for void in self.stack.voids(self.info.name)):
             running = self._running()
             if running:
                 raise _remade(self.info.name, running)
@@ -343,15 +344,21 @@ class Attachment:
             self.coordinator.remove(self.info.name)
 
     def _all_steps(self) -> plan.Plan:
-        """Everything of this image that the kernel may have, bottom to top."""
-        return (*self.stack.paths(self.info.name), *self._assemble(), *self._serve())
+        """Everything of this image that the kernel may have, bottom to top.
+
+        The voids go last: until then they tell which image all the others belong to.
+        """
+        name = self.info.name
+        found = (*self.stack.voids(name), *self.stack.paths(name))
+        return (*found, *self._assemble(), *self._serve())
 
     def _assemble(self) -> plan.Plan:
         info = self.info
         return plan.assemble(info.name, info.size, info.stripes, info.identity)
 
     def _serve(self) -> plan.Plan:
-        return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
+        info = self.info
+        return plan.serve(info.name, info.size, self.portal, info.stripes, info.identity)
 
     def _export(self) -> Export:
         step = next(step for step in self._serve() if isinstance(step, plan.Export))

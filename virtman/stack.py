@@ -117,6 +117,11 @@ class Stack:
                   if plan.is_path(device))  # fmt: skip
         return (*mapped, *(path for path in _strays() if path.device.image == image))
 
+    def voids(self, image: str) -> tuple[plan.Void, ...]:
+        """Return the voids that the kernel has for images of this name: one, or none."""
+        devices = self.present().get(image, [])
+        return tuple(plan.Void(device, 0, ()) for device in devices if device.role == "void")
+
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""
         wanted = {step.device for step in steps}

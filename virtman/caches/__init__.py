@@ -1,14 +1,12 @@
 """Cache drivers, one a file: each makes what was read once stay on a local device.
 
 The node's *group* is made of local devices; each image that is attached here is a
-*member* of it. What belongs to a member is known by the image's name, size and identity,
-so that what outlived an agent or a reboot is used again for that very image, and for no
-other.
+*member* of it. What belongs to a member is known by the image's name and mark, so that what
+outlived a reboot is used again for that very image, and for no other.
 """
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,9 +34,6 @@ class Member(Layer, Protocol):
     def figures(self) -> Figures:
         """Return what it has done; no root is asked."""
 
-    def is_of_another(self) -> bool:
-        """Tell whether the kernel has it for an earlier image of the same name."""
-
 
 class Group(Protocol):
     """The node's cache.
@@ -50,9 +45,3 @@ class Group(Protocol):
 
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part, whether or not the kernel has it yet."""
-
-
-def mark(step: plan.Cache) -> str:
-    """Return what tells an image from all others, those of the same name among them."""
-    words = f"{step.device.image} {step.sectors} {step.identity}"
-    return hashlib.sha256(words.encode()).hexdigest()[:16]

@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.caches import Figures, Member, mark
+from virtman.caches import Figures, Member
 from virtman.caches.local import LocalFile, Shim
 from virtman.caches.ssd import Ssd
 from virtman.errors import DeviceBusy, VirtmanError
@@ -136,7 +136,7 @@ class Bcache:
         self.backing = Mapped(str(Device(image, "backing")))
         self.backing.read_only = False
         self.backing.flush = False
-        self.superblock = LocalFile(folder / f"{image}_{mark(step)}.superblock", _SUPERBLOCK)
+        self.superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", _SUPERBLOCK)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below."""
@@ -168,10 +168,6 @@ class Bcache:
         """Tell whether reads go through the cache to the image."""
         table = self.backing.table()
         return bool(table) and table[-1][2] == "linear" and self._member() is not None
-
-    def is_of_another(self) -> bool:
-        """Tell whether it lies on the superblock of an earlier image of the same name."""
-        return self.backing.exists() and not self.superblock.is_up()
 
     def figures(self) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""

@@ -37,10 +37,6 @@ class LocalFile:
         detach_loop(str(self.path))
         self.path.unlink(missing_ok=True)
 
-    def is_up(self) -> bool:
-        """Tell whether a loop device shows it."""
-        return sysfs.loop_of(str(self.path)) is not None
-
     def sync(self) -> None:
         """Let what was written to the loop device survive a power cut."""
         for path in (self.path, self.path.parent):

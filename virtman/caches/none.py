@@ -39,10 +39,6 @@ class Uncached:
         """Tell that nothing is missing."""
         return True
 
-    def is_of_another(self) -> bool:
-        """Nothing is kept, so nothing of an earlier image."""
-        return False
-
     def figures(self) -> Figures:
         """Nothing is cached."""
         return Figures()

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches import Figures, mark
+from virtman.caches import Figures
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table, explained
@@ -131,9 +131,11 @@ class Sliced:
     def __init__(self, step: plan.Cache, slices: Slices) -> None:
         self.step = step
         self.slices = slices
-        self.device = Device(step.device.image, "cached", mark(step))
-        self.cached = self._cached(self.device)
-        self.meta, self.data = _parts(step.device.image)
+        image = step.device.image
+        self.cached = Mapped(str(Device(image, "cached")))
+        self.cached.read_only = self.read_only
+        self.cached.flush = False
+        self.meta, self.data = _parts(image)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below; without space, that device is all there is."""
@@ -155,12 +157,10 @@ class Sliced:
     def down(self) -> None:
         """Take the cache away; whoever still has the device open reads errors from it."""
         try:
-            for cached in map(self._cached, self._present()):
-                try:
-                    cached.down()
-                except VirtmanError:
-                    cached.set_up(self._errors())
-                    raise
+            self.cached.down()
+        except VirtmanError:
+            self.cached.set_up(self._errors())
+            raise
         finally:
             self.slices.give_back(self.step.device.image)
 
@@ -168,17 +168,13 @@ class Sliced:
         """Tell whether reads go through the cache."""
         return any(row[2] != "error" for row in self.cached.table())
 
-    def is_of_another(self) -> bool:
-        """Tell whether it was made for an earlier image of the same name."""
-        return any(one != self.device for one in self._present())
-
     def figures(self) -> Figures:
         """Return blocks of 4 KiB, as the devices counted them: the drivers count per group."""
         image = self.step.device.image
         try:
             asked, cached, fetched = (
                 sysfs.sectors_read(device.node) * SECTOR // BLOCK
-                for device in (Device(image, "image"), self.device, Device(image, "stripe"))
+                for device in (Device(image, role) for role in ("image", "cached", "stripe"))
             )
         except OSError:  # it comes or goes just now
             return Figures()
@@ -197,15 +193,3 @@ class Sliced:
 
     def _errors(self) -> Table:
         return [(0, self.step.sectors, "error", "")]
-
-    def _cached(self, device: Device) -> Mapped:
-        cached = Mapped(str(device))
-        cached.read_only = self.read_only
-        cached.flush = False
-        return cached
-
-    def _present(self) -> list[Device]:
-        """Return the cached devices that the kernel has for images of this name."""
-        devices = map(naming.parse, layers.mapped())
-        return [one for one in devices
-                if one and (one.image, one.role) == (self.device.image, "cached")]  # fmt: skip

@@ -92,34 +92,33 @@ class BcacheTest(TestCase):
         node.destroy("vm1")
         node.drop()
 
-    def test_an_agent_gives_up_devices_of_an_earlier_image(self):
-        node = self.bed.node()
+    def test_an_earlier_image_that_was_half_given_up_is_given_up_whole(self):
+        node = self.bed.node("whole")
         node.create("vm1")
         node.destroy("vm1")
         node.settle()
-        node.stop()
-        node.start()
-        self.bed.remake("debian", "other content")
-        self.assertEqual([], node.recover())
-        node.create("vm1")
-        node.settle()
-        self.assertEqual(["other content"], list(node.kernel.ssd.holds.values()))
-
-    def test_vms_over_an_earlier_image_are_left_alone_and_named(self):
-        node = self.bed.node()
-        node.create("vm1")
-        node.settle()
-        before = node.kernel.state()
-        node.stop()
-        node.start()
-        self.bed.remake("debian", "other content")
-        self.assertEqual(["vm1"], list(node.recover()))
-        error = self.assertRaises(ImageMismatch, node.create, "vm2")
-        self.assertIn("vm1", str(error))
-        self.assertEqual(before["dm"], node.kernel.state()["dm"])
-        node.destroy("vm1")
-        self.assertEqual([], node.recover())
-        node.create("vm2")
+        before = len(node.kernel.log)
+        node.drop()
+        count = len(node.kernel.log) - before
+        for index in range(1, count, 2):
+            node = self.bed.node(f"n{index}")
+            node.create("vm1")
+            node.destroy("vm1")
+            node.settle()
+            node.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError, ExceptionGroup):
+                node.drop()
+            node.process.dead = True
+            node.stop()
+            node.start()
+            self.bed.remake("debian", f"content {index}")
+            self.assertEqual([], node.recover())
+            node.create("vm1")
+            node.settle()
+            self.assertEqual([f"content {index}"], list(node.kernel.ssd.holds.values()), index)
+            node.destroy("vm1")
+            node.drop()
+            self.assert_nothing_is_left(node, index)
 
     def test_a_host_does_not_feed_an_earlier_image_to_others(self):
         node = self.bed.node()
@@ -183,8 +182,7 @@ class DmCacheTest(TestCase):
     target = "cache"
 
     def cached(self, node, image="debian"):
-        (name,) = [name for name in node.kernel.mappings if f"_{image}_cached_" in name]
-        return name
+        return f"virtman_{image}_cached"
 
     def extents(self, node):
         """Who has which sectors of the SSD group."""
@@ -275,20 +273,6 @@ class DmCacheTest(TestCase):
         node.settle()
         self.assertEqual(before, node.kernel.state())
 
-    def test_an_agent_gives_up_devices_of_an_earlier_image(self):
-        node = self.bed.node()
-        node.create("vm1")
-        node.destroy("vm1")
-        node.settle()
-        earlier = self.cached(node)
-        node.stop()
-        node.start()
-        self.bed.remake("debian", "other content")
-        self.assertEqual([], node.recover())
-        node.create("vm1")
-        node.settle()
-        self.assertNotEqual(earlier, self.cached(node))
-
     def test_a_device_that_holds_anything_else_is_refused(self):
         node = self.bed.node(keep=0)
         node.kernel.ssd.cache_set = "somebody's"
@@ -329,26 +313,11 @@ class DmCacheTest(TestCase):
     def unmarked(self, names):
         return [name for name in names if "_path" not in name]
 
-    def test_a_cache_that_gave_up_is_made_anew_once_its_device_is_back(self):
-        if self.driver != "dmcache":
-            self.skipTest("flashcache does not say that it gave up")
-        node = self.bed.node()
-        node.create("vm1")
-        node.settle()
-        before = node.kernel.state()
-        node.kernel.lose_ssd()
-        node.beat()
-        self.assertEqual("error", node.kernel.mappings[self.cached(node)].table[0][2])
-        self.assertEqual({}, self.extents(node))
-        node.kernel.return_ssd()
-        node.beat()
-        self.assertEqual(before, node.kernel.state())
-
     def test_figures_are_what_the_devices_read(self):
         node = self.bed.node()
         node.create("vm1")
         node.settle()
-        for device, blocks in (("image", 100), (self.cached(node)[15:], 90), ("stripe", 40)):
+        for device, blocks in (("image", 100), ("cached", 90), ("stripe", 40)):
             node.kernel.reads_of[f"/dev/mapper/virtman_debian_{device}"] = blocks * 8
         (attachment,) = node.agent.attachments()
         with node.process.here():
@@ -359,3 +328,62 @@ class DmCacheTest(TestCase):
 class FlashCacheTest(DmCacheTest):
     driver = "flashcache"
     target = "flashcache"
+
+
+class DmCacheFailureTest(TestCase):
+    driver = "dmcache"
+
+    def test_a_cache_that_gave_up_is_made_anew_once_its_device_is_back(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.kernel.lose_ssd()
+        node.beat()
+        self.assertEqual("error", node.kernel.mappings["virtman_debian_cached"].table[0][2])
+        self.assertNotIn("virtman_debian_cachedata", node.kernel.mappings)
+        node.kernel.return_ssd()
+        node.beat()
+        self.assertEqual(before, node.kernel.state())
+
+
+class RemadeTest(TestCase):
+    """An image that was deleted and made anew while its agent was away."""
+
+    def voids(self, node):
+        return [name for name in node.kernel.mappings if "_void_" in name]
+
+    def test_an_agent_gives_up_devices_of_an_earlier_image(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        node.settle()
+        (earlier,) = self.voids(node)
+        node.stop()
+        node.start()
+        self.bed.remake("debian", "other content")
+        self.assertEqual([], node.recover())
+        node.create("vm1")
+        node.settle()
+        (void,) = self.voids(node)
+        self.assertNotEqual(earlier, void)
+
+    def test_vms_over_an_earlier_image_are_left_alone_and_named(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.start()
+        self.bed.remake("debian", "other content")
+        self.assertEqual(["vm1"], list(node.recover()))
+        error = self.assertRaises(ImageMismatch, node.create, "vm2")
+        self.assertIn("vm1", str(error))
+        self.assertEqual(before["dm"], node.kernel.state()["dm"])
+        node.destroy("vm1")
+        self.assertEqual([], node.recover())
+        node.create("vm2")
+
+
+class RemadeUncachedTest(RemadeTest):
+    driver = "none"
