@@ -130,24 +130,25 @@ def bcache_over(device: str) -> str | None:
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))
 
 
+def awaits_cache(device: str) -> bool:
+    """Tell whether bcache holds a backing device back, for want of the set that it had."""
+    return Path(f"/sys/block/{kernel_name(device)}/bcache/running").read_text().strip() == "0"
+
+
 def cache_set_on(device: str) -> str | None:
     """Return the UUID of the cache set on a cache device; None if there is none."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/set"))
 
 
-def has_members(cache_set: str) -> bool:
-    """Tell whether any bcache device belongs to a cache set."""
-    return any(_CACHE_SETS.glob(f"{cache_set}/bdev*"))
+def members(cache_set: str) -> list[str]:
+    """Return the bcache devices that belong to a cache set."""
+    links = _CACHE_SETS.glob(f"{cache_set}/bdev*/dev")
+    return sorted(link.resolve().name for link in links)
 
 
 def has_cache(bcache: str) -> bool:
     """Tell whether a bcache device belongs to a cache set."""
     return Path(f"/sys/block/{bcache}/bcache/cache").exists()
-
-
-def bcache_state(bcache: str) -> str:
-    """Return how a bcache device is: ``no cache``, ``clean``, ``dirty``."""
-    return Path(f"/sys/block/{bcache}/bcache/state").read_text().strip()
 
 
 def cache_reads(bcache: str) -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ finds the file, and so the data.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Sequence
@@ -85,17 +86,46 @@ class Group:
                 self.ssd.up()
                 with explained(f"cache on {self.ssd}"):
                     found = self._register()
-            for setting, value in _SET_SETTINGS.items():
-                with explained(f"cache set {found}"):
-                    bcache.configure_set(found, setting, value)
+            self._configure(found)
             return found
+
+    def renew(self, cache_set: str) -> str:
+        """Empty a cache set whose table of members is full; return the UUID of the new one.
+
+        bcache never gives a place in that table to another member, and with buckets of
+        64 KiB it has 512. All members lose what is cached of them, none sees an error.
+        """
+        with self._changing:
+            found = self._uuid()
+            if found != cache_set:  # somebody else was here first
+                return found or self._register()
+            LOG.info("cache set %s has no place for another member: making it anew", found)
+            members = sysfs.members(found)
+            for member in members:
+                self.detach(member)
+            self._stop(found)
+            with explained(f"cache on {self.ssd}"):
+                bcache.format_cache_anew(self.ssd.node)
+                found = self._register()
+            self._configure(found)
+            for member in members:
+                with explained(f"cache member {member}"):
+                    bcache.attach(member, found)
+            return found
+
+    @staticmethod
+    def detach(member: str) -> None:
+        """Drop what the cache holds of a member."""
+        with explained(f"cache member {member}"):
+            bcache.detach(member)
+        wait_until(lambda: not sysfs.has_cache(member), _DEADLINE, f"detaching {member}")
 
     def leave(self, image: str) -> None:
         """Give the devices back once no image is in the group."""
         with self._changing:
             self._images.discard(image)
             found = self._uuid()
-            if self._images or (found and sysfs.has_members(found)):
+            if self._images or (found and sysfs.members(found)):
                 return
             if found is not None:
                 self._stop(found)
@@ -112,6 +142,11 @@ class Group:
         found = self._uuid()
         assert found is not None
         return found
+
+    def _configure(self, cache_set: str) -> None:
+        with explained(f"cache set {cache_set}"):
+            for setting, value in _SET_SETTINGS.items():
+                bcache.configure_set(cache_set, setting, value)
 
     def _stop(self, cache_set: str) -> None:
         with explained(f"cache set {cache_set}"):
@@ -187,21 +222,27 @@ class Bcache:
         head = (0, _DATA_OFFSET, "linear", f"{sysfs.number(superblock)} 0")
         if self._member() is None:
             self.backing.set_up([head, (_DATA_OFFSET, self.step.sectors, "error", "")])
-            self._register()
+            self._register(cache_set)
         self._configure()
         if not self._is_attached():
             self._attach(cache_set)
+        self.superblock.sync()
         shim = f"{sysfs.number(self.shim.node)} 0"
         self.backing.set_up([head, (_DATA_OFFSET, self.step.sectors, "linear", shim)])
 
-    def _register(self) -> None:
-        """Show the backing device to bcache, formatted first if it never was."""
+    def _register(self, cache_set: str) -> None:
+        """Show the backing device to bcache, formatted first if it never was.
+
+        One that was a member of another set, which is there no more, waits for that.
+        """
         with explained(f"cache member {self.backing.name}"):
             try:
                 bcache.register(self.backing.node)
             except OSError:
                 bcache.format_backing(self.backing.node, _DATA_OFFSET)
                 bcache.register(self.backing.node)
+            if sysfs.awaits_cache(self.backing.node):
+                self._put_before(sysfs.kernel_name(self.backing.node), cache_set)
         wait_until(
             lambda: self._member() is not None, _DEADLINE, f"bcache taking {self.backing.name}"
         )
@@ -222,25 +263,28 @@ class Bcache:
         member = self._member()
         assert member is not None
         with explained(f"cache member {member}"):
-            try:
-                bcache.attach(member, cache_set)
-            except OSError:  # a member that is known goes back to its set by itself
-                if not self._is_attached():
-                    raise
-        wait_until(
-            lambda: sysfs.bcache_state(member) != "no cache", _DEADLINE, f"attaching {member}"
-        )
-        self.superblock.sync()
+            self._put_before(member, cache_set)
+        wait_until(self._is_attached, _DEADLINE, f"attaching {member}")
+
+    def _put_before(self, name: str, cache_set: str) -> None:
+        """Attach a device, by its kernel name; one that its set took back meanwhile is fine."""
+        try:
+            bcache.attach(name, cache_set)
+        except OSError as err:
+            if sysfs.has_cache(name):
+                return
+            if err.errno not in (errno.EINVAL, errno.ENOENT):
+                raise
+            bcache.attach(name, self.group.renew(cache_set))
 
     def _stop(self, member: str) -> None:
         if sysfs.is_held(member):  # it would lose its cache and vanish with its last user
             raise DeviceBusy(
                 f"cache member {member}: still in use; stop what holds it and try again"
             )
+        if sysfs.has_cache(member):
+            self.group.detach(member)
         with explained(f"cache member {member}"):
-            if sysfs.has_cache(member):
-                bcache.detach(member)
-                wait_until(lambda: not sysfs.has_cache(member), _DEADLINE, f"detaching {member}")
             bcache.stop(member)
         wait_until(lambda: self._member() is None, _DEADLINE, f"stopping {member}")
 

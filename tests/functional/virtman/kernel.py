@@ -153,11 +153,13 @@ class Member:
     """A bcache device over a backing device.
 
     :ivar uuid: under which the cache keeps what it holds of it
+    :ivar waits: for the set that it was a member of; until then there is no bcache device
     """
 
     number: str
     backing: str
     uuid: str
+    waits: bool = False
     cache_set: str | None = None
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
@@ -177,10 +179,12 @@ class Ssd:
     """What lies on the cache device: it outlives a reboot.
 
     :ivar holds: what a cache set has there, by the member's UUID: data of which content
+    :ivar places: for UUIDs in the set's table; one that was taken is never given to another
     """
 
     cache_set: str = ""
     holds: dict[str, str] = field(default_factory=dict)
+    places: int = 512
 
 
 @dataclass
@@ -478,6 +482,10 @@ class Kernel:
             raise OSError(errno.EIO, f"make-bcache: {device} holds something")
         self.ssd = Ssd(f"set-{next(self._minors)}")
 
+    def bcache_format_cache_anew(self, device: str) -> None:
+        self._must_be_free(device)
+        self.ssd = Ssd(f"set-{next(self._minors)}")
+
     def bcache_format_backing(self, device: str, data_offset: int) -> None:
         self._must_be_free(device)
         self._write_superblock(self._number(device), f"member-{next(self._minors)}", "")
@@ -497,7 +505,7 @@ class Kernel:
         if any(one.backing == number for one in self.members.values()):
             return
         minor = next(self._minors)
-        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number, words[1])
+        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number, words[1], bool(words[2]))
         if words[2] in self.cache_sets:
             self.bcache_attach(f"bcache{minor}", words[2])
 
@@ -515,9 +523,14 @@ class Kernel:
             raise OSError(errno.ENOENT, cache_set)
         if member.cache_set is not None:
             raise OSError(errno.EINVAL, f"{kernel_name} is attached")
-        member.cache_set = cache_set
-        self.ssd.holds.setdefault(member.uuid, "")
+        if member.uuid not in self.ssd.holds:
+            if not self.ssd.places:
+                raise OSError(errno.EINVAL, "no room for UUID")
+            self.ssd.places -= 1
+            self.ssd.holds[member.uuid] = ""
+        member.cache_set, member.waits = cache_set, False
         self._write_superblock(member.backing, member.uuid, cache_set)
+        self._fill(next(one for one in self.mappings.values() if one.number == member.backing))
 
     def bcache_no_readahead(self, kernel_name: str) -> None:
         self._member(kernel_name).settings["read_ahead_kb"] = "0"
@@ -655,20 +668,22 @@ class Kernel:
 
     def sys_bcache_over(self, device: str) -> str | None:
         number = self._number(device)
-        return next((name for name, one in self.members.items() if one.backing == number), None)
+        found = (name for name, one in self.members.items() if one.backing == number)
+        return next((name for name in found if not self.members[name].waits), None)
+
+    def sys_awaits_cache(self, device: str) -> bool:
+        return any(one.waits for one in self.members.values()
+                   if one.backing == self._number(device))  # fmt: skip
 
     def sys_cache_set_on(self, device: str) -> str | None:
         number = self._number(device)
         return next((name for name, one in self.cache_sets.items() if one.device == number), None)
 
-    def sys_has_members(self, cache_set: str) -> bool:
-        return any(one.cache_set == cache_set for one in self.members.values())
+    def sys_members(self, cache_set: str) -> list[str]:
+        return [name for name, one in self.members.items() if one.cache_set == cache_set]
 
     def sys_has_cache(self, bcache: str) -> bool:
         return self._member(bcache).cache_set is not None
-
-    def sys_bcache_state(self, bcache: str) -> str:
-        return "clean" if self.sys_has_cache(bcache) else "no cache"
 
     # The rest is inside.
 
@@ -704,9 +719,11 @@ class Kernel:
         return self.mappings[name]
 
     def _member(self, name: str) -> Member:
-        if name not in self.members:
-            raise OSError(errno.ENOENT, f"there is no {name}")
-        return self.members[name]
+        """Return a bcache device, known by its name or its backing device's number."""
+        for known, one in self.members.items():
+            if name in (known, one.backing):
+                return one
+        raise OSError(errno.ENOENT, f"there is no {name}")
 
     def _number(self, device: str) -> str:
         found = self._by_node(device)

@@ -4,7 +4,7 @@ import contextlib
 import re
 
 from tests.functional.virtman.base import SIZE, TestCase
-from tests.functional.virtman.kernel import Killed
+from tests.functional.virtman.kernel import Killed, Ssd
 from virtman.errors import ImageMismatch, KernelFailure, VirtmanError
 
 
@@ -141,6 +141,64 @@ class BcacheTest(TestCase):
         node.kernel.return_ssd()
         node.beat()
         self.assertEqual(before, node.kernel.state())
+
+    def test_a_cache_that_another_took_the_place_of_is_not_waited_for(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.stop()
+        node.kernel.ssd = Ssd()
+        node.reboot()
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(before, node.kernel.state())
+
+    def test_a_cache_that_can_have_no_more_members_is_made_anew_under_them(self):
+        node = self.bed.node()
+        self.bed.register("fedora")
+        node.create("vm1")
+        node.settle()
+        before = node.kernel.state()
+        node.kernel.ssd.places = 0
+        node.create("vm2", "fedora")
+        self.assertIn("making it anew", self.log.output)
+        self.assertEqual({"debian", "fedora"}, set(node.kernel.ssd.holds.values()))
+        node.destroy("vm2")
+        node.drop("fedora")
+        self.assertEqual(before, node.kernel.state())
+
+    def test_wherever_an_agent_dies_that_makes_a_cache_anew_the_next_one_repairs_it(self):
+        for index in range(1, 12):
+            node = self.bed.node(f"n{index}", attach=0)
+            self.bed.register(f"image{index}")
+            node.create("vm1")
+            node.settle()
+            node.kernel.ssd.places = 0
+            start = len(node.kernel.log)
+            node.create("vm2", f"image{index}")
+            verbs = [verb for verb, _ in node.kernel.log[start:]]
+            full = verbs.index("attach")
+            node.destroy("vm2")
+            node.drop(f"image{index}")
+            node.kernel.ssd.places = 0
+            node.process.fate(kill_at=full + 1 + index)
+            with contextlib.suppress(Killed, VirtmanError):
+                node.create("vm2", f"image{index}")
+            node.process.dead = True
+            node.stop()
+            node.start()
+            self.assertEqual([], node.recover())
+            node.beat()
+            if len(node.records.all()) < 2:
+                node.create("vm2", f"image{index}")
+            states = [attached for _, attached, _ in node.kernel.state()["caches"]]
+            self.assertEqual([True, True], states, index)
+            node.destroy("vm1")
+            node.destroy("vm2")
+            node.drop()
+            node.drop(f"image{index}")
+            self.assert_nothing_is_left(node, index)
 
     def test_figures_go_to_volt_and_to_whoever_asks(self):
         node = self.bed.node()
