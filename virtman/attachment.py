@@ -276,7 +276,7 @@ class Attachment:
     def _rejoin(self) -> None:
         if self.placement is None:
             return
-        if self.coordinator.image(self.info.name) != self.info:
+        if self.coordinator.image(self.info.name).identity != self.info.identity:
             # who joined now would feed the earlier image to others
             self._idle()
             raise _remade(self.info.name, self._running())

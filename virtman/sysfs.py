@@ -132,7 +132,8 @@ def bcache_over(device: str) -> str | None:
 
 def awaits_cache(device: str) -> bool:
     """Tell whether bcache holds a backing device back, for want of the set that it had."""
-    return Path(f"/sys/block/{kernel_name(device)}/bcache/running").read_text().strip() == "0"
+    running = Path(f"/sys/block/{kernel_name(device)}/bcache/running")
+    return running.exists() and running.read_text().strip() == "0"
 
 
 def cache_set_on(device: str) -> str | None:

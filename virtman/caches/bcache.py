@@ -81,13 +81,7 @@ class Group:
         """
         with self._changing:
             self._images.add(image)
-            found = self._uuid()
-            if found is None:
-                self.ssd.up()
-                with explained(f"cache on {self.ssd}"):
-                    found = self._register()
-            self._configure(found)
-            return found
+            return self._up()
 
     def renew(self, cache_set: str) -> str:
         """Empty a cache set whose table of members is full; return the UUID of the new one.
@@ -98,7 +92,7 @@ class Group:
         with self._changing:
             found = self._uuid()
             if found != cache_set:  # somebody else was here first
-                return found or self._register()
+                return self._up()
             LOG.info("cache set %s has no place for another member: making it anew", found)
             members = sysfs.members(found)
             for member in members:
@@ -106,12 +100,11 @@ class Group:
             self._stop(found)
             with explained(f"cache on {self.ssd}"):
                 bcache.format_cache_anew(self.ssd.node)
-                found = self._register()
-            self._configure(found)
+            renewed = self._up()
             for member in members:
                 with explained(f"cache member {member}"):
-                    bcache.attach(member, found)
-            return found
+                    bcache.attach(member, renewed)
+            return renewed
 
     @staticmethod
     def detach(member: str) -> None:
@@ -131,22 +124,23 @@ class Group:
                 self._stop(found)
             self.ssd.down()
 
-    def _register(self) -> str:
+    def _up(self) -> str:
         """Show the devices to bcache, formatted first if they never were."""
-        try:
-            bcache.register(self.ssd.node)
-        except OSError:
-            bcache.format_cache(self.ssd.node)
-            bcache.register(self.ssd.node)
+        if self._uuid() is None:
+            self.ssd.up()
+            with explained(f"cache on {self.ssd}"):
+                try:
+                    bcache.register(self.ssd.node)
+                except OSError:
+                    bcache.format_cache(self.ssd.node)
+                    bcache.register(self.ssd.node)
         wait_until(lambda: self._uuid() is not None, _DEADLINE, f"bcache taking {self.ssd}")
         found = self._uuid()
         assert found is not None
-        return found
-
-    def _configure(self, cache_set: str) -> None:
-        with explained(f"cache set {cache_set}"):
+        with explained(f"cache set {found}"):
             for setting, value in _SET_SETTINGS.items():
-                bcache.configure_set(cache_set, setting, value)
+                bcache.configure_set(found, setting, value)
+        return found
 
     def _stop(self, cache_set: str) -> None:
         with explained(f"cache set {cache_set}"):
