@@ -37,9 +37,15 @@ class CacheCase(DeployedCase):
         self.node.run(["dmsetup", "suspend", "--noflush", "ssd"])
         self.node.run(["dmsetup", "resume", "ssd"])
 
-    def cut_power(self, size):
+    def await_device(self, device):
+        wait_until(lambda: self.node.run(["test", "-e", device], check=False).status == 0,
+                   "the VM's device", 60, 0.5)  # fmt: skip
+
+    def cut_power(self, size, erase=False):
         """Cut the node's power, and start an agent on what is left."""
         self.node.restart()
+        if erase:
+            self.node.run(["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=1"])
         self.make_ssd(size)
         self.deployment.start_agent(self.node, self.options)
 
@@ -60,13 +66,16 @@ class TestCache(CacheCase):
         device = self.create(self.node, "vm1")
         self.assert_reads_right(device)
         self.cut_power(256 * MIB)
-        wait_until(lambda: self.node.run(["test", "-e", device], check=False).status == 0,
-                   "the VM's device", 60, 0.5)  # fmt: skip
+        self.await_device(device)
         before = self.node.received_bytes()
         self.assert_reads_right(device)
         again = (self.node.received_bytes() - before) / self.size
         report(f"a node that was power-cut read its image again: {again:.0%} came from parents")
         self.assertLess(again, 0.2)
+        # what a member belonged to may be gone as well
+        self.cut_power(128 * MIB, erase=True)
+        self.await_device(device)
+        self.assert_reads_right(device)
 
     def test_an_image_made_anew_is_not_served_from_what_is_kept_of_the_earlier_one(self):
         self.make_ssd(256 * MIB)
@@ -108,6 +117,7 @@ class TestCache(CacheCase):
         log = self.node.share / "reads"
         wait_until(lambda: log.read_text().count("\n") > 1, "reads", 60, 0.2)
         self.set_ssd(f"0 {sectors} error")
+        wait_until(lambda: self.state() == "no cache", "bcache giving it up", 60, 0.2)
         died = log.read_text().count("\n")
         wait_until(lambda: log.read_text().count("\n") > died + 2, "reads without it", 60, 0.2)
         self.set_ssd(f"0 {sectors} linear {BEHIND} {sectors}")
@@ -122,9 +132,12 @@ class TestCache(CacheCase):
         self.assertEqual({self.sha256}, sums)
 
     def is_cached(self):
-        state = self.node.run(["sh", "-c", "cat /sys/block/bcache*/bcache/state"], check=False)
         status = self.node.run(["dmsetup", "status", f"virtman_{self.image}_image"]).stdout
-        return state.stdout.strip() == "clean" and " F " not in status
+        return self.state() == "clean" and " F " not in status
+
+    def state(self):
+        state = self.node.run(["sh", "-c", "cat /sys/block/bcache*/bcache/state"], check=False)
+        return state.stdout.strip()
 
     def test_a_cache_that_is_full_serves_what_is_right(self):
         self.make_ssd(16 * MIB)
