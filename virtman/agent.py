@@ -18,12 +18,6 @@ from virtman.stack import Stack, check_modules
 
 LOG = logging.getLogger(__name__)
 
-MODULES = (
-    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-switch", "dm-snapshot",
-    "bcache", "loop", "iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file",
-    "iscsi_target_mod",
-)  # fmt: skip
-
 
 @dataclass(frozen=True)
 class Host:
@@ -61,7 +55,7 @@ class Agent:
         naming.check("image", image)
         with _Claim(self, vm):
             self.records.check_name(vm)
-            check_modules(MODULES)
+            check_modules(self.stack.modules)
             attachment = self._attachment(image)
             self.records.check_space(attachment.info.size)
             devices = attachment.acquire(vm)
@@ -134,7 +128,7 @@ class Agent:
 
         :returns: names of VMs and images that could not be served yet; call again for these
         """
-        check_modules(MODULES)
+        check_modules(self.stack.modules)
         failed = []
         for instance in self.records.all():
             try:

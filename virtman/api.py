@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import HTTPException
@@ -101,6 +102,7 @@ class Api:
                 "generation": one.generation,
                 "parents": [feed.parent.host for feed in one.placement.feeds],
                 "instances": sorted(one.users),
+                "cache": asdict(one.figures()),
             }
             for one in self.agent.attachments()
             if one.placement is not None

@@ -15,10 +15,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from virtman import plan, sysfs
-from virtman.caches.bcache import Bcache
+from virtman.caches import Figures
 from virtman.coordinator import Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     DeviceBusy,
+    ImageMismatch,
     KernelFailure,
     ParentUnreachable,
     PlacementStale,
@@ -118,8 +119,13 @@ class Attachment:
 
     def report(self) -> ImageReport:
         """Return what this node has done with the image."""
-        hits, misses = self._cache().reads()
-        return ImageReport(self.generation, sysfs.sent(self.portal.iqn), hits, misses)
+        cached = self.figures()
+        sent = sysfs.sent(self.portal.iqn)
+        return ImageReport(self.generation, sent, cached.hits, cached.misses)
+
+    def figures(self) -> Figures:
+        """Return what the cache has done for the image."""
+        return self.stack.member(self._assemble()).figures()
 
     def check_parents(self) -> None:
         """Tell Volt of each parent, and standby, that does not answer; once, until it does.
@@ -142,7 +148,7 @@ class Attachment:
         self._worker.submit(self._logged, self._rejoin)
 
     def mend(self) -> None:
-        """Use paths again that failed and are back."""
+        """Use paths again that failed and are back, and a cache that is."""
         self._worker.submit(self._logged, self._mend)
 
     def drop(self) -> None:
@@ -172,16 +178,16 @@ class Attachment:
 
     def _bring_up(self) -> None:
         begin = time.monotonic()
-        name, size = self.info.name, self.info.size
+        name = self.info.name
         serve = self._serve()
+        self._clear_earlier()
         found = self._export().is_up() or bool(self._running())
         try:
             self._devices = self.stack.up(serve)
             placement = self.coordinator.join(name, self.portal)
             # children hear of this place as soon as we do
             self._export().require(placement.chap)
-            below = plan.assemble(name, size, self.info.stripes)
-            self._devices = self.stack.up(below, self._devices)
+            self._devices = self.stack.up(self._assemble(), self._devices)
             self._connect(placement, begin + self.times.attach)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
@@ -190,6 +196,16 @@ class Attachment:
             raise
         LOG.info("image %s is up after %.2f s", name, time.monotonic() - begin)
         self._worker.submit(self._logged, self._connect_standby)
+
+    def _clear_earlier(self) -> None:
+        """Take away what the kernel has of an earlier image of the same name."""
+        mine = {step.device for step in self._serve()}
+        if any(void.device not in mine for void in self.stack.voids(self.info.name)):
+            running = self._running()
+            if running:
+                raise _remade(self.info.name, running)
+            LOG.info("image %s was made anew: giving the earlier one up", self.info.name)
+            self.stack.down(self._all_steps())
 
     def _connect(self, placement: Placement, deadline: float) -> None:
         """Use a placement, or the newer one that Volt has by the time this one is in use."""
@@ -242,10 +258,10 @@ class Attachment:
     def _mend(self) -> None:
         if self.placement is None:
             return
-        stripes = plan.assemble(self.info.name, self.info.size, self.info.stripes)
-        layers = [self.stack.layer(step) for step in stripes]
+        layers = [self.stack.layer(step) for step in self._assemble()]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
+        self._devices = self.stack.up(self._assemble(), self._devices)
 
     def _apply_news(self) -> None:
         with self._lock:
@@ -258,10 +274,15 @@ class Attachment:
             self._connect_standby()
 
     def _rejoin(self) -> None:
-        if self.placement is not None:
-            placement = self.coordinator.join(self.info.name, self.portal)
-            self._connect(placement, time.monotonic() + self.times.attach)
-            self._connect_standby()
+        if self.placement is None:
+            return
+        if self.coordinator.image(self.info.name).identity != self.info.identity:
+            # who joined now would feed the earlier image to others
+            self._idle()
+            raise _remade(self.info.name, self._running())
+        placement = self.coordinator.join(self.info.name, self.portal)
+        self._connect(placement, time.monotonic() + self.times.attach)
+        self._connect_standby()
 
     def _leave(self) -> None:
         name = self.info.name
@@ -323,25 +344,27 @@ class Attachment:
             self.coordinator.remove(self.info.name)
 
     def _all_steps(self) -> plan.Plan:
-        """Everything of this image that the kernel may have, bottom to top."""
-        name, size = self.info.name, self.info.size
-        steps = plan.assemble(name, size, self.info.stripes)
-        return (*self.stack.paths(name), *steps, *self._serve())
+        """Everything of this image that the kernel may have, bottom to top.
+
+        The voids go last: until then they tell which image all the others belong to.
+        """
+        name = self.info.name
+        found = (*self.stack.voids(name), *self.stack.paths(name))
+        return (*found, *self._assemble(), *self._serve())
+
+    def _assemble(self) -> plan.Plan:
+        info = self.info
+        return plan.assemble(info.name, info.size, info.stripes, info.identity)
 
     def _serve(self) -> plan.Plan:
-        return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
+        info = self.info
+        return plan.serve(info.name, info.size, self.portal, info.stripes, info.identity)
 
     def _export(self) -> Export:
         step = next(step for step in self._serve() if isinstance(step, plan.Export))
         export = self.stack.layer(step)
         assert isinstance(export, Export)
         return export
-
-    def _cache(self) -> Bcache:
-        below = plan.assemble(self.info.name, self.info.size, self.info.stripes)
-        cache = self.stack.layer(next(step for step in below if isinstance(step, plan.Cache)))
-        assert isinstance(cache, Bcache)
-        return cache
 
     def _logged(self, work: Callable[[], None]) -> None:
         """Run work that nobody waits for; the next heartbeat brings it again."""
@@ -370,6 +393,14 @@ class Attachment:
     def _idle(self) -> None:
         with contextlib.suppress(DeviceBusy):
             self._leave()
+
+
+def _remade(image: str, vms: Iterable[str]) -> ImageMismatch:
+    names = ", ".join(sorted(vms)) or "none"
+    return ImageMismatch(
+        f"image {image} was deleted and made anew in Volt; VMs on the earlier one: {names}; "
+        "destroy them first"
+    )
 
 
 def _in_use(image: str, vms: Iterable[str]) -> DeviceBusy:

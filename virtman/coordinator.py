@@ -60,12 +60,16 @@ _PAUSE = 1.0
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """An image as Volt knows it; size in bytes."""
+    """An image as Volt knows it; size in bytes.
+
+    :ivar identity: tells it from an earlier image of the same name
+    """
 
     name: str
     size: int
     stripes: int
     fanout: int
+    identity: str
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,13 @@ class Coordinator:
         :raises ImageUnknown: if it is not registered
         """
         answer = self._call("GET", f"/v1/images/{quote(name, safe='')}")
-        return ImageInfo(answer["name"], answer["size"], answer["stripes"], answer["fanout"])
+        return ImageInfo(
+            answer["name"],
+            answer["size"],
+            answer["stripes"],
+            answer["fanout"],
+            answer["created_at"],
+        )
 
     def register(
         self, name: str, size: int, shape: Shape, source: Portal, chap: Chap | None

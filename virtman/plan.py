@@ -28,6 +28,7 @@ an ``error`` target: a read-ahead into them fails at once, and nobody asks for t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -156,7 +157,12 @@ class Stripe(Step):
 
 @dataclass(frozen=True)
 class Cache(Step):
-    """A member of the node's cache group."""
+    """A member of the node's cache group.
+
+    :ivar mark: tells the image from an earlier one of the same name
+    """
+
+    mark: str
 
 
 @dataclass(frozen=True)
@@ -220,16 +226,19 @@ def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
     return Portal(ip, port, iqn(host, image), 0, HEADER)
 
 
-def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
+def serve(image: str, size: int, portal: Portal, stripes: int, identity: str) -> Plan:
     """First the image and all that lies on it, before there is anything to read.
 
     The image holds its I/O back until it lies on something, so children may log in
     and read at once; all levels of a tree come up at the same time.
+
+    The void comes up before all others and goes after them. Its name says which image of
+    this name they belong to.
     """
     length = padded(size)
     top = Image(Device(image, "image"), length, ())
-    void = Void(Device(image, "void"), length, ())
-    steps: list[Step] = [top, void]
+    void = Void(Device(image, "void", mark(size, identity)), length, ())
+    steps: list[Step] = [void, top]
     readers = []
     for index in range(stripes):
         regions = tuple(top.device if one == index else void.device for one in range(stripes))
@@ -241,12 +250,17 @@ def serve(image: str, size: int, portal: Portal, stripes: int) -> Plan:
     return (*steps, Stripe(Device(image, "origin"), length, tuple(readers)))
 
 
-def assemble(image: str, size: int, stripes: int) -> Plan:
+def mark(size: int, identity: str) -> str:
+    """Return what tells an image from others that had its name; fit to be part of a name."""
+    return hashlib.sha256(f"{size} {identity}".encode()).hexdigest()[:16]
+
+
+def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
     """All that lies below the image, still without a parent, and the image on top of it."""
     length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
     stripe = Stripe(Device(image, "stripe"), length, tuple(step.device for step in feeds))
-    cache = Cache(Device(image, "cache"), length, (stripe.device,))
+    cache = Cache(Device(image, "cache"), length, (stripe.device,), mark(size, identity))
     top = Image(Device(image, "image"), length, (cache.device, stripe.device))
     return (*feeds, stripe, cache, top)
 

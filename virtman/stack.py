@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches.bcache import Bcache, Group
+from virtman.caches import Group, Member, bcache, dmcache, flashcache, none
 from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
@@ -23,21 +23,34 @@ from virtman.naming import Device
 
 LOG = logging.getLogger(__name__)
 
+_MODULES = (
+    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-switch", "dm-snapshot",
+    "loop", "iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file", "iscsi_target_mod",
+)  # fmt: skip
+_DRIVERS: Mapping[str, Callable[[Sequence[str], Path], Group]] = {
+    "bcache": bcache.Group,
+    "dmcache": dmcache.Group,
+    "flashcache": flashcache.Group,
+    "none": none.Group,
+}
+
 
 class Stack:
     """The layers of this node. Holds no state: the kernel does.
 
+    :param driver: what caches
     :param cache_devices: local block devices of the cache group
-    :param folder: where small files of the stack may live
+    :param folder: where small files of the stack may live; they survive a reboot
     """
 
-    def __init__(self, cache_devices: Iterable[str], folder: Path) -> None:
-        self.group = Group(tuple(cache_devices))
+    def __init__(self, driver: str, cache_devices: Sequence[str], folder: Path) -> None:
+        self.group = _DRIVERS[driver](cache_devices, folder)
+        self.modules = (*_MODULES, *self.group.modules)
         self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
             plan.Path: PathLayer,
             plan.Multipath: Multipath,
             plan.Stripe: Stripe,
-            plan.Cache: lambda step: Bcache(step, self.group, folder),
+            plan.Cache: self.group.member,
             plan.Image: Image,
             plan.Void: Void,
             plan.Export: Export,
@@ -48,6 +61,10 @@ class Stack:
     def layer(self, step: plan.Step) -> Layer:
         """Return what carries out one step."""
         return self._make[type(step)](step)
+
+    def member(self, steps: plan.Plan) -> Member:
+        """Return the image's member of the cache group."""
+        return self.group.member(next(step for step in steps if isinstance(step, plan.Cache)))
 
     def up(self, steps: plan.Plan, made: Mapping[Device, str] | None = None) -> dict[Device, str]:
         """Bring devices up in order; those that are up already are left alone.
@@ -99,6 +116,11 @@ class Stack:
         mapped = (plan.Path(device, 0, (), None) for device in self.present().get(image, [])
                   if plan.is_path(device))  # fmt: skip
         return (*mapped, *(path for path in _strays() if path.device.image == image))
+
+    def voids(self, image: str) -> tuple[plan.Void, ...]:
+        """Return the voids that the kernel has for images of this name: one, or none."""
+        devices = self.present().get(image, [])
+        return tuple(plan.Void(device, 0, ()) for device in devices if device.role == "void")
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""

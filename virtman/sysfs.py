@@ -37,6 +37,11 @@ def sectors(name: str) -> int:
     return int((_BLOCK / name / "size").read_text())
 
 
+def sectors_read(device: str) -> int:
+    """Return how much was read of a block device since it was made, in sectors."""
+    return int((_BLOCK / kernel_name(device) / "stat").read_text().split()[2])
+
+
 def loop_of(path: str) -> str | None:
     """Return the loop device that shows this file or device; None if there is none."""
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
@@ -125,14 +130,21 @@ def bcache_over(device: str) -> str | None:
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/dev"))
 
 
+def awaits_cache(device: str) -> bool:
+    """Tell whether bcache holds a backing device back, for want of the set that it had."""
+    running = Path(f"/sys/block/{kernel_name(device)}/bcache/running")
+    return running.exists() and running.read_text().strip() == "0"
+
+
 def cache_set_on(device: str) -> str | None:
     """Return the UUID of the cache set on a cache device; None if there is none."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/set"))
 
 
-def has_members(cache_set: str) -> bool:
-    """Tell whether any bcache device belongs to a cache set."""
-    return any(_CACHE_SETS.glob(f"{cache_set}/bdev*"))
+def members(cache_set: str) -> list[str]:
+    """Return the bcache devices that belong to a cache set."""
+    links = _CACHE_SETS.glob(f"{cache_set}/bdev*/dev")
+    return sorted(link.resolve().name for link in links)
 
 
 def has_cache(bcache: str) -> bool:
@@ -140,19 +152,15 @@ def has_cache(bcache: str) -> bool:
     return Path(f"/sys/block/{bcache}/bcache/cache").exists()
 
 
-def bcache_state(bcache: str) -> str:
-    """Return how a bcache device is: ``no cache``, ``clean``, ``dirty``."""
-    return Path(f"/sys/block/{bcache}/bcache/state").read_text().strip()
-
-
-def cache_reads(bcache: str) -> tuple[int, int]:
-    """Return how many reads of a bcache device its cache could serve, and how many not.
+def cache_reads(bcache: str) -> tuple[int, int, int]:
+    """Return a bcache device's hits, misses and requests that went round its cache.
 
     The kernel adds up what happened only every 38 seconds.
     """
     totals = Path(f"/sys/block/{bcache}/bcache/stats_total")
-    hits, misses = (int((totals / f"cache_{kind}").read_text()) for kind in ("hits", "misses"))
-    return hits, misses
+    kinds = ("hits", "misses", "bypass_hits", "bypass_misses")
+    hits, misses, *bypassed = (int((totals / f"cache_{kind}").read_text()) for kind in kinds)
+    return hits, misses, sum(bypassed)
 
 
 def sent(iqn: str) -> int:

@@ -74,8 +74,11 @@ def _host(conf: cfg.ConfigOpts) -> Host:
         raise InvalidName(f"host name {SOURCE!r} is what the root of a tree is called")
     if not conf.export.ip:
         raise VirtmanError("set [export] ip to this node's address on the storage network")
-    if not conf.cache.devices:
-        raise VirtmanError("set [cache] devices to local block devices that may be overwritten")
+    if not conf.cache.devices and conf.cache.driver != "none":
+        raise VirtmanError(
+            "set [cache] devices to local block devices that may be overwritten, or "
+            "[cache] driver = none"
+        )
     return Host(name, conf.export.ip, conf.export.port)
 
 
@@ -118,7 +121,7 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     images.mkdir(exist_ok=True)
     return Agent(
         host,
-        Stack(conf.cache.devices, images),
+        Stack(conf.cache.driver, conf.cache.devices, images),
         Coordinator(
             conf.volt.url,
             host.name,

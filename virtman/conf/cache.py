@@ -6,6 +6,26 @@ from oslo_config import cfg
 
 GROUP = "cache"
 OPTS = [
+    cfg.StrOpt(
+        "driver",
+        default="bcache",
+        choices=[
+            ("bcache", "keeps what was read once; needs the kernel module bcache"),
+            (
+                "dmcache",
+                "keeps blocks that were read several times, on a slice of the devices for "
+                "each image; needs the kernel modules dm-cache and dm-cache-smq",
+            ),
+            (
+                "flashcache",
+                "keeps what was read once, on a slice of the devices for each image; "
+                "needs the module flashcache, which no current kernel has, and its commands",
+            ),
+            ("none", "keeps nothing: what is read again is fetched again; needs no devices"),
+        ],
+        help="What keeps on local devices what was read of images. Change it only while no "
+        "image is attached.",
+    ),
     cfg.ListOpt(
         "devices",
         default=[],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from virtman import sysfs
 from virtman.errors import DeviceBusy, KernelFailure
@@ -15,6 +15,8 @@ from virtman.privileged import dm, kernel, loop
 Table = list[tuple[int, int, str, str]]
 
 _NUMBER = re.compile(r"\b\d+:\d+\b")
+# Path states in a multipath's status line: device, A(ctive) or F(ailed), failures.
+_PATH = re.compile(r"(\d+:\d+) ([AF]) \d+")
 _REMOVE_DEADLINE = 5.0
 _DETACH_DEADLINE = 10.0
 
@@ -107,6 +109,25 @@ class Mapped:
     def exists(self) -> bool:
         """Tell whether the kernel has the device."""
         return bool(self.table())
+
+    def path_states(self) -> list[tuple[str, str]]:
+        """Return number and state of a multipath's paths: A(ctive) or F(ailed), in order."""
+        if not self.exists():
+            return []
+        with explained(f"device {self.name}"):
+            status = dm.status(self.name)
+        return [(match[1], match[2]) for row in status for match in _PATH.finditer(row[3])]
+
+    def reinstate(self, devices: Collection[str]) -> None:
+        """Use failed paths again, the best path that works first."""
+        paths = self.path_states()
+        for device in devices:
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"reinstate_path {device}")
+        works = [state == "A" or device in devices for device, state in paths]
+        if devices and any(works):
+            with contextlib.suppress(OSError):
+                dm.message(self.name, f"switch_group {works.index(True) + 1}")
 
 
 def _shape(

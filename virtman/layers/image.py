@@ -28,11 +28,13 @@ class Image(Mapped):
         if not below:
             self._hold()
             return self.node
-        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in below)
-        parameters = f"3 queue_if_no_path queue_mode bio 0 {len(below)} 1{groups}"
+        paths = list(dict.fromkeys(below))  # without a cache, both are the same
+        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in paths)
+        parameters = f"3 queue_if_no_path queue_mode bio 0 {len(paths)} 1{groups}"
         self.set_up([(0, self.step.sectors, "multipath", parameters)])
         with explained(f"device {self.name}"):
             dm.resume(self.name)
+        self.reinstate([device for device, state in self.path_states() if state == "F"])
         return self.node
 
     def release(self) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
+from virtman.layers import Mapped
 from virtman.privileged import dm
-
-# Path states in the status line: device, A(ctive) or F(ailed), failures.
-_PATH = re.compile(r"(\d+:\d+) ([AF]) \d+")
 
 
 class Multipath(Mapped):
@@ -45,30 +41,13 @@ class Multipath(Mapped):
 
     def is_up(self) -> bool:
         """Tell whether a path works."""
-        return any(state == "A" for _, state in self._paths())
+        return any(state == "A" for _, state in self.path_states())
 
     def has_failed(self) -> bool:
         """Tell whether any path does not work."""
-        return any(state == "F" for _, state in self._paths())
-
-    def _paths(self) -> list[tuple[str, str]]:
-        if not self.exists():
-            return []
-        with explained(f"device {self.name}"):
-            return [
-                (match[1], match[2])
-                for row in dm.status(self.name)
-                for match in _PATH.finditer(row[3])
-            ]
+        return any(state == "F" for _, state in self.path_states())
 
     def _retry_failed(self) -> None:
-        """Use paths again whose disks are back, the best of them first."""
-        paths = self._paths()
-        back = [device for device, state in paths if state == "F" and sysfs.disks_run(device)]
-        for device in back:
-            with contextlib.suppress(OSError):
-                dm.message(self.name, f"reinstate_path {device}")
-        works = [state == "A" or device in back for device, state in paths]
-        if back and any(works):
-            with contextlib.suppress(OSError):
-                dm.message(self.name, f"switch_group {works.index(True) + 1}")
+        """Use paths again whose disks are back."""
+        failed = [device for device, state in self.path_states() if state == "F"]
+        self.reinstate([device for device in failed if sysfs.disks_run(device)])

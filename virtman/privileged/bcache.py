@@ -21,6 +21,12 @@ def format_cache(device: str) -> None:
 
 
 @context.entrypoint
+def format_cache_anew(device: str) -> None:
+    """Write an empty cache's superblock over another one."""
+    run("make-bcache", "--wipe-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
+
+
+@context.entrypoint
 def format_backing(device: str, data_offset: int) -> None:
     """Write a backing device's superblock; its data begin at ``data_offset`` sectors."""
     run(
@@ -54,7 +60,10 @@ def configure_set(cache_set: str, setting: str, value: str) -> None:
 
 @context.entrypoint
 def attach(kernel_name: str, cache_set: str) -> None:
-    """Put a cache set before a bcache device; already so is fine."""
+    """Put a cache set before a bcache device, or a backing device that waits for one.
+
+    :raises OSError: EINVAL if there is one already, or if the set's table of members is full
+    """
     _write(f"/sys/block/{kernel_name}/bcache/attach", cache_set)
 
 

@@ -116,7 +116,7 @@ class Node:
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
         coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
-        stack = Stack((SSD,), images)
+        stack = Stack(self.bed.driver, (SSD,), images)
         host = Host(self.name, self.ip, 3260)
         self.agent = Agent(host, stack, coordinator, self.records, self.times)
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
@@ -172,8 +172,9 @@ class Node:
 class Bed:
     """Nodes, a Volt and the source of image ``debian``."""
 
-    def __init__(self, cleanups: ExitStack, network) -> None:
+    def __init__(self, cleanups: ExitStack, network, driver: str = "bcache") -> None:
         self.network = network
+        self.driver = driver
         self.folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
         self.volt = Volt(cleanups)
         self.nodes: list[Node] = []
@@ -193,6 +194,14 @@ class Bed:
         Coordinator(self.volt.url, "any", PATIENCE, access).register(
             image, SIZE, shape, where, chap
         )
+
+    def remake(self, image: str, content: str) -> None:
+        """Forget an image, whoever has it, and make it anew with other content."""
+        for node in self.nodes:
+            self.volt.forget(image, node.name)
+        self.volt.ground.coordinator.delete_image(image)
+        self.network.contents[image] = content
+        self.register(image)
 
     def access(self, name: str, token: str) -> Access:
         """Return how somebody with that token, in a file of that name, speaks to Volt."""
@@ -230,6 +239,8 @@ class Impatient(fixtures.Fixture):
 
 
 class TestCase(testtools.TestCase):
+    driver = "bcache"
+
     def setUp(self):
         super().setUp()
         self.log = self.useFixture(fixtures.FakeLogger())
@@ -237,7 +248,7 @@ class TestCase(testtools.TestCase):
         self.useFixture(Impatient())
         cleanups = ExitStack()
         self.addCleanup(cleanups.close)
-        self.bed = Bed(cleanups, self.kernels.network)
+        self.bed = Bed(cleanups, self.kernels.network, self.driver)
         self.addCleanup(self.no_kernel_was_harmed)
 
     def no_kernel_was_harmed(self):

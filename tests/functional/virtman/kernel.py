@@ -27,14 +27,16 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
+from virtman.privileged import bcache, dm, flashcache, iscsi, kernel, lio, loop, sockets, ssd
 
 SECTOR = 512
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
-_SUPERBLOCK = b"bcache superblock"
+_SUPERBLOCK = "bcache superblock"
+# Which of the devices in a target's parameters must be as long as the target; else all.
+_ORIGIN = {"snapshot": (0, 0), "cache": (2, 3), "flashcache": (0, 1)}
 
 
 class Killed(BaseException):
@@ -68,12 +70,16 @@ class Target:
 
 
 class Network:
-    """All that listens, by (ip, port, iqn)."""
+    """All that listens, by (ip, port, iqn).
+
+    :ivar contents: what images hold, where a test gave one another content
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.targets: dict[tuple[str, int, str], Target] = {}
         self.silent: set[tuple[str, int]] = set()
+        self.contents: dict[str, str] = {}
         self.kernels: list[Kernel] = []
 
     def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
@@ -98,6 +104,7 @@ class Mapping:
     read_only: bool
     suspended: bool = False
     reloads: int = 0
+    wiped: bool = False
 
     @property
     def below(self) -> list[str]:
@@ -143,14 +150,20 @@ class Session:
 
 @dataclass
 class Member:
-    """A bcache device over a backing device."""
+    """A bcache device over a backing device.
+
+    :ivar uuid: under which the cache keeps what it holds of it
+    :ivar waits: for the set that it was a member of; until then there is no bcache device
+    """
 
     number: str
     backing: str
+    uuid: str
+    waits: bool = False
     cache_set: str | None = None
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
-    reads: tuple[int, int] = (0, 0)
+    reads: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass
@@ -159,6 +172,19 @@ class CacheSet:
 
     device: str
     settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ssd:
+    """What lies on the cache device: it outlives a reboot.
+
+    :ivar holds: what a cache set has there, by the member's UUID: data of which content
+    :ivar places: for UUIDs in the set's table; one that was taken is never given to another
+    """
+
+    cache_set: str = ""
+    holds: dict[str, str] = field(default_factory=dict)
+    places: int = 512
 
 
 @dataclass
@@ -228,7 +254,10 @@ class Kernel:
         self.held: set[str] = set()
         self.harm: list[str] = []
         self.log: list[tuple[str, str]] = []
-        self.ssd_superblock = b""
+        self.ssd = Ssd()
+        self.ssd_is_dead = False
+        self.ssd_sectors = _SSD_SECTORS
+        self.reads_of: dict[str, int] = {}
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -238,6 +267,16 @@ class Kernel:
             del self.network.targets[target.ip, target.port, target.iqn]
         for table in (self.mappings, self.loops, self.sessions, self.members, self.cache_sets):
             table.clear()
+
+    def lose_ssd(self) -> None:
+        """Let each access to the cache device fail: bcache gives its cache set up."""
+        self.ssd_is_dead = True
+        self.cache_sets.clear()
+        for one in self.members.values():
+            one.cache_set = None
+
+    def return_ssd(self) -> None:
+        self.ssd_is_dead = False
 
     # What tests ask.
 
@@ -306,6 +345,7 @@ class Kernel:
         device.table, device.read_only = [_reworded(row) for row in table], read_only
         device.suspended = False
         device.reloads += 1
+        self._fill(device)
         self._settle()
 
     def dm_suspend(self, name: str, flush: bool) -> None:
@@ -333,6 +373,9 @@ class Kernel:
         device = self._mapping(name)
         rows = []
         for row in device.table:
+            if row[2] == "cache" and self.ssd_is_dead:
+                rows.append((*row[:3], "Fail"))
+                continue
             states = [
                 f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
             ]
@@ -435,29 +478,36 @@ class Kernel:
 
     def bcache_format_cache(self, device: str) -> None:
         self._must_be_free(device)
-        if self.ssd_superblock:
+        if self.ssd.cache_set or self.ssd_is_dead:
             raise OSError(errno.EIO, f"make-bcache: {device} holds something")
-        self.ssd_superblock = _SUPERBLOCK
+        self.ssd = Ssd(f"set-{next(self._minors)}")
+
+    def bcache_format_cache_anew(self, device: str) -> None:
+        self._must_be_free(device)
+        self.ssd = Ssd(f"set-{next(self._minors)}")
 
     def bcache_format_backing(self, device: str, data_offset: int) -> None:
         self._must_be_free(device)
-        with open(self._superblock_file(device), "r+b") as file:
-            file.write(_SUPERBLOCK)
+        self._write_superblock(self._number(device), f"member-{next(self._minors)}", "")
 
     def bcache_register(self, device: str) -> None:
         number = self._number(device)
         if "cachegroup" in device:
-            if self.ssd_superblock != _SUPERBLOCK:
+            if self.ssd_is_dead:
+                raise OSError(errno.EIO, f"{device} cannot be read")
+            if not self.ssd.cache_set:
                 raise OSError(errno.EINVAL, f"{device} has no superblock")
-            if not self.cache_sets:
-                self.cache_sets[f"set-{next(self._minors)}"] = CacheSet(number)
+            self.cache_sets.setdefault(self.ssd.cache_set, CacheSet(number))
             return
-        if not self._superblock_file(device).read_bytes().startswith(_SUPERBLOCK):
+        words = self._superblock_file(number).read_text().strip("\0").split(":")
+        if words[0] != _SUPERBLOCK:
             raise OSError(errno.EINVAL, f"{device} has no superblock")
         if any(one.backing == number for one in self.members.values()):
             return
         minor = next(self._minors)
-        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number)
+        self.members[f"bcache{minor}"] = Member(f"252:{minor}", number, words[1], bool(words[2]))
+        if words[2] in self.cache_sets:
+            self.bcache_attach(f"bcache{minor}", words[2])
 
     def bcache_configure(self, kernel_name: str, setting: str, value: str) -> None:
         self._member(kernel_name).settings[setting] = value
@@ -471,13 +521,25 @@ class Kernel:
         member = self._member(kernel_name)
         if cache_set not in self.cache_sets:
             raise OSError(errno.ENOENT, cache_set)
-        member.cache_set = cache_set
+        if member.cache_set is not None:
+            raise OSError(errno.EINVAL, f"{kernel_name} is attached")
+        if member.uuid not in self.ssd.holds:
+            if not self.ssd.places:
+                raise OSError(errno.EINVAL, "no room for UUID")
+            self.ssd.places -= 1
+            self.ssd.holds[member.uuid] = ""
+        member.cache_set, member.waits = cache_set, False
+        self._write_superblock(member.backing, member.uuid, cache_set)
+        self._fill(next(one for one in self.mappings.values() if one.number == member.backing))
 
     def bcache_no_readahead(self, kernel_name: str) -> None:
         self._member(kernel_name).settings["read_ahead_kb"] = "0"
 
     def bcache_detach(self, kernel_name: str) -> None:
-        self._member(kernel_name).cache_set = None
+        member = self._member(kernel_name)
+        member.cache_set = None
+        self.ssd.holds.pop(member.uuid, None)
+        self._write_superblock(member.backing, member.uuid, "")
 
     def bcache_stop(self, kernel_name: str) -> None:
         self._member(kernel_name).going = True
@@ -488,6 +550,31 @@ class Kernel:
             raise OSError(errno.ENOENT, cache_set)
         if any(one.cache_set == cache_set for one in self.members.values()):
             self.harm.append("stopped a cache set that has members")
+
+    # Slices of the cache device.
+
+    def ssd_claim(self, device: str) -> None:
+        self._number(device)
+        if self.ssd_is_dead:
+            raise OSError(errno.EIO, f"{device} cannot be read")
+        if self.ssd.cache_set:
+            raise OSError(errno.EMEDIUMTYPE, f"{device} holds bcache")
+
+    def ssd_wipe(self, device: str) -> None:
+        if self._is_used(self._number(device), device):
+            self.harm.append(f"{device} was wiped under a cache")
+        self._mapping(device.rsplit("/", 1)[-1]).wiped = True
+
+    def flashcache_create(self, name: str, cache: str, disk: str) -> None:
+        if not self._mapping(cache.rsplit("/", 1)[-1]).wiped:
+            raise OSError(errno.EIO, f"flashcache_create: Valid Flashcache already on {cache}")
+        numbers = [self._number(disk), self._number(cache)]
+        length = self._sizes()[numbers[0]]
+        self.dm_create(name, [(0, length, "flashcache", " ".join([*numbers, "3 2 8"]))], False)
+
+    def flashcache_keep_latest(self, cache: str, disk: str) -> None:
+        for device in (cache, disk):
+            self._mapping(device.rsplit("/", 1)[-1])
 
     # Modules.
 
@@ -504,8 +591,12 @@ class Kernel:
 
     def sys_sectors(self, name: str) -> int:
         if name == "ssd":
-            return _SSD_SECTORS
+            return self.ssd_sectors
         return self._disk(name).sectors
+
+    def sys_sectors_read(self, device: str) -> int:
+        self._number(device)
+        return self.reads_of.get(device, 0)
 
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
@@ -562,7 +653,7 @@ class Kernel:
     def sys_sent(self, iqn: str) -> int:
         return sum(one.sent for one in self._targets() if one.iqn == iqn)
 
-    def sys_cache_reads(self, bcache: str) -> tuple[int, int]:
+    def sys_cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self._member(bcache).reads
 
     def sys_session_to(self, iqn: str) -> Portal | None:
@@ -577,20 +668,22 @@ class Kernel:
 
     def sys_bcache_over(self, device: str) -> str | None:
         number = self._number(device)
-        return next((name for name, one in self.members.items() if one.backing == number), None)
+        found = (name for name, one in self.members.items() if one.backing == number)
+        return next((name for name in found if not self.members[name].waits), None)
+
+    def sys_awaits_cache(self, device: str) -> bool:
+        return any(one.waits for one in self.members.values()
+                   if one.backing == self._number(device))  # fmt: skip
 
     def sys_cache_set_on(self, device: str) -> str | None:
         number = self._number(device)
         return next((name for name, one in self.cache_sets.items() if one.device == number), None)
 
-    def sys_has_members(self, cache_set: str) -> bool:
-        return any(one.cache_set == cache_set for one in self.members.values())
+    def sys_members(self, cache_set: str) -> list[str]:
+        return [name for name, one in self.members.items() if one.cache_set == cache_set]
 
     def sys_has_cache(self, bcache: str) -> bool:
         return self._member(bcache).cache_set is not None
-
-    def sys_bcache_state(self, bcache: str) -> str:
-        return "clean" if self.sys_has_cache(bcache) else "no cache"
 
     # The rest is inside.
 
@@ -626,9 +719,11 @@ class Kernel:
         return self.mappings[name]
 
     def _member(self, name: str) -> Member:
-        if name not in self.members:
-            raise OSError(errno.ENOENT, f"there is no {name}")
-        return self.members[name]
+        """Return a bcache device, known by its name or its backing device's number."""
+        for known, one in self.members.items():
+            if name in (known, one.backing):
+                return one
+        raise OSError(errno.ENOENT, f"there is no {name}")
 
     def _number(self, device: str) -> str:
         found = self._by_node(device)
@@ -675,11 +770,37 @@ class Kernel:
                 if number not in sizes:
                     raise OSError(errno.ENXIO, f"{target}: there is no {number}")
             offset = int(words[1]) if target == "linear" else 0
-            if target != "snapshot" and any(sizes[n] < offset + length for n in numbers):
+            first, last = _ORIGIN.get(target, (0, None))
+            if any(sizes[n] < offset + length for n in numbers[first:last]):
                 raise OSError(errno.EINVAL, f"{target}: too small")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
                 raise OSError(errno.EACCES, f"{target}: read-only")
+            if target == "cache":
+                self._check_metadata(numbers)
+            if _SSD_NUMBER in self._under(numbers) and target == "linear":
+                self._check_extent(own, numbers, offset, length)
+
+    def _check_metadata(self, numbers: list[str]) -> None:
+        """dm-cache takes metadata that it finds for those of what lies below now."""
+        (meta,) = (one for one in self.mappings.values() if one.number == numbers[0])
+        if not meta.wiped:
+            self.harm.append(f"{meta.name} was used with what it held")
+        meta.wiped = False
+
+    def _check_extent(self, own: str, numbers: list[str], offset: int, length: int) -> None:
+        for one in self.mappings.values():
+            for _, size, _, words in one.table if one.number != own else []:
+                number, _, start = words.partition(" ")
+                if (
+                    number in numbers
+                    and int(start) < offset + length
+                    and offset < int(start) + size
+                ):
+                    self.harm.append(f"an extent of {one.name} was given to another")
+
+    def _under(self, numbers: list[str]) -> set[str]:
+        return {n for one in self.mappings.values() if one.number in numbers for n in one.below}
 
     def _sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
@@ -691,7 +812,7 @@ class Kernel:
             sizes[one.number] = (whole - one.offset) // SECTOR
         for member in self.members.values():
             sizes[member.number] = sizes.get(member.backing, 0) - 2048
-        return sizes | {_SSD_NUMBER: _SSD_SECTORS}
+        return sizes | {_SSD_NUMBER: self.ssd_sectors}
 
     def _write_protected(self) -> set[str]:
         return (
@@ -714,9 +835,24 @@ class Kernel:
         if self._is_used(self._number(device), device):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
 
-    def _superblock_file(self, device: str) -> Path:
-        (first, *_) = self._mapping(device.rsplit("/", 1)[-1]).below
+    def _superblock_file(self, number: str) -> Path:
+        (first, *_) = next(one for one in self.mappings.values() if one.number == number).below
         return next(Path(one.path) for one in self.loops.values() if one.number == first)
+
+    def _write_superblock(self, number: str, uuid: str, cache_set: str) -> None:
+        with open(self._superblock_file(number), "r+") as file:
+            file.write(f"{_SUPERBLOCK}:{uuid}:{cache_set}:".ljust(100, "\0"))
+
+    def _fill(self, device: Mapping) -> None:
+        """Let the cache have an image's data once its member lies on the image."""
+        image = device.name.split("_")[1]
+        content = self.network.contents.get(image, image)
+        for one in self.members.values():
+            if one.backing == device.number and one.cache_set and device.table[-1][2] == "linear":
+                held = self.ssd.holds[one.uuid]
+                if held not in ("", content):
+                    self.harm.append(f"{device.name}: {held} was served for {content}")
+                self.ssd.holds[one.uuid] = content
 
     def _settle(self) -> None:
         """Let go of what waited only for its last user."""
@@ -763,7 +899,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"), (sockets, "sockets"),
+    (kernel, "kernel"), (sockets, "sockets"), (ssd, "ssd"), (flashcache, "flashcache"),
 )  # fmt: skip
 
 

@@ -16,8 +16,10 @@ class CreateTest(TestCase):
         self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", device_path(instance))
         made = [name for verb, name in node.kernel.log if verb == "create"]
         roles = [name.removeprefix("virtman_debian_") for name in made]
+        void = roles.pop(0)
+        self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
-            ["image", "void", "export0", "export1", "origin", "s0", "s1", "stripe",
+            ["image", "export0", "export1", "origin", "s0", "s1", "stripe",
              "virtman_cachegroup", "shim", "backing", "path0_source", "path1_source", "vm_vm1"],
             roles,
         )  # fmt: skip
@@ -32,6 +34,7 @@ class CreateTest(TestCase):
         }
         sectors = 8 * 2048
         ours = "virtman_debian_"
+        (void,) = (name for name in tables if name.startswith("void"))
         paths = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0"
         disk = f"LUN 0 of {self.bed.source.iqn}"
         for stripe in (0, 1):
@@ -47,8 +50,8 @@ class CreateTest(TestCase):
         self.assertEqual(([(0, sectors, "multipath", image)], "live", "ro"), tables["image"])
         header = (0, 2048, "zero", "")
         for stripe, regions in (
-            (0, f"{ours}image 0 {ours}void 0"),
-            (1, f"{ours}void 0 {ours}image 0"),
+            (0, f"{ours}image 0 {ours}{void} 0"),
+            (1, f"{ours}{void} 0 {ours}image 0"),
         ):
             rest = (2048, sectors, "switch", f"2 2048 0 {regions}")
             self.assertEqual(([header, rest], "live", "ro"), tables[f"export{stripe}"])

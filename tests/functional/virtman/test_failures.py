@@ -175,7 +175,7 @@ class FailureTest(TestCase):
 
     def test_no_cache_device_is_a_clear_error(self):
         node = self.bed.node(keep=0)
-        node.agent.stack.group.devices = ()
+        node.agent.stack.group.ssd.devices = ()
         error = self.assertRaises(KernelFailure, node.create, "vm1")
         self.assertIn("set [cache] devices", str(error))
         self.assert_nothing_is_left(node)

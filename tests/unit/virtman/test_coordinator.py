@@ -126,9 +126,12 @@ class CoordinatorTest(CoordinatorCase):
 
     def test_an_image_is_what_volt_says(self):
         self.answers(
-            {"name": "i", "size": 512, "stripes": 2, "fanout": 3, "source": PORTAL, "hosts": 0}
+            {"name": "i", "size": 512, "stripes": 2, "fanout": 3, "source": PORTAL, "hosts": 0,
+             "created_at": "2026-01-02T03:04:05+00:00"}
+        )  # fmt: skip
+        self.assertEqual(
+            ImageInfo("i", 512, 2, 3, "2026-01-02T03:04:05+00:00"), self.volt.image("i")
         )
-        self.assertEqual(ImageInfo("i", 512, 2, 3), self.volt.image("i"))
 
     def test_each_verb_is_one_request(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": [],

@@ -29,16 +29,18 @@ feeds = st.builds(
 class PlanTest(testtools.TestCase):
     def test_the_image_is_served_before_it_lies_on_anything(self):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, 2)
-        self.assertEqual((), steps[0].below)
-        for export in (step for step in steps if isinstance(step, plan.Export)):
-            self.assertIn(steps[0].device, export.below)
-            self.assertEqual(steps[0].sectors + portal.offset // 512, export.sectors)
+        steps = plan.serve("i", SIZE, portal, 2, "born today")
+        void, image, *above = steps
+        self.assertEqual(((), ()), (void.below, image.below))
+        self.assertIsInstance(image, plan.Image)
+        for export in (step for step in above if isinstance(step, plan.Export)):
+            self.assertIn(image.device, export.below)
+            self.assertEqual(image.sectors + portal.offset // 512, export.sectors)
 
     @given(st.integers(1, 5))
     def test_an_export_holds_its_own_stripe_and_nothing_else(self, stripes):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, stripes)
+        steps = plan.serve("i", SIZE, portal, stripes, "born today")
         exports = [step for step in steps if isinstance(step, plan.Export)]
         for index, export in enumerate(exports):
             roles = [device.role for device in export.below]
@@ -64,8 +66,10 @@ class PlanTest(testtools.TestCase):
     def test_each_device_lies_on_devices_made_before(self, given_feeds, standby):
         placed = placement(*given_feeds)
         steps = (
-            *plan.serve("i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260), len(given_feeds)),
-            *plan.assemble("i", SIZE, len(given_feeds)),
+            *plan.serve(
+                "i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260), len(given_feeds), ""
+            ),
+            *plan.assemble("i", SIZE, len(given_feeds), "born today"),
             *plan.connect(placed, standby=standby),
             *plan.instance("i", SIZE, "vm", "/store"),
         )
@@ -92,7 +96,7 @@ class PlanTest(testtools.TestCase):
         )
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):
-        top = plan.assemble("i", SIZE, 2)[-1]
+        top = plan.assemble("i", SIZE, 2, "born today")[-1]
         self.assertEqual((Device("i", "cache"), Device("i", "stripe")), top.below)
 
     def test_sizes_that_no_device_can_have_are_refused(self):

@@ -1,0 +1,162 @@
+"""What a node's cache keeps, and what happens when its device dies or is full."""
+
+import json
+import random
+import time
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+
+DEVICE = "/dev/mapper/ssd"
+BEHIND = "/dev/ubdb"
+
+
+class CacheCase(DeployedCase):
+    """A node whose cache device is made by each test, as large as it wants."""
+
+    node_count = 1
+    size = 32 * MIB
+    driver = "bcache"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.options = {"cache": {"driver": cls.driver, "devices": DEVICE}}
+        super().setUpClass()
+
+    def setUp(self):
+        (self.node,) = self.nodes
+        self.addCleanup(self.node.run, ["dmsetup", "remove", "--force", "ssd"], check=False)
+        super().setUp()
+
+    def make_ssd(self, size):
+        self.node.run(["dmsetup", "create", "ssd"], input=f"0 {size // 512} linear {BEHIND} 0")
+
+    def set_ssd(self, table):
+        """Swap what the cache device is, under load."""
+        self.node.run(["dmsetup", "reload", "ssd", "--table", table])
+        self.node.run(["dmsetup", "suspend", "--noflush", "ssd"])
+        self.node.run(["dmsetup", "resume", "ssd"])
+
+    def await_device(self, device):
+        wait_until(lambda: self.node.run(["test", "-e", device], check=False).status == 0,
+                   "the VM's device", 60, 0.5)  # fmt: skip
+
+    def cut_power(self, size, erase=False):
+        """Cut the node's power, and start an agent on what is left."""
+        self.node.restart()
+        if erase:
+            self.node.run(["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=1"])
+        self.make_ssd(size)
+        self.deployment.start_agent(self.node, self.options)
+
+    def figures(self):
+        (image,) = json.loads(self.virtman(self.node, "image", "list", "--json").stdout)
+        return image["cache"]
+
+    def assert_reads_right(self, device):
+        self.assertEqual(self.sha256, sha256(self.node, device))
+
+
+class TestCache(CacheCase):
+    name = "cache"
+    paths_may_fail = True
+
+    def test_after_a_power_cut_little_is_fetched_again(self):
+        self.make_ssd(256 * MIB)
+        device = self.create(self.node, "vm1")
+        self.assert_reads_right(device)
+        self.cut_power(256 * MIB)
+        self.await_device(device)
+        before = self.node.received_bytes()
+        self.assert_reads_right(device)
+        again = (self.node.received_bytes() - before) / self.size
+        report(f"a node that was power-cut read its image again: {again:.0%} came from parents")
+        self.assertLess(again, 0.2)
+        # what a member belonged to may be gone as well
+        self.cut_power(128 * MIB, erase=True)
+        self.await_device(device)
+        self.assert_reads_right(device)
+
+    def test_an_image_made_anew_is_not_served_from_what_is_kept_of_the_earlier_one(self):
+        self.make_ssd(256 * MIB)
+        self.assert_reads_right(self.create(self.node, "vm1"))
+        self.destroy(self.node, "vm1")
+        self.node.kill()
+        where = f"/v1/images/{self.image}/hosts/{self.node.name}"
+        self.deployment.ask("DELETE", where)
+        self.deployment.remove_source(self.storage, self.image)
+        content = random.Random(2).randbytes(self.size)
+        self.storage.run(["dd", "of=/var/tmp/other", "bs=1M"], input=content)
+        self.deployment.add_source(self.storage, self.image, *self.shape, disk="/var/tmp/other")
+        self.addCleanup(self.restore_image)
+        self.node.boot()
+        self.node.wait_up()
+        self.make_ssd(256 * MIB)
+        self.deployment.start_agent(self.node, self.options)
+        device = self.create(self.node, "vm2")
+        read = self.node.run(["cat", device], timeout=120).stdout_bytes
+        self.assertEqual(content, read)
+
+    def restore_image(self):
+        self.give_back()
+        self.created.clear()
+        self.deployment.remove_source(self.storage, self.image)
+        self.deployment.add_source(self.storage, self.image, *self.shape)
+
+    def test_a_cache_that_dies_costs_no_vm_an_error_and_another_takes_its_place(self):
+        sectors = 256 * MIB // 512
+        self.make_ssd(256 * MIB)
+        device = self.create(self.node, "vm1")
+        self.assert_reads_right(device)
+        # what the page cache has would not be read from below again
+        script = (
+            "while [ ! -e /tmp/stop ]; do echo 3 > /proc/sys/vm/drop_caches; "
+            f"sha256sum {device} || echo an error; done"
+        )
+        reader = self.node.spawn(["sh", "-c", script], log="reads")
+        log = self.node.share / "reads"
+        wait_until(lambda: log.read_text().count("\n") > 1, "reads", 60, 0.2)
+        self.set_ssd(f"0 {sectors} error")
+        wait_until(lambda: self.state() == "no cache", "bcache giving it up", 60, 0.2)
+        died = log.read_text().count("\n")
+        wait_until(lambda: log.read_text().count("\n") > died + 2, "reads without it", 60, 0.2)
+        self.set_ssd(f"0 {sectors} linear {BEHIND} {sectors}")
+        begin = time.monotonic()
+        wait_until(self.is_cached, "another cache in use", 60, 0.5)
+        report(f"another cache device was in use {time.monotonic() - begin:.1f} s later")
+        back = log.read_text().count("\n")
+        wait_until(lambda: log.read_text().count("\n") > back + 2, "reads with it", 60, 0.2)
+        self.node.run(["touch", "/tmp/stop"])
+        self.node.run(["tail", f"--pid={reader}", "-f", "/dev/null"])
+        sums = {line.split()[0] for line in log.read_text().splitlines()}
+        self.assertEqual({self.sha256}, sums)
+
+    def is_cached(self):
+        status = self.node.run(["dmsetup", "status", f"virtman_{self.image}_image"]).stdout
+        return self.state() == "clean" and " F " not in status
+
+    def state(self):
+        state = self.node.run(["sh", "-c", "cat /sys/block/bcache*/bcache/state"], check=False)
+        return state.stdout.strip()
+
+    def test_a_cache_that_is_full_serves_what_is_right(self):
+        self.make_ssd(16 * MIB)
+        device = self.create(self.node, "vm1")
+        for _ in range(3):
+            self.assert_reads_right(device)
+            self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+
+
+class TestDmCache(CacheCase):
+    name = "dmcache"
+    driver = "dmcache"
+
+    def test_an_image_is_cached_on_a_slice_and_full_is_no_error(self):
+        self.make_ssd(24 * MIB)
+        device = self.create(self.node, "vm1")
+        for _ in range(3):
+            self.assert_reads_right(device)
+            self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        figures = self.figures()
+        report(f"dmcache, image read three times, cache of half its size: {figures}")
+        self.assertGreater(figures["hits"], 0)

@@ -1,0 +1,61 @@
+"""The flashcache driver: for kernels that have the module; in writearound mode.
+
+flashcache wants a writable device below, so a shim lies between it and the image::
+
+    cached (flashcache) ── shim (dm-snapshot) ── stripe
+       └── cachedata, on the SSD group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from virtman import plan
+from virtman.caches import Member
+from virtman.caches.local import Shim
+from virtman.caches.slices import Sliced, Slices
+from virtman.layers import explained
+from virtman.privileged import flashcache, ssd
+
+
+class Group:
+    """The node's cache group, in which each image has a slice."""
+
+    modules: tuple[str, ...] = ("flashcache",)
+
+    def __init__(self, devices: Sequence[str], folder: Path) -> None:
+        self.slices = Slices(devices)
+        self.folder = folder
+
+    def member(self, step: plan.Cache) -> Member:
+        """Return an image's part."""
+        return FlashCache(step, self.slices, self.folder)
+
+
+class FlashCache(Sliced):
+    """One image's flashcache."""
+
+    read_only = False
+
+    def __init__(self, step: plan.Cache, slices: Slices, folder: Path) -> None:
+        super().__init__(step, slices)
+        self.shim = Shim(step, folder)
+
+    def down(self) -> None:
+        """Take the cache away, then the shim below it."""
+        try:
+            super().down()
+        finally:
+            self.shim.down()
+
+    def _make(self, below: str) -> None:
+        self.slices.take(self.step.device.image, 0, self.step.sectors)
+        self.shim.up(below)
+        with explained(f"device {self.cached.name}"):
+            # it would take what is there for a cache of its own, and refuse to overwrite it
+            ssd.wipe(self.data.node)
+            if self.cached.exists():  # an error target: somebody had it open as it went
+                self.cached.down()
+            flashcache.create(self.cached.name, self.data.node, self.shim.node)
+            flashcache.keep_latest(self.data.node, self.shim.node)

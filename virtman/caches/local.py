@@ -1,0 +1,74 @@
+"""Small local files as block devices: what a cache driver must keep off the image."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from virtman import plan, sysfs
+from virtman.layers import Mapped, detach_loop, explained
+from virtman.naming import Device
+from virtman.privileged import loop
+
+_SHIM_STORE = 4 * 1024 * 1024
+_SHIM_CHUNK = 2048
+
+
+class LocalFile:
+    """A sparse file of a fixed size, shown by a loop device."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self.path = path
+        self.size = size
+
+    def up(self) -> str:
+        """Attach the loop device, over what the file holds already."""
+        found = sysfs.loop_of(str(self.path))
+        if found is not None:
+            return found
+        with explained(f"file {self.path}"):
+            with open(self.path, "ab") as file:
+                file.truncate(self.size)
+            device: str = loop.attach(str(self.path), 0, False)
+        return device
+
+    def down(self) -> None:
+        """Detach the loop device and remove the file."""
+        detach_loop(str(self.path))
+        self.path.unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Let what was written to the loop device survive a power cut."""
+        for path in (self.path, self.path.parent):
+            opened = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(opened)
+            finally:
+                os.close(opened)
+
+
+class Shim(Mapped):
+    """A writable device over a read-only one, for drivers that ask for one.
+
+    A dm-snapshot with a throw-away store: passes reads through, keeps stray writes off
+    the image.
+    """
+
+    read_only = False
+
+    def __init__(self, step: plan.Cache, folder: Path) -> None:
+        super().__init__(str(Device(step.device.image, "shim")))
+        self.sectors = step.sectors
+        self.store = LocalFile(folder / f"{step.device.image}.shim", _SHIM_STORE)
+
+    def up(self, below: str) -> str:
+        """Lie on the device below."""
+        store = sysfs.number(self.store.up())
+        parameters = f"{sysfs.number(below)} {store} N {_SHIM_CHUNK}"
+        self.set_up([(0, self.sectors, "snapshot", parameters)])
+        return self.node
+
+    def down(self) -> None:
+        """Remove the device and its store."""
+        super().down()
+        self.store.down()

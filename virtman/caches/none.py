@@ -1,0 +1,44 @@
+"""No cache: each read of an image goes to its parents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from virtman import plan
+from virtman.caches import Figures, Member
+
+
+class Group:
+    """A group without devices."""
+
+    modules: tuple[str, ...] = ()
+
+    def __init__(self, devices: Sequence[str], folder: Path) -> None:
+        pass
+
+    def member(self, step: plan.Cache) -> Member:
+        """Return what stands where other drivers have a device."""
+        return Uncached()
+
+
+class Uncached:
+    """No device: the image lies on what would be cached."""
+
+    def up(self, below: Sequence[str]) -> str:
+        """Return the device below."""
+        return below[0]
+
+    def release(self) -> None:
+        """Nothing waits here."""
+
+    def down(self) -> None:
+        """There is nothing to take away."""
+
+    def is_up(self) -> bool:
+        """Tell that nothing is missing."""
+        return True
+
+    def figures(self) -> Figures:
+        """Nothing is cached."""
+        return Figures()

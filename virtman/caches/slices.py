@@ -1,0 +1,195 @@
+"""A cache of its own for each image, on a slice of the SSD group.
+
+::
+
+    cached (dm-cache, flashcache)
+       ├── cachedata, cachemeta     dm-linear: extents of the SSD group
+       └── stripe                   what is cached
+
+An image's slice is as large as the image, or what is left. A cache of its own means that
+an image whose parents hang, or which comes or goes, holds up no other, and that its space
+is free once it has left. One cache over all images would have to be suspended for each
+that comes or goes, and to be suspended, all I/O below must end first.
+
+Which extents are taken is what the kernel's tables say. A slice is made empty before its
+cache is made, so nothing of an earlier owner is ever read; after a reboot it starts cold.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import ClassVar
+
+from virtman import layers, naming, plan, sysfs
+from virtman.caches import Figures
+from virtman.caches.ssd import Ssd
+from virtman.errors import KernelFailure, VirtmanError
+from virtman.layers import Mapped, Table, explained
+from virtman.naming import Device
+from virtman.plan import BLOCK, SECTOR
+from virtman.privileged import dm, ssd
+
+LOG = logging.getLogger(__name__)
+
+UNIT = 1024 * 1024 // SECTOR
+"""Sectors: extents are multiples of it. The SSD group's first unit says that it is ours."""
+
+_ROLES = ("cachemeta", "cachedata")
+_LEAST = 8 * UNIT
+
+
+class Full(KernelFailure):
+    """The SSD group has no space for another image."""
+
+
+class Slices:
+    """Who has which extents of the SSD group."""
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self.ssd = Ssd(devices)
+        # Images come and go side by side; an extent must not be given to two of them.
+        self._changing = threading.Lock()
+
+    def take(self, image: str, meta: int, data: int) -> None:
+        """Give an image devices of so many sectors; those that it has are left alone.
+
+        :param data: it may get less, as much as there is
+        :raises Full: if there is next to nothing left
+        """
+        with self._changing:
+            if not _taken():  # else other caches would find themselves on other devices
+                self.ssd.up()
+            with explained(f"cache on {self.ssd}"):
+                ssd.claim(self.ssd.node)
+            for part, wanted, least in zip(
+                _parts(image), (meta, data), (meta, min(data, _LEAST)), strict=True
+            ):
+                if wanted and not part.exists():
+                    part.set_up(self._table(wanted, least))
+
+    def give_back(self, image: str) -> None:
+        """Free an image's extents, and the devices once nobody has any."""
+        with self._changing:
+            for part in _parts(image):
+                part.down()
+            if not _taken():
+                self.ssd.down()
+
+    def _table(self, wanted: int, least: int) -> Table:
+        """Return the first free extents that make up so many sectors, or all there are."""
+        number = sysfs.number(self.ssd.node)
+        table: Table = []
+        length = 0
+        for start, end in gaps(_taken(), UNIT, self.ssd.sectors()):
+            piece = min(end - start, wanted - length)
+            if piece > 0:
+                table.append((length, piece, "linear", f"{number} {start}"))
+                length += piece
+        if length < least:
+            raise Full(
+                f"the cache on {self.ssd} has no space left for another image: give it larger "
+                "devices, or drop images that are not used"
+            )
+        return table
+
+
+def gaps(taken: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    """Return what lies between extents (first sector, sector after the last), in whole units."""
+    free = []
+    for first, behind in [*sorted(taken), (end - end % UNIT, end)]:
+        if first > start:
+            free.append((start, first))
+        start = max(start, behind)
+    return free
+
+
+def _parts(image: str) -> list[Mapped]:
+    found = []
+    for role in _ROLES:
+        part = Mapped(str(Device(image, role)))
+        part.read_only = False
+        part.flush = False
+        found.append(part)
+    return found
+
+
+def _taken() -> list[tuple[int, int]]:
+    devices = (naming.parse(name) for name in layers.mapped())
+    tables = [Mapped(str(one)).table() for one in devices if one and one.role in _ROLES]
+    rows = [(int(words.split()[1]), length) for table in tables for _, length, _, words in table]
+    return [(start, start + length) for start, length in rows]
+
+
+class Sliced:
+    """An image's cache on its slice."""
+
+    read_only: ClassVar[bool]
+    """Whether the driver takes a device below that cannot be written to."""
+
+    def __init__(self, step: plan.Cache, slices: Slices) -> None:
+        self.step = step
+        self.slices = slices
+        image = step.device.image
+        self.cached = Mapped(str(Device(image, "cached")))
+        self.cached.read_only = self.read_only
+        self.cached.flush = False
+        self.meta, self.data = _parts(image)
+
+    def up(self, below: Sequence[str]) -> str:
+        """Put the cache before the device below; without space, that device is all there is."""
+        if self._has_failed():
+            self.cached.set_up(self._errors())
+            self.slices.give_back(self.step.device.image)
+        if not self.is_up():
+            try:
+                self._make(below[0])
+            except Full as err:
+                self.slices.give_back(self.step.device.image)
+                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
+                return below[0]
+        return self.cached.node
+
+    def release(self) -> None:
+        """Nothing waits here: I/O goes to what lies below."""
+
+    def down(self) -> None:
+        """Take the cache away; whoever still has the device open reads errors from it."""
+        try:
+            self.cached.down()
+        except VirtmanError:
+            self.cached.set_up(self._errors())
+            raise
+        finally:
+            self.slices.give_back(self.step.device.image)
+
+    def is_up(self) -> bool:
+        """Tell whether reads go through the cache."""
+        return any(row[2] != "error" for row in self.cached.table())
+
+    def figures(self) -> Figures:
+        """Return blocks of 4 KiB, as the devices counted them: the drivers count per group."""
+        image = self.step.device.image
+        try:
+            asked, cached, fetched = (
+                sysfs.sectors_read(device.node) * SECTOR // BLOCK
+                for device in (Device(image, role) for role in ("image", "cached", "stripe"))
+            )
+        except OSError:  # it comes or goes just now
+            return Figures()
+        bypassed = max(0, asked - cached)
+        misses = max(0, fetched - bypassed)
+        return Figures(max(0, cached - misses), misses, bypassed)
+
+    def _make(self, below: str) -> None:
+        """Take a slice and make the cache on it."""
+        raise NotImplementedError
+
+    def _has_failed(self) -> bool:
+        """Tell whether dm-cache gave up: it could not write to its devices."""
+        with explained(f"device {self.cached.name}"):
+            return self.is_up() and dm.status(self.cached.name)[0][3].startswith("Fail")
+
+    def _errors(self) -> Table:
+        return [(0, self.step.sectors, "error", "")]

@@ -1,0 +1,49 @@
+"""The SSD group: the node's local cache devices, put end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtman import sysfs
+from virtman.errors import KernelFailure
+from virtman.layers import Mapped, Table
+from virtman.naming import CACHE_GROUP
+
+
+class Ssd(Mapped):
+    """A dm-linear over ``[cache] devices``, in their order."""
+
+    read_only = False
+    flush = False  # I/O to a device that died only ends once it fails
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        super().__init__(CACHE_GROUP)
+        self.devices = tuple(devices)
+
+    def __str__(self) -> str:
+        """Return the devices' names, for messages."""
+        return ", ".join(self.devices)
+
+    def up(self) -> None:
+        """Make the device; one that lies on other devices than these is moved to them.
+
+        :raises KernelFailure: if there are no devices, or one is not there
+        """
+        if not self.devices:
+            raise KernelFailure("no cache device: set [cache] devices, or [cache] driver = none")
+        table: Table = []
+        start = 0
+        for device in self.devices:
+            try:
+                number, length = sysfs.number(device), sysfs.sectors(sysfs.kernel_name(device))
+            except OSError as err:
+                raise KernelFailure(
+                    f"cache device {device}: {err.strerror}; check [cache] devices"
+                ) from err
+            table.append((start, length, "linear", f"{number} 0"))
+            start += length
+        self.set_up(table)
+
+    def sectors(self) -> int:
+        """Return its length."""
+        return sum(row[1] for row in self.table())
