@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
+from virtman.chains import Instance, Snapshot
 from virtman.coordinator import Coordinator
 from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
-from virtman.naming import Device
 from virtman.plan import Placement
-from virtman.record import Instance, Records
 from virtman.stack import Stack, check_modules
+from virtman.stores import Stores
 
 LOG = logging.getLogger(__name__)
 
@@ -38,41 +38,44 @@ class Agent:
     """Creates and destroys VM devices; brings images up and lets go of them."""
 
     def __init__(
-        self, host: Host, stack: Stack, coordinator: Coordinator, records: Records, times: Times
+        self, host: Host, stack: Stack, coordinator: Coordinator, stores: Stores, times: Times
     ) -> None:
         self.host = host
         self.stack = stack
         self.coordinator = coordinator
-        self.records = records
+        self.stores = stores
+        self.records = stores.records
         self.times = times
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
 
-    def create(self, vm: str, image: str) -> Instance:
+    def create(self, vm: str, image: str = "", snapshot: str = "", quota: int = 0) -> Instance:
         """Give a VM its device over an image, which is attached first if need be.
 
+        :param image: name; may be left out where there is a snapshot
+        :param snapshot: name of one at which the VM begins
+        :param quota: bytes that the VM's stores may take; 0 for all that they can need
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
+        :raises SnapshotUnknown: if there is no such snapshot
         :raises NoSpace: if its exception store does not fit
         """
         naming.check("VM", vm)
+        if snapshot:
+            found = self.records.snapshot(naming.check("snapshot", snapshot))
+            image = image or found.image
         naming.check("image", image)
         with _Claim(self, vm):
-            self.records.check_name(vm)
+            self.records.check_vm(vm)
             check_modules(MODULES)
             attachment = self._attachment(image)
-            self.records.check_space(attachment.info.size)
-            devices = attachment.acquire(vm)
+            size = attachment.info.size
+            self.stores.space.check(size, quota)
+            attachment.acquire(vm)
             try:
-                instance = self.records.add(vm, image, attachment.info.size)
-                try:
-                    self.stack.up(_plan(instance), devices)
-                except BaseException:
-                    self.stack.down(_plan(instance))
-                    self.records.remove(instance)
-                    raise
+                instance = self.stores.create(vm, image, size, snapshot, quota)
             except BaseException:
                 attachment.release(vm)
                 raise
@@ -80,7 +83,7 @@ class Agent:
         return instance
 
     def destroy(self, vm: str) -> None:
-        """Take a VM's device away, and everything that it wrote.
+        """Take a VM's device away, and everything that it wrote but for its snapshots.
 
         :raises InstanceUnknown: if there is none
         :raises DeviceBusy: while the device is open; nothing is changed then
@@ -88,13 +91,44 @@ class Agent:
         naming.check("VM", vm)
         with _Claim(self, vm):
             instance = self.records.get(vm)
-            self.stack.layer(_plan(instance)[0]).down()
-            self.records.remove(instance)
+            self.stores.destroy(instance)
         with self._lock:
             attachment = self._attachments.get(instance.image)
         if attachment is not None:
             attachment.release(vm)
         LOG.info("VM %s is gone", vm)
+
+    def snapshot(self, vm: str, name: str) -> Snapshot:
+        """Keep a VM's data as of now, while it runs.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotExists: if there is a snapshot of this name
+        :raises NoSpace: if one more exception store does not fit
+        """
+        naming.check("VM", vm)
+        naming.check("snapshot", name)
+        with _Claim(self, vm):
+            return self.stores.snapshot(self.records.get(vm), name)
+
+    def rollback(self, vm: str, name: str) -> None:
+        """Have a VM begin anew at a snapshot of its own; what it wrote since then is gone.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotUnknown: if there is no such snapshot
+        :raises SnapshotMismatch: if it is of another VM
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        naming.check("VM", vm)
+        snapshot = self.records.snapshot(naming.check("snapshot", name))
+        with _Claim(self, vm):
+            self.stores.rollback(self.records.get(vm), snapshot)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        self.stores.delete(self.records.snapshot(naming.check("snapshot", name)))
 
     def list(self) -> Sequence[Instance]:
         """Return the VMs of this node."""
@@ -136,6 +170,8 @@ class Agent:
         """
         check_modules(MODULES)
         failed = []
+        for image in {store.image for store in self.records.inventory().stores.values()}:
+            self.stores.tidy_up(image)
         for instance in self.records.all():
             try:
                 self._resume(instance)
@@ -152,9 +188,11 @@ class Agent:
     def _resume(self, instance: Instance) -> None:
         with _Claim(self, instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
-            attachment, steps = self._attachment(instance.image), _plan(instance)
-            if instance.vm not in attachment.users or not self.stack.layer(steps[0]).is_up():
-                self.stack.up(steps, attachment.acquire(instance.vm))
+            attachment = self._attachment(instance.image)
+            device = self.stack.layer(plan.device(instance))
+            if instance.vm not in attachment.users or not device.is_up():
+                attachment.acquire(instance.vm)
+                self.stores.resume(instance)
 
     def _adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""
@@ -196,7 +234,7 @@ class _Claim:
     def __enter__(self) -> None:
         with self.agent._lock:
             if self.vm in self.agent._busy:
-                raise InstanceExists(f"VM {self.vm} is being created or destroyed right now")
+                raise InstanceExists(f"VM {self.vm} is being changed by another request right now")
             self.agent._busy.add(self.vm)
 
     def __exit__(self, *exc: object) -> None:
@@ -206,8 +244,4 @@ class _Claim:
 
 def device_path(instance: Instance) -> str:
     """Path of the device that a VM boots from."""
-    return Device(instance.image, "vm", instance.vm).node
-
-
-def _plan(instance: Instance) -> plan.Plan:
-    return plan.instance(instance.image, instance.size, instance.vm, instance.store)
+    return plan.device(instance).device.node

@@ -13,8 +13,8 @@ from werkzeug.wrappers import Request, Response
 
 from virtman import naming
 from virtman.agent import Agent, device_path
+from virtman.chains import Instance
 from virtman.errors import InvalidRequest, VirtmanError
-from virtman.record import Instance
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment

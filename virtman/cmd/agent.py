@@ -24,12 +24,15 @@ from virtman.attachment import Times
 from virtman.coordinator import Coordinator
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
+from virtman.merger import Merger
 from virtman.network import Card, Overload
 from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.space import Space
 from virtman.stack import Stack
+from virtman.stores import Stores
 from virtman.watch import Watch
 
 LOG = logging.getLogger(__name__)
@@ -112,13 +115,14 @@ def _end_with_privileged() -> None:
 
 def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     folder = Path(conf.agent.state_dir)
-    records = Records(folder, conf.store.overcommit)
+    records = Records(folder)
     records.prepare()
     images = folder / "images"
     images.mkdir(exist_ok=True)
+    stack = Stack(conf.cache.devices, images)
     return Agent(
         host,
-        Stack(conf.cache.devices, images),
+        stack,
         Coordinator(
             conf.volt.url,
             host.name,
@@ -126,7 +130,7 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             Access(conf.volt.token_file, conf.volt.cafile),
             conf.agent.rack,
         ),
-        records,
+        Stores(stack, records, Space(records, conf.store.overcommit)),
         Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
     )
 
@@ -161,6 +165,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
     services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
+    services.append(Merger(agent.stores))
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -17,17 +17,20 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, layers
+from virtman import attachment, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
 from virtman.caches import bcache
 from virtman.coordinator import Coordinator, Shape
 from virtman.heartbeat import Heartbeat
+from virtman.merger import Merger
 from virtman.network import Card, Overload
 from virtman.plan import Chap, Portal
 from virtman.record import Records
+from virtman.space import Space
 from virtman.stack import Stack
+from virtman.stores import Stores
 from virtman.watch import Watch
 from volt.db.clock import ClockTable
 
@@ -111,14 +114,16 @@ class Node:
     def start(self) -> None:
         """Start an agent over what kernel and folder hold."""
         self.process = Process(self.kernel)
-        self.records = Records(self.folder, 1.0)
+        self.records = Records(self.folder)
         self.records.prepare()
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
         coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack((SSD,), images)
         host = Host(self.name, self.ip, 3260)
-        self.agent = Agent(host, stack, coordinator, self.records, self.times)
+        stores = Stores(stack, self.records, Space(self.records, 1.0))
+        self.agent = Agent(host, stack, coordinator, stores, self.times)
+        self.merger = Merger(stores)
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
 
@@ -127,13 +132,35 @@ class Node:
         self.kernel.forget()
         self.start()
 
-    def create(self, vm: str, image: str = "debian") -> object:
+    def create(self, vm: str, image: str = "debian", **words: object) -> object:
         with self.process.here():
-            return self.agent.create(vm, image)
+            return self.agent.create(vm, image, **words)
 
     def destroy(self, vm: str) -> None:
         with self.process.here():
             self.agent.destroy(vm)
+
+    def snapshot(self, vm: str, name: str) -> object:
+        with self.process.here():
+            return self.agent.snapshot(vm, name)
+
+    def rollback(self, vm: str, name: str) -> None:
+        with self.process.here():
+            self.agent.rollback(vm, name)
+
+    def delete_snapshot(self, name: str) -> None:
+        with self.process.here():
+            self.agent.delete_snapshot(name)
+
+    def merge(self, vm: str) -> None:
+        """Do all the merging that a VM's chain needs."""
+        with self.process.here():
+            self.merger.merge(vm)
+
+    def chain(self, vm: str) -> list[str]:
+        """Names of a VM's stores."""
+        inventory = self.records.inventory()
+        return [one.name for one in inventory.chain(inventory.instances[vm].store)]
 
     def drop(self, image: str = "debian") -> None:
         with self.process.here():
@@ -227,6 +254,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
+        self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
 
 
 class TestCase(testtools.TestCase):

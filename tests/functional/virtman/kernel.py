@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import re
 import threading
@@ -297,7 +298,12 @@ class Kernel:
         self.mappings[name] = Mapping(name, number, [_reworded(row) for row in table], read_only)
 
     def dm_reload(
-        self, name: str, table: list[tuple[int, int, str, str]], read_only: bool, flush: bool
+        self,
+        name: str,
+        table: list[tuple[int, int, str, str]],
+        read_only: bool,
+        flush: bool,
+        freeze: bool,
     ) -> None:
         device = self._mapping(name)
         self._check_table(table, read_only, device.number)
@@ -333,6 +339,9 @@ class Kernel:
         device = self._mapping(name)
         rows = []
         for row in device.table:
+            if row[2].startswith("snapshot"):
+                rows.append((*row[:3], self._store_status(row)))
+                continue
             states = [
                 f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
             ]
@@ -341,6 +350,55 @@ class Kernel:
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
+
+    # What is written to a VM's device, by chunk. A store's file begins with what it holds.
+
+    def write(self, name: str, chunk: int, text: str) -> None:
+        """Write to a device as a VM does."""
+        device = self._mapping(name)
+        if device.suspended:
+            raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
+        ((_, _, target, _),) = device.table
+        if target == "linear":
+            self.write(self._named(device.below[0]), chunk, text)
+            return
+        path, held = self._exceptions(device.below[1])
+        if target == "snapshot-merge" and chunk not in held:
+            self.write(self._named(device.below[0]), chunk, text)
+        else:
+            _hold(path, {**held, chunk: text})
+
+    def read(self, name: str, chunk: int) -> str:
+        """Read from a device as a VM does; empty where the image shows."""
+        device = self._mapping(name)
+        ((_, _, target, _),) = device.table
+        if target == "linear":
+            return self.read(self._named(device.below[0]), chunk)
+        if not target.startswith("snapshot"):
+            return ""
+        _, held = self._exceptions(device.below[1])
+        return held[chunk] if chunk in held else self.read(self._named(device.below[0]), chunk)
+
+    def _store_status(self, row: tuple[int, int, str, str]) -> str:
+        """Say how full a store is; one that is being merged goes on by a chunk meanwhile."""
+        lower, cow = _NUMBER.findall(row[3])
+        path, held = self._exceptions(cow)
+        if row[2] == "snapshot-merge" and held:
+            chunk = max(held)
+            if sum(lower in one.below for one in self.mappings.values()) > 1:
+                self.harm.append(f"merged into {self._named(lower)} under others")
+            self.write(self._named(lower), chunk, held.pop(chunk))
+            _hold(path, held)
+        return f"{32 + 16 * len(held)}/{path.stat().st_size // SECTOR} 32"
+
+    def _exceptions(self, cow: str) -> tuple[Path, dict[int, str]]:
+        path = next(Path(one.path) for one in self.loops.values() if one.number == cow)
+        with open(path, "rb") as file:
+            text = file.read(16 * 1024).rstrip(b"\0")
+        return path, {int(chunk): held for chunk, held in json.loads(text or b"{}").items()}
+
+    def _named(self, number: str) -> str:
+        return next(one.name for one in self.mappings.values() if one.number == number)
 
     # Loop devices.
 
@@ -675,11 +733,23 @@ class Kernel:
                 if number not in sizes:
                     raise OSError(errno.ENXIO, f"{target}: there is no {number}")
             offset = int(words[1]) if target == "linear" else 0
-            if target != "snapshot" and any(sizes[n] < offset + length for n in numbers):
+            if not target.startswith("snapshot") and any(
+                sizes[n] < offset + length for n in numbers
+            ):
                 raise OSError(errno.EINVAL, f"{target}: too small")
+            if target.startswith("snapshot") and self._is_cow_elsewhere(numbers[1], own):
+                raise OSError(errno.EINVAL, f"{target}: the store is another device's")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
                 raise OSError(errno.EACCES, f"{target}: read-only")
+
+    def _is_cow_elsewhere(self, cow: str, own: str) -> bool:
+        return any(
+            row[2].startswith("snapshot") and _NUMBER.findall(row[3])[1] == cow
+            for one in self.mappings.values()
+            if one.number != own
+            for row in one.table
+        )
 
     def _sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
@@ -744,6 +814,11 @@ def _with_queueing(row: tuple[int, int, str, str], on: bool) -> tuple[int, int, 
         return row
     plain = row[3].replace("4 queue_if_no_path ", "3 ")
     return (*row[:3], plain.replace("3 ", "4 queue_if_no_path ", 1) if on else plain)
+
+
+def _hold(path: Path, held: dict[int, str]) -> None:
+    with open(path, "r+b") as file:
+        file.write(json.dumps(held).encode().ljust(16 * 1024, b"\0"))
 
 
 class _Sockets:

@@ -1,0 +1,312 @@
+"""What VMs wrote: exception stores are made, stacked, merged and given back.
+
+Each verb is ordered so that the agent may die between any two of its steps::
+
+    create     store, VM, devices
+    snapshot   store, its device, VM, the VM's device moves to the new store, snapshot
+    rollback   store, the VM's device goes, VM, its device comes over the new store
+    delete     snapshot
+    merge      the upper store is marked, its device empties it; all who lie on it are led
+               past it, then their devices
+    destroy    devices, VM
+
+A store is written down before there is a file of it, so no file is ever forgotten; and before
+anybody refers to it: until then it is garbage, which ``tidy`` takes away.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from dataclasses import replace
+
+from virtman import plan
+from virtman.chains import Instance, Inventory, Merge, Snapshot, Store
+from virtman.errors import InstanceNotServed, SnapshotMismatch, VirtmanError
+from virtman.layers.instance import Instance as InstanceLayer
+from virtman.layers.store import Store as StoreLayer
+from virtman.layers.store import Usage
+from virtman.record import Records
+from virtman.space import Space
+from virtman.stack import Stack
+from virtman.volume import Volume, full_size
+
+LOG = logging.getLogger(__name__)
+
+_SLACK = 1024 * 1024
+
+
+class Stores:
+    """The exception stores of this node.
+
+    :ivar changed: set when there may be something to merge
+    """
+
+    def __init__(self, stack: Stack, records: Records, space: Space) -> None:
+        self.stack = stack
+        self.records = records
+        self.space = space
+        # Guards the stores of an image and their devices; never held while one is copied or
+        # emptied, nor across the network.
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        # copies that are being made: nobody refers to them yet
+        self._copies: set[str] = set()
+        self.changed = threading.Event()
+
+    def create(self, vm: str, image: str, size: int, snapshot: str, quota: int) -> Instance:
+        """Give a VM an empty store over the image, or over a snapshot, and its device.
+
+        :param snapshot: name; empty for none
+        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        """
+        with self._locks[image]:
+            lower = self._start(snapshot, image)
+            with self.space.promising:
+                self.space.check(size, quota)
+                try:
+                    instance = Instance(vm, image, size, self._make(image, size, lower), quota)
+                    self.records.put(instance)
+                except BaseException:
+                    self.tidy_up(image)
+                    raise
+            try:
+                self.resume(instance)
+            except BaseException:
+                self._layer(instance).down()
+                self.records.forget(instance)
+                self.tidy_up(image)
+                raise
+        return instance
+
+    def resume(self, instance: Instance) -> None:
+        """Bring the devices of a VM into the state that its record says."""
+        with self._locks[instance.image]:
+            chain = self.records.inventory().chain(instance.store)
+            self._up(plan.instance(instance, chain))
+
+    def destroy(self, instance: Instance) -> None:
+        """Take a VM's device away, and the stores that nobody else needs.
+
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        with self._locks[instance.image]:
+            self._layer(instance).down()
+            rest = self.records.inventory()
+            del rest.instances[instance.vm]
+            self._retire(rest, instance.image)
+            self.records.forget(instance)
+            self.tidy_up(instance.image)
+
+    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+        """Keep a VM's data as of now; its device goes on over a new store.
+
+        :raises SnapshotExists: if there is a snapshot of this name
+        """
+        vm, image, size = instance.vm, instance.image, instance.size
+        with self._locks[image]:
+            self.records.check_snapshot(name)
+            self._must_be_served(instance)
+            with self.space.promising:
+                self.space.check(size, instance.quota)
+                made = replace(instance, store=self._make(image, size, instance.store))
+            try:
+                steps = plan.instance(made, self._chain(made))
+                self._up(steps[:-1])
+                self.records.put(made)
+                begin = time.monotonic()
+                self._up(steps[-2:])
+                pause = time.monotonic() - begin
+            except BaseException:
+                # Once the VM may have written to the new store it cannot go back.
+                if self._layer(instance).lies_on(plan.device(instance).below[0].node):
+                    self.records.put(instance)
+                    self.tidy_up(image)
+                raise
+            kept = Snapshot(name, vm, image, size, instance.store, time.time())
+            self.records.put(kept)
+        LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
+        return kept
+
+    def rollback(self, instance: Instance, snapshot: Snapshot) -> None:
+        """Have a VM's device begin anew at one of its snapshots.
+
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        vm, image = instance.vm, instance.image
+        if snapshot.vm != vm:
+            raise SnapshotMismatch(
+                f"snapshot {snapshot.name} is of VM {snapshot.vm}, not of {vm}; create a new VM "
+                "from it instead"
+            )
+        with self._locks[image]:
+            lower = self._start(snapshot.name, image)
+            self._must_be_served(instance)
+            try:
+                with self.space.promising:
+                    self.space.check(instance.size, instance.quota)
+                    store = self._make(image, instance.size, lower)
+                made = replace(instance, store=store)
+                self._layer(instance).down()
+                self.records.put(made)
+                self.resume(made)
+            except BaseException:
+                # nothing was written to the new store: the VM's device has been away
+                self.records.put(instance)
+                self.resume(instance)
+                self.tidy_up(image)
+                raise
+            self.tidy_up(image)
+        LOG.info("VM %s is as in snapshot %s again", vm, snapshot.name)
+
+    def delete(self, snapshot: Snapshot) -> None:
+        """Forget a snapshot; what only it needs goes."""
+        with self._locks[snapshot.image]:
+            self.records.forget(snapshot)
+            self.tidy_up(snapshot.image)
+
+    def usage(self, instance: Instance) -> Usage:
+        """Return how full the store is that a VM writes to."""
+        (top,) = self._chain(instance)[-1:]
+        return self._store(top).usage()
+
+    def mend(self, image: str) -> None:
+        """Bring the devices of all VMs of an image into the state that the records say."""
+        for one in self.records.all():
+            if one.image == image:
+                self.resume(one)
+        self.tidy(image)
+
+    def tidy(self, image: str) -> None:
+        """Take away what no VM is made of any more, and the stores that nobody needs."""
+        with self._locks[image]:
+            inventory = self.records.inventory()
+            self._retire(inventory, image)
+            for store in inventory.garbage():
+                if store.image == image and store.name not in self._copies:
+                    Volume(store.path).remove()
+                    self.records.forget(store)
+
+    def tidy_up(self, image: str) -> None:
+        """Tidy; what fails is tried again after the next verb, or by the next agent."""
+        try:
+            self.tidy(image)
+        except (VirtmanError, OSError) as err:
+            LOG.warning("image %s: %s", image, err)
+        self.changed.set()
+
+    # Merging: two stores become one.
+
+    def next_merge(self, vm: str) -> Merge | None:
+        """Return what there is to merge in a VM's chain, or is being merged."""
+        inventory = self.records.inventory()
+        # a store that nobody needs may still lie under a device: a merge ended half way
+        if vm in inventory.instances and (inventory.merge(vm) or inventory.garbage()):
+            self.mend(inventory.instances[vm].image)
+        return self.records.inventory().merge(vm)
+
+    def begin(self, merge: Merge) -> Store | None:
+        """Let the kernel empty a store into the one below; None if it is not wanted any more.
+
+        :raises NoSpace: if the one below has no room for it
+        """
+        if not merge.copy:
+            return self._begin(merge, merge.lower)
+        with self._locks[merge.lower.image]:
+            copy = self.records.add_store(merge.lower.image, merge.lower.size, merge.lower.lower)
+            self._copies.add(copy.name)
+        try:
+            self._copy(merge.lower, copy)
+            return self._begin(merge, copy)
+        finally:
+            self._copies.discard(copy.name)
+            self.tidy_up(copy.image)
+
+    def is_emptied(self, store: Store) -> bool:
+        """Tell whether a store that is being merged holds nothing any more."""
+        return self._store(store).usage().is_empty
+
+    def end(self, store: Store) -> None:
+        """Lead all past an emptied store, and give it back."""
+        with self._locks[store.image]:
+            inventory = self.records.inventory()
+            users = inventory.on(store)
+            for changed in inventory.without(store):
+                self.records.put(changed)
+            for one in users:
+                self.resume(self.records.get(one.vm))
+            self.tidy(store.image)
+        LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
+
+    def _begin(self, merge: Merge, into: Store) -> Store | None:
+        with self._locks[into.image]:
+            inventory = self.records.inventory()
+            users = inventory.on(merge.upper)
+            if not users or inventory.stores.get(merge.lower.name) != merge.lower:
+                return None
+            if into == merge.lower and not inventory.may_take(into, merge.upper):
+                return None
+            # once begun there is no way back, so no room is found out now
+            taken = self._store(merge.lower).usage().taken + self._store(merge.upper).usage().taken
+            Volume(into.path).reserve(taken + _SLACK)
+            upper = replace(merge.upper, lower=into.name, merging=True)
+            self.records.put(upper)
+            for one in users:
+                self.resume(one)
+            return upper
+
+    def _copy(self, lower: Store, copy: Store) -> None:
+        volume = Volume(copy.path)
+        volume.make(full_size(copy.size))
+        taken = self._store(lower).usage().taken
+        volume.reserve(taken)
+        volume.copy(Volume(lower.path), taken)
+
+    # The rest is inside.
+
+    def _retire(self, inventory: Inventory, image: str) -> None:
+        """Take down the devices of stores of which no VM consists, upper ones first."""
+        served = inventory.served()
+        for store in inventory.descending():
+            if store.image == image and store.name not in served:
+                self._store(store).down()
+
+    def _make(self, image: str, size: int, lower: str) -> str:
+        """Make an empty store; return its name."""
+        store = self.records.add_store(image, size, lower)
+        Volume(store.path).make(full_size(size))
+        return store.name
+
+    def _start(self, snapshot: str, image: str) -> str:
+        """Return the store on which a snapshot has a VM begin; that is the image without one."""
+        if not snapshot:
+            return ""
+        found = self.records.snapshot(snapshot)
+        if found.image != image:
+            raise SnapshotMismatch(f"snapshot {snapshot} is of image {found.image}, not of {image}")
+        return found.store
+
+    def _must_be_served(self, instance: Instance) -> None:
+        if not self._layer(instance).is_up():
+            raise InstanceNotServed(
+                f"the device of VM {instance.vm} is not there yet: the agent tries to bring it "
+                "back, its log says what it waits for"
+            )
+
+    def _chain(self, instance: Instance) -> tuple[Store, ...]:
+        return self.records.inventory().chain(instance.store)
+
+    def _up(self, steps: plan.Plan) -> None:
+        """Bring devices up; what the first one lies on is there."""
+        self.stack.up(steps, {below: below.node for below in steps[0].below})
+
+    def _layer(self, instance: Instance) -> InstanceLayer:
+        layer = self.stack.layer(plan.device(instance))
+        assert isinstance(layer, InstanceLayer)
+        return layer
+
+    def _store(self, store: Store) -> StoreLayer:
+        layer = self.stack.layer(plan.store(store))
+        assert isinstance(layer, StoreLayer)
+        return layer
