@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
-from virtman.chains import Instance, Snapshot
+from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator
 from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
 from virtman.plan import Placement
@@ -34,6 +34,32 @@ class Host:
     port: int
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A VM and what belongs to it.
+
+    :ivar chain: its stores, the one on the image first
+    :ivar state: "ready"; "waits" while its I/O is held back; "absent" while there is no device;
+        "lost" if the kernel gave up a store
+    :ivar taken: bytes of its stores that are in use; None while that cannot be told
+    :ivar snapshots: names of those that were taken of it, the oldest first
+    """
+
+    instance: Instance
+    chain: tuple[Store, ...]
+    state: str
+    taken: int | None
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A snapshot and its stores, the one on the image first."""
+
+    snapshot: Snapshot
+    chain: tuple[Store, ...]
+
+
 class Agent:
     """Creates and destroys VM devices; brings images up and lets go of them."""
 
@@ -51,12 +77,15 @@ class Agent:
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
 
-    def create(self, vm: str, image: str = "", snapshot: str = "", quota: int = 0) -> Instance:
+    def create(
+        self, vm: str, image: str = "", snapshot: str = "", quota: int | None = None
+    ) -> Instance:
         """Give a VM its device over an image, which is attached first if need be.
 
         :param image: name; may be left out where there is a snapshot
         :param snapshot: name of one at which the VM begins
-        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
+            for what is configured
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
@@ -72,6 +101,7 @@ class Agent:
             check_modules(MODULES)
             attachment = self._attachment(image)
             size = attachment.info.size
+            quota = self.stores.space.quota if quota is None else quota
             self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:
@@ -97,6 +127,16 @@ class Agent:
         if attachment is not None:
             attachment.release(vm)
         LOG.info("VM %s is gone", vm)
+
+    def limit(self, vm: str, quota: int) -> Instance:
+        """Give a VM another quota; one that waits for it goes on soon.
+
+        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        :raises InstanceUnknown: if there is no such VM
+        """
+        naming.check("VM", vm)
+        with _Claim(self, vm):
+            return self.stores.limit(self.records.get(vm), quota)
 
     def snapshot(self, vm: str, name: str) -> Snapshot:
         """Keep a VM's data as of now, while it runs.
@@ -130,9 +170,32 @@ class Agent:
         """
         self.stores.delete(self.records.snapshot(naming.check("snapshot", name)))
 
-    def list(self) -> Sequence[Instance]:
-        """Return the VMs of this node."""
-        return self.records.all()
+    def list(self) -> Sequence[Shown]:
+        """Return the VMs of this node, by name."""
+        inventory = self.records.inventory()
+        return [self._shown(one, inventory) for one in self.records.all()]
+
+    def show(self, vm: str) -> Shown:
+        """Return one VM.
+
+        :raises InstanceUnknown: if there is none
+        """
+        instance = self.records.get(naming.check("VM", vm))
+        return self._shown(instance, self.records.inventory())
+
+    def snapshots(self) -> Sequence[Kept]:
+        """Return the snapshots on this node, the oldest first."""
+        inventory = self.records.inventory()
+        found = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        return [Kept(one, inventory.chain(one.store)) for one in found]
+
+    def show_snapshot(self, name: str) -> Kept:
+        """Return one snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        found = self.records.snapshot(naming.check("snapshot", name))
+        return Kept(found, self.records.inventory().chain(found.store))
 
     def attachments(self) -> Sequence[Attachment]:
         """Return the images that are attached, or on their way."""
@@ -184,6 +247,13 @@ class Agent:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
+
+    def _shown(self, instance: Instance, inventory: Inventory) -> Shown:
+        chain = inventory.chain(instance.store)
+        mine = [one for one in inventory.snapshots.values() if one.vm == instance.vm]
+        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
+        state, taken = self.stores.state(instance, chain)
+        return Shown(instance, chain, state, taken, names)
 
     def _resume(self, instance: Instance) -> None:
         with _Claim(self, instance.vm):

@@ -118,12 +118,10 @@ class Inventory:
         """Return the names of all stores of which a VM consists."""
         return {store.name for one in self.instances.values() for store in self.chain(one.store)}
 
-    def is_frozen(self, store: Store) -> bool:
-        """Tell whether nothing is written to a store any more."""
-        return (
-            any(one.lower == store.name for one in self.stores.values())
-            or any(one.store == store.name for one in self.snapshots.values())
-        )  # fmt: skip
+    def frozen(self) -> set[str]:
+        """Return the names of the stores to which nothing is written any more."""
+        lower = {one.lower for one in self.stores.values()}
+        return lower | {one.store for one in self.snapshots.values()}
 
     def descending(self) -> list[Store]:
         """Return all stores, each before those that it lies on."""

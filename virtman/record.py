@@ -9,7 +9,6 @@ may die between any two: a store that nobody refers to is garbage, whatever it h
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -35,55 +34,61 @@ class Records:
         self.stores = folder / "stores"
         self.instances = folder / "instances"
         self.snapshots = folder / "snapshots"
-        # two stores made side by side must not get one name
-        self._naming = threading.Lock()
+        # What the files say, and what two stores made side by side must not share: a name.
+        self._lock = threading.RLock()
+        self._written = Inventory((), (), ())
 
     def prepare(self) -> None:
-        """Make the folders, and bring records of earlier versions into today's form."""
+        """Make the folders and read the records, those of earlier versions too."""
         for folder in (self.stores, self.instances, self.snapshots):
             folder.mkdir(parents=True, exist_ok=True)
-        for file in self.instances.glob("*.json"):
-            old = json.loads(file.read_text())
-            if "store_size" in old:
-                vm, image, size = old["vm"], old["image"], old["size"]
-                self.put(Store(vm, image, size, old["store"]))
-                self.put(Instance(vm, image, size, vm))
+        vms = []
+        for one in _all(self.instances):
+            if "store_size" in one:
+                self.put(Store(one["vm"], one["image"], one["size"], one["store"]))
+                self.put(Instance(one["vm"], one["image"], one["size"], one["vm"]))
+            else:
+                vms.append(Instance(**one))
+        stores = (Store(**one) for one in _all(self.stores))
+        snapshots = (Snapshot(**one) for one in _all(self.snapshots))
+        old = self._written.instances.values()
+        self._written = Inventory(stores, (*vms, *old), snapshots)
 
     def inventory(self) -> Inventory:
-        """Return all that is written down."""
-        return Inventory(
-            (Store(**one) for one in _all(self.stores)),
-            (Instance(**one) for one in _all(self.instances)),
-            (Snapshot(**one) for one in _all(self.snapshots)),
-        )
+        """Return all that is written down, as of now."""
+        with self._lock:
+            written = self._written
+            return Inventory(
+                written.stores.values(), written.instances.values(), written.snapshots.values()
+            )
 
     def all(self) -> list[Instance]:
         """Return all VMs, by name."""
-        return [Instance(**one) for one in _all(self.instances)]
+        return sorted(self.inventory().instances.values(), key=lambda one: one.vm)
 
     def get(self, vm: str) -> Instance:
         """Return a VM's record.
 
         :raises InstanceUnknown: if there is none
         """
-        try:
-            return Instance(**json.loads((self.instances / f"{vm}.json").read_text()))
-        except FileNotFoundError as err:
-            raise InstanceUnknown(f"there is no VM {vm} on this node") from err
+        found = self._written.instances.get(vm)
+        if found is None:
+            raise InstanceUnknown(f"there is no VM {vm} on this node")
+        return found
 
     def snapshot(self, name: str) -> Snapshot:
         """Return a snapshot's record.
 
         :raises SnapshotUnknown: if there is none
         """
-        try:
-            return Snapshot(**json.loads((self.snapshots / f"{name}.json").read_text()))
-        except FileNotFoundError as err:
-            raise SnapshotUnknown(f"there is no snapshot {name} on this node") from err
+        found = self._written.snapshots.get(name)
+        if found is None:
+            raise SnapshotUnknown(f"there is no snapshot {name} on this node")
+        return found
 
     def check_vm(self, vm: str) -> None:
         """Raise InstanceExists if there is a VM of this name."""
-        if (self.instances / f"{vm}.json").exists():
+        if vm in self._written.instances:
             raise InstanceExists(
                 f"VM {vm} has a device on this node already; destroy it first or choose "
                 "another name"
@@ -91,7 +96,7 @@ class Records:
 
     def check_snapshot(self, name: str) -> None:
         """Raise SnapshotExists if there is a snapshot of this name."""
-        if (self.snapshots / f"{name}.json").exists():
+        if name in self._written.snapshots:
             raise SnapshotExists(
                 f"there is a snapshot {name} on this node already; delete it first or choose "
                 "another name"
@@ -99,37 +104,53 @@ class Records:
 
     def add_store(self, image: str, size: int, lower: str) -> Store:
         """Write a store down, under a new name; there is no file of it yet."""
-        with self._naming:
-            taken = {file.stem for file in self.stores.glob("*.json")}
-            name = next(f"s{n}" for n in itertools.count(1) if f"s{n}" not in taken)
+        with self._lock:
+            name = next(f"s{n}" for n in itertools.count(1) if f"s{n}" not in self._written.stores)
             store = Store(name, image, size, str(self.stores / f"{name}.cow"), lower)
             self.put(store)
         return store
 
     def put(self, record: Record) -> None:
         """Write a record down, in place of that of the same name."""
-        file = self._file(record)
-        # one of several threads may write the same record
-        part = file.with_suffix(f".{threading.get_ident()}.part")
-        with open(part, "w", encoding="utf-8") as text:
-            json.dump(asdict(record), text)
-            text.flush()
-            os.fsync(text.fileno())
-        part.rename(file)
-        _keep(file.parent)
+        file, name = self._file(record), _name(record)
+        with self._lock:
+            part = file.with_suffix(".part")
+            with open(part, "w", encoding="utf-8") as text:
+                json.dump(asdict(record), text)
+                text.flush()
+                os.fsync(text.fileno())
+            part.rename(file)
+            _keep(file.parent)
+            self._table(record)[name] = record
 
     def forget(self, record: Record) -> None:
         """Remove a record; that there is none is fine."""
-        self._file(record).unlink(missing_ok=True)
+        with self._lock:
+            self._file(record).unlink(missing_ok=True)
+            self._table(record).pop(_name(record), None)
+
+    def _table(self, record: Record) -> dict[str, Any]:
+        match record:
+            case Store():
+                return self._written.stores
+            case Instance():
+                return self._written.instances
+            case Snapshot():
+                return self._written.snapshots
 
     def _file(self, record: Record) -> Path:
         match record:
             case Store():
-                return self.stores / f"{record.name}.json"
+                folder = self.stores
             case Instance():
-                return self.instances / f"{record.vm}.json"
+                folder = self.instances
             case Snapshot():
-                return self.snapshots / f"{record.name}.json"
+                folder = self.snapshots
+        return folder / f"{_name(record)}.json"
+
+
+def _name(record: Record) -> str:
+    return record.vm if isinstance(record, Instance) else record.name
 
 
 def _keep(folder: Path) -> None:
@@ -143,5 +164,4 @@ def _keep(folder: Path) -> None:
 
 def _all(folder: Path) -> Iterator[dict[str, Any]]:
     for file in sorted(folder.glob("*.json")):
-        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-            yield json.loads(file.read_text())
+        yield json.loads(file.read_text())

@@ -15,13 +15,15 @@ class Space:
     """The file system of the exception stores.
 
     :param overcommit: how often the space may be promised
+    :param quota: bytes that the stores of a VM may take if nothing else is said; 0 for no limit
     :ivar promising: held from the check on until what was promised is written down, so that
         nothing is promised twice
     """
 
-    def __init__(self, records: Records, overcommit: float) -> None:
+    def __init__(self, records: Records, overcommit: float, quota: int = 0) -> None:
         self.records = records
         self.overcommit = overcommit
+        self.quota = quota
         self.promising = threading.RLock()
 
     def free(self) -> int:
@@ -31,9 +33,8 @@ class Space:
 
     def check(self, size: int, quota: int = 0) -> None:
         """Raise NoSpace if one more store for an image of ``size`` bytes does not fit."""
-        inventory = self.records.inventory()
         need = _limit(size, quota)
-        promised = sum(_promise(inventory, one) for one in inventory.stores.values())
+        promised = _promised(self.records.inventory())
         free = int(self.free() * self.overcommit)
         if free - promised < need:
             raise NoSpace(
@@ -43,24 +44,25 @@ class Space:
             )
 
 
-def allocated(inventory: Inventory, top: str) -> int:
-    """Return the bytes that the stores of a VM or snapshot take, reserved ones too."""
-    return sum(Volume(one.path).allocated() for one in inventory.chain(top))
+def _promised(inventory: Inventory) -> int:
+    """Bytes that stores may still take."""
+    frozen = inventory.frozen()
+    owners = {one.store: one for one in inventory.instances.values()}
+    return sum(
+        max(0, _limit(one.size, _quota(owners.get(name))) - _allocated(inventory, one, owners))
+        for name, one in inventory.stores.items()
+        if name not in frozen
+    )
 
 
-def _promise(inventory: Inventory, store: Store) -> int:
-    """Bytes that a store may still take."""
-    if inventory.is_frozen(store):
-        return 0
-    own = Volume(store.path).allocated()
-    owner = next((one for one in inventory.instances.values() if one.store == store.name), None)
-    if owner is None or not owner.quota:
-        return max(0, full_size(store.size) - own)
-    return max(0, _quota_left(inventory, owner))
+def _allocated(inventory: Inventory, store: Store, owners: dict[str, Instance]) -> int:
+    """Bytes that count against what a store may take: with a quota, those below it too."""
+    counted = inventory.chain(store.name) if _quota(owners.get(store.name)) else (store,)
+    return sum(Volume(one.path).allocated() for one in counted)
 
 
-def _quota_left(inventory: Inventory, vm: Instance) -> int:
-    return _limit(vm.size, vm.quota) - allocated(inventory, vm.store)
+def _quota(owner: Instance | None) -> int:
+    return owner.quota if owner else 0
 
 
 def _limit(size: int, quota: int) -> int:

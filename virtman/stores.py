@@ -20,14 +20,13 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from virtman import plan
 from virtman.chains import Instance, Inventory, Merge, Snapshot, Store
-from virtman.errors import InstanceNotServed, SnapshotMismatch, VirtmanError
+from virtman.errors import InstanceNotServed, SnapshotMismatch, StoreInvalid, VirtmanError
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
-from virtman.layers.store import Usage
 from virtman.record import Records
 from virtman.space import Space
 from virtman.stack import Stack
@@ -36,6 +35,22 @@ from virtman.volume import Volume, full_size
 LOG = logging.getLogger(__name__)
 
 _SLACK = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that the stores of a VM's chain take, each, the one on the image first.
+
+    :ivar ahead: disk space that is reserved for what the VM will write
+    """
+
+    each: tuple[int, ...]
+    ahead: int
+
+    @property
+    def taken(self) -> int:
+        """What they take in all."""
+        return sum(self.each)
 
 
 class Stores:
@@ -166,10 +181,56 @@ class Stores:
             self.records.forget(snapshot)
             self.tidy_up(snapshot.image)
 
-    def usage(self, instance: Instance) -> Usage:
-        """Return how full the store is that a VM writes to."""
-        (top,) = self._chain(instance)[-1:]
-        return self._store(top).usage()
+    # How much room a VM has.
+
+    def room(self, chain: tuple[Store, ...]) -> Room:
+        """Return how full the stores of a VM are."""
+        each = tuple(self._store(one).usage().taken for one in chain)
+        ahead = (
+            Volume(one.path).allocated() - taken
+            for one, taken in zip(chain, each, strict=True)
+            if one in _written(chain)
+        )
+        return Room(each, min(ahead))
+
+    def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
+        """Return how a VM's device is, in a word, and the bytes that its stores take."""
+        if not self._layer(instance).is_up():
+            return "absent", None
+        try:
+            taken = self.room(chain).taken
+        except StoreInvalid:
+            return "lost", None
+        return ("waits" if self.waits(instance) else "ready"), taken
+
+    def reserve(self, chain: tuple[Store, ...], ahead: int) -> None:
+        """Have disk space for what a VM will write.
+
+        :raises NoSpace: if there is too little
+        """
+        for store in _written(chain):
+            Volume(store.path).reserve(self._store(store).usage().taken + ahead)
+
+    def limit(self, instance: Instance, quota: int) -> Instance:
+        """Give a VM another quota."""
+        with self._locks[instance.image]:
+            changed = replace(self.records.get(instance.vm), quota=quota)
+            self.records.put(changed)
+        return changed
+
+    def waits(self, instance: Instance) -> bool:
+        """Tell whether a VM's I/O is held back."""
+        return self._layer(instance).waits()
+
+    def hold(self, instance: Instance) -> None:
+        """Let a VM wait."""
+        with self._locks[instance.image]:
+            self._layer(instance).hold()
+
+    def release(self, instance: Instance) -> None:
+        """Let a VM go on."""
+        with self._locks[instance.image]:
+            self._layer(instance).resume()
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
@@ -310,3 +371,9 @@ class Stores:
         layer = self.stack.layer(plan.store(store))
         assert isinstance(layer, StoreLayer)
         return layer
+
+
+def _written(chain: tuple[Store, ...]) -> tuple[Store, ...]:
+    """Return the stores that take what a VM writes: one that is being merged passes some down."""
+    *_, top = chain
+    return chain[-2:] if top.merging else chain[-1:]

@@ -37,6 +37,11 @@ def sectors(name: str) -> int:
     return int((_BLOCK / name / "size").read_text())
 
 
+def is_suspended(device: str) -> bool:
+    """Tell whether a device-mapper device holds its I/O back."""
+    return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"
+
+
 def loop_of(path: str) -> str | None:
     """Return the loop device that shows this file or device; None if there is none."""
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
@@ -33,6 +34,12 @@ class Instance(Mapped):
         """Tell whether the device lies on the device of this path."""
         number = sysfs.number(store)
         return any(number in row[3].split() for row in self.table())
+
+    def waits(self) -> bool:
+        """Tell whether the VM's I/O is held back."""
+        with contextlib.suppress(FileNotFoundError):
+            return sysfs.is_suspended(self.node)
+        return False
 
     def hold(self) -> None:
         """Let the VM wait: all that it reads or writes, until ``resume``."""

@@ -31,11 +31,13 @@ from virtman.record import Records
 from virtman.space import Space
 from virtman.stack import Stack
 from virtman.stores import Stores
+from virtman.supply import Limits, Supply
 from virtman.watch import Watch
 from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
+RESERVE, AHEAD = 64 * MIB, MIB
 FOREVER = 3600.0
 DEADLINE = 5.0
 PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
@@ -124,6 +126,7 @@ class Node:
         stores = Stores(stack, self.records, Space(self.records, 1.0))
         self.agent = Agent(host, stack, coordinator, stores, self.times)
         self.merger = Merger(stores)
+        self.supply = Supply(stores, Limits(RESERVE, AHEAD, 0.8))
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
 
@@ -156,6 +159,11 @@ class Node:
         """Do all the merging that a VM's chain needs."""
         with self.process.here():
             self.merger.merge(vm)
+
+    def look(self) -> None:
+        """Look once whether VMs have room to write."""
+        with self.process.here():
+            self.supply.look()
 
     def chain(self, vm: str) -> list[str]:
         """Names of a VM's stores."""

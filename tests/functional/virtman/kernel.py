@@ -565,6 +565,10 @@ class Kernel:
             return _SSD_SECTORS
         return self._disk(name).sectors
 
+    def sys_is_suspended(self, device: str) -> bool:
+        number = self._number(device)
+        return self._mapping(self._named(number)).suspended
+
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
             if one.path == path and (path.startswith("/dev/") or Path(path).exists()):

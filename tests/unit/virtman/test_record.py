@@ -27,6 +27,7 @@ class RecordsTest(testtools.TestCase):
         for one in (vm, snapshot):
             self.records.put(one)
         found = Records(self.folder)
+        found.prepare()
         self.assertEqual([vm], found.all())
         self.assertEqual((vm, snapshot), (found.get("vm1"), found.snapshot("before")))
         inventory = found.inventory()
@@ -47,12 +48,6 @@ class RecordsTest(testtools.TestCase):
         self.assertEqual(3, len({one.name for one in made}))
         self.assertEqual(3, len({one.path for one in made}))
 
-    def test_a_record_that_goes_while_all_are_read_is_left_out(self):
-        made = Instance("vm1", "debian", MIB, "s1")
-        self.records.put(made)
-        (self.records.instances / "vm0.json").symlink_to("gone")
-        self.assertEqual([made], self.records.all())
-
     def test_what_is_forgotten_is_unknown(self):
         for record in (Instance("a", "i", MIB, "s"), Snapshot("a", "v", "i", MIB, "s", 0)):
             self.records.put(record)
@@ -65,7 +60,8 @@ class RecordsTest(testtools.TestCase):
         old = {"vm": "vm1", "image": "i", "size": MIB, "store": "/x/vm1.cow", "store_size": 2 * MIB}
         (self.records.instances / "vm1.json").write_text(json.dumps(old))
         for _ in range(2):
-            self.records.prepare()
-            (instance,) = self.records.all()
-            chain = self.records.inventory().chain(instance.store)
+            records = Records(self.folder)
+            records.prepare()
+            (instance,) = records.all()
+            chain = records.inventory().chain(instance.store)
             self.assertEqual((Store("vm1", "i", MIB, "/x/vm1.cow"),), chain)

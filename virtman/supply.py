@@ -1,0 +1,129 @@
+"""Lets a VM wait before what it writes would be lost, or would take what is others'.
+
+A store that cannot be written any more is lost, and with it all that the VM ever wrote. So
+the file system of the stores never becomes full by them::
+
+    free >= 2 * reserve    plenty: stores take what they need
+    free <  2 * reserve    each store gets disk space ahead of its use, and a warning is logged
+    free <      reserve    no more of that: a VM that has used up half of it waits
+
+A VM waits by its device being suspended: its I/O is held back, none fails. It goes on once
+there is space again. So does one that has used up its quota, once that is raised.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+
+from virtman.chains import Instance, Store
+from virtman.errors import NoSpace, VirtmanError
+from virtman.stores import Room, Stores
+
+LOG = logging.getLogger(__name__)
+
+_CALM, _TIGHT = 2.0, 0.2
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bytes: free space that is left to others, and space that a store gets ahead of its use.
+
+    :ivar warning: share of a quota from which on a warning is logged
+    """
+
+    reserve: int
+    ahead: int
+    warning: float
+
+    def is_tight(self, free: int) -> bool:
+        """Tell whether stores need space ahead of its use."""
+        return free < 2 * self.reserve
+
+
+def must_wait(room: Room, quota: int, free: int, limits: Limits) -> str:
+    """Say why a VM must wait; empty if it need not."""
+    if quota and room.taken >= quota:
+        return f"its stores take {room.taken} bytes of its quota of {quota}: raise it"
+    if free < limits.reserve and room.ahead < limits.ahead // 2:
+        return (
+            f"the file system of the stores has {free} bytes left, less than [store] reserve: "
+            "free some space"
+        )
+    return ""
+
+
+class Supply:
+    """A thread."""
+
+    def __init__(self, stores: Stores, limits: Limits) -> None:
+        self.stores = stores
+        self.limits = limits
+        self._warned: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="supply", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; VMs that wait go on waiting, for the next agent."""
+        self._stopped.set()
+
+    def look(self) -> float:
+        """Look once at all VMs; return the seconds until the next look."""
+        free = self.stores.space.free()
+        tight = self.limits.is_tight(free)
+        self._warn("", tight, f"the file system of the stores has only {free} bytes left")
+        inventory = self.stores.records.inventory()
+        for instance in inventory.instances.values():
+            if tight or instance.quota or self.stores.waits(instance):
+                try:
+                    self._supply(instance, inventory.chain(instance.store), tight=tight)
+                except (VirtmanError, OSError) as err:
+                    LOG.warning("store of VM %s: %s", instance.vm, err)
+        return _TIGHT if tight else _CALM
+
+    def _supply(self, instance: Instance, chain: tuple[Store, ...], *, tight: bool) -> None:
+        room = self.stores.room(chain)
+        if tight and room.ahead < self.limits.ahead and self._may_reserve():
+            try:
+                self.stores.reserve(chain, self.limits.ahead)
+            except NoSpace as err:
+                LOG.warning("%s", err)
+            room = self.stores.room(chain)
+        quota = instance.quota
+        self._warn(
+            instance.vm,
+            0 < quota * self.limits.warning <= room.taken,
+            f"VM {instance.vm} has taken {room.taken} bytes of its quota of {quota}; it will "
+            "have to wait once that is used up",
+        )
+        reason = must_wait(room, quota, self.stores.space.free(), self.limits)
+        waits = self.stores.waits(instance)
+        if reason and not waits:
+            self.stores.hold(instance)
+            LOG.error("VM %s waits: %s", instance.vm, reason)
+        elif waits and not reason:
+            self.stores.release(instance)
+            LOG.info("VM %s goes on", instance.vm)
+
+    def _may_reserve(self) -> bool:
+        return self.stores.space.free() >= self.limits.reserve
+
+    def _warn(self, what: str, low: bool, text: str) -> None:
+        """Log a warning when something becomes low, once."""
+        if low and what not in self._warned:
+            LOG.warning("%s", text)
+        (self._warned.add if low else self._warned.discard)(what)
+
+    def _run(self) -> None:
+        wait = 0.0
+        while not self._stopped.wait(wait):
+            try:
+                wait = self.look()
+            except Exception:
+                LOG.exception("looking at the stores")
+                wait = _CALM
