@@ -101,7 +101,7 @@ class Agent:
             check_modules(MODULES)
             attachment = self._attachment(image)
             size = attachment.info.size
-            quota = self.stores.space.quota if quota is None else quota
+            quota = self.stores.space.limits.quota if quota is None else quota
             self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 
-from virtman.chains import Instance, Inventory, Store
+from virtman.chains import Inventory
 from virtman.errors import NoSpace
 from virtman.record import Records
 from virtman.volume import Volume, full_size
 
 
+@dataclass(frozen=True)
+class Limits:
+    """What stores may take; bytes.
+
+    :ivar overcommit: how often the space may be promised
+    :ivar quota: what the stores of a VM may take if nothing else is said; 0 for no limit
+    :ivar reserve: free space that is left to others
+    :ivar ahead: space that a store gets ahead of its use once there is little
+    :ivar warning: share of a quota from which on a VM is warned of
+    """
+
+    overcommit: float = 1.0
+    quota: int = 0
+    reserve: int = 0
+    ahead: int = 0
+    warning: float = 1.0
+
+
 class Space:
     """The file system of the exception stores.
 
-    :param overcommit: how often the space may be promised
-    :param quota: bytes that the stores of a VM may take if nothing else is said; 0 for no limit
     :ivar promising: held from the check on until what was promised is written down, so that
         nothing is promised twice
     """
 
-    def __init__(self, records: Records, overcommit: float, quota: int = 0) -> None:
+    def __init__(self, records: Records, limits: Limits) -> None:
         self.records = records
-        self.overcommit = overcommit
-        self.quota = quota
+        self.limits = limits
         self.promising = threading.RLock()
 
     def free(self) -> int:
@@ -31,11 +47,18 @@ class Space:
         stat = os.statvfs(self.records.stores)
         return stat.f_bavail * stat.f_frsize
 
-    def check(self, size: int, quota: int = 0) -> None:
-        """Raise NoSpace if one more store for an image of ``size`` bytes does not fit."""
+    def check(self, size: int, quota: int = 0, instead: str = "") -> None:
+        """Raise NoSpace if one more store for an image of ``size`` bytes does not fit.
+
+        :param quota: of its VM
+        :param instead: name of the VM's present store, which will take no more
+        """
+        inventory = self.records.inventory()
         need = _limit(size, quota)
-        promised = _promised(self.records.inventory())
-        free = int(self.free() * self.overcommit)
+        if quota and instead:
+            need = max(0, need - _allocated(inventory, instead))
+        promised = _promised(inventory, instead)
+        free = int(self.free() * self.limits.overcommit)
         if free - promised < need:
             raise NoSpace(
                 f"the exception store needs {need} bytes, but {self.records.stores} has {free} "
@@ -43,26 +66,35 @@ class Space:
                 "VM a smaller quota, or raise [store] overcommit"
             )
 
+    def afford(self, size: int) -> None:
+        """Raise NoSpace if taking so many bytes would touch the reserve."""
+        free = self.free()
+        if free - size < self.limits.reserve:
+            raise NoSpace(
+                f"merging stores takes {size} bytes for a while, but {self.records.stores} has "
+                f"{free} free and [store] reserve is {self.limits.reserve}: free some space"
+            )
 
-def _promised(inventory: Inventory) -> int:
-    """Bytes that stores may still take."""
+
+def _promised(inventory: Inventory, but: str) -> int:
+    """Bytes that stores may still take, all but one of them."""
     frozen = inventory.frozen()
-    owners = {one.store: one for one in inventory.instances.values()}
-    return sum(
-        max(0, _limit(one.size, _quota(owners.get(name))) - _allocated(inventory, one, owners))
-        for name, one in inventory.stores.items()
-        if name not in frozen
-    )
+    quotas = {one.store: one.quota for one in inventory.instances.values()}
+    promised = 0
+    for name, store in inventory.stores.items():
+        if name == but or name in frozen:
+            continue
+        if quota := quotas.get(name, 0):
+            taken = _allocated(inventory, name)
+        else:
+            taken = Volume(store.path).allocated()
+        promised += max(0, _limit(store.size, quota) - taken)
+    return promised
 
 
-def _allocated(inventory: Inventory, store: Store, owners: dict[str, Instance]) -> int:
-    """Bytes that count against what a store may take: with a quota, those below it too."""
-    counted = inventory.chain(store.name) if _quota(owners.get(store.name)) else (store,)
-    return sum(Volume(one.path).allocated() for one in counted)
-
-
-def _quota(owner: Instance | None) -> int:
-    return owner.quota if owner else 0
+def _allocated(inventory: Inventory, top: str) -> int:
+    """Bytes of a whole chain."""
+    return sum(Volume(one.path).allocated() for one in inventory.chain(top))
 
 
 def _limit(size: int, quota: int) -> int:

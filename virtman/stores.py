@@ -77,7 +77,7 @@ class Stores:
         :param quota: bytes that the VM's stores may take; 0 for all that they can need
         """
         with self._locks[image]:
-            lower = self._start(snapshot, image)
+            lower = self._start(snapshot, image, size)
             with self.space.promising:
                 self.space.check(size, quota)
                 try:
@@ -124,7 +124,7 @@ class Stores:
             self.records.check_snapshot(name)
             self._must_be_served(instance)
             with self.space.promising:
-                self.space.check(size, instance.quota)
+                self.space.check(size, instance.quota, instance.store)
                 made = replace(instance, store=self._make(image, size, instance.store))
             try:
                 steps = plan.instance(made, self._chain(made))
@@ -156,11 +156,11 @@ class Stores:
                 "from it instead"
             )
         with self._locks[image]:
-            lower = self._start(snapshot.name, image)
+            lower = self._start(snapshot.name, image, instance.size)
             self._must_be_served(instance)
             try:
                 with self.space.promising:
-                    self.space.check(instance.size, instance.quota)
+                    self.space.check(instance.size, instance.quota, instance.store)
                     store = self._make(image, instance.size, lower)
                 made = replace(instance, store=store)
                 self._layer(instance).down()
@@ -195,7 +195,7 @@ class Stores:
 
     def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
         """Return how a VM's device is, in a word, and the bytes that its stores take."""
-        if not self._layer(instance).is_up():
+        if not self.is_served(instance):
             return "absent", None
         try:
             taken = self.room(chain).taken
@@ -209,6 +209,7 @@ class Stores:
         :raises NoSpace: if there is too little
         """
         for store in _written(chain):
+            self.space.afford(0)
             Volume(store.path).reserve(self._store(store).usage().taken + ahead)
 
     def limit(self, instance: Instance, quota: int) -> Instance:
@@ -217,6 +218,10 @@ class Stores:
             changed = replace(self.records.get(instance.vm), quota=quota)
             self.records.put(changed)
         return changed
+
+    def is_served(self, instance: Instance) -> bool:
+        """Tell whether a VM's device is there."""
+        return self._layer(instance).is_up()
 
     def waits(self, instance: Instance) -> bool:
         """Tell whether a VM's I/O is held back."""
@@ -309,8 +314,9 @@ class Stores:
             if into == merge.lower and not inventory.may_take(into, merge.upper):
                 return None
             # once begun there is no way back, so no room is found out now
-            taken = self._store(merge.lower).usage().taken + self._store(merge.upper).usage().taken
-            Volume(into.path).reserve(taken + _SLACK)
+            more = self._store(merge.upper).usage().taken + _SLACK
+            self.space.afford(more)
+            Volume(into.path).reserve(self._store(merge.lower).usage().taken + more)
             upper = replace(merge.upper, lower=into.name, merging=True)
             self.records.put(upper)
             for one in users:
@@ -321,6 +327,7 @@ class Stores:
         volume = Volume(copy.path)
         volume.make(full_size(copy.size))
         taken = self._store(lower).usage().taken
+        self.space.afford(taken)
         volume.reserve(taken)
         volume.copy(Volume(lower.path), taken)
 
@@ -339,17 +346,20 @@ class Stores:
         Volume(store.path).make(full_size(size))
         return store.name
 
-    def _start(self, snapshot: str, image: str) -> str:
+    def _start(self, snapshot: str, image: str, size: int) -> str:
         """Return the store on which a snapshot has a VM begin; that is the image without one."""
         if not snapshot:
             return ""
         found = self.records.snapshot(snapshot)
-        if found.image != image:
-            raise SnapshotMismatch(f"snapshot {snapshot} is of image {found.image}, not of {image}")
+        if (found.image, found.size) != (image, size):
+            raise SnapshotMismatch(
+                f"snapshot {snapshot} is of image {found.image} of {found.size} bytes, not of "
+                f"{image} of {size} bytes"
+            )
         return found.store
 
     def _must_be_served(self, instance: Instance) -> None:
-        if not self._layer(instance).is_up():
+        if not self.is_served(instance):
             raise InstanceNotServed(
                 f"the device of VM {instance.vm} is not there yet: the agent tries to bring it "
                 "back, its log says what it waits for"

@@ -13,33 +13,18 @@ there is space again. So does one that has used up its quota, once that is raise
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from dataclasses import dataclass
 
 from virtman.chains import Instance, Store
 from virtman.errors import NoSpace, VirtmanError
+from virtman.space import Limits
 from virtman.stores import Room, Stores
 
 LOG = logging.getLogger(__name__)
 
 _CALM, _TIGHT = 2.0, 0.2
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bytes: free space that is left to others, and space that a store gets ahead of its use.
-
-    :ivar warning: share of a quota from which on a warning is logged
-    """
-
-    reserve: int
-    ahead: int
-    warning: float
-
-    def is_tight(self, free: int) -> bool:
-        """Tell whether stores need space ahead of its use."""
-        return free < 2 * self.reserve
 
 
 def must_wait(room: Room, quota: int, free: int, limits: Limits) -> str:
@@ -57,9 +42,9 @@ def must_wait(room: Room, quota: int, free: int, limits: Limits) -> str:
 class Supply:
     """A thread."""
 
-    def __init__(self, stores: Stores, limits: Limits) -> None:
+    def __init__(self, stores: Stores) -> None:
         self.stores = stores
-        self.limits = limits
+        self.limits = stores.space.limits
         self._warned: set[str] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supply", daemon=True)
@@ -75,12 +60,14 @@ class Supply:
     def look(self) -> float:
         """Look once at all VMs; return the seconds until the next look."""
         free = self.stores.space.free()
-        tight = self.limits.is_tight(free)
+        tight = free < 2 * self.limits.reserve
         self._warn("", tight, f"the file system of the stores has only {free} bytes left")
         inventory = self.stores.records.inventory()
         for instance in inventory.instances.values():
             if tight or instance.quota or self.stores.waits(instance):
                 try:
+                    if not self.stores.is_served(instance):
+                        continue
                     self._supply(instance, inventory.chain(instance.store), tight=tight)
                 except (VirtmanError, OSError) as err:
                     LOG.warning("store of VM %s: %s", instance.vm, err)
@@ -88,11 +75,9 @@ class Supply:
 
     def _supply(self, instance: Instance, chain: tuple[Store, ...], *, tight: bool) -> None:
         room = self.stores.room(chain)
-        if tight and room.ahead < self.limits.ahead and self._may_reserve():
-            try:
+        if tight and room.ahead < self.limits.ahead:
+            with contextlib.suppress(NoSpace):
                 self.stores.reserve(chain, self.limits.ahead)
-            except NoSpace as err:
-                LOG.warning("%s", err)
             room = self.stores.room(chain)
         quota = instance.quota
         self._warn(
@@ -109,9 +94,6 @@ class Supply:
         elif waits and not reason:
             self.stores.release(instance)
             LOG.info("VM %s goes on", instance.vm)
-
-    def _may_reserve(self) -> bool:
-        return self.stores.space.free() >= self.limits.reserve
 
     def _warn(self, what: str, low: bool, text: str) -> None:
         """Log a warning when something becomes low, once."""

@@ -30,17 +30,17 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
-from virtman.space import Space
+from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
-from virtman.supply import Limits, Supply
+from virtman.supply import Supply
 from virtman.watch import Watch
 
 LOG = logging.getLogger(__name__)
 
 _SOCKET_MODE = "660"
 _PRIVILEGED_THREADS = 16
-MIB = 1024 * 1024
+_MIB = 1024 * 1024
 _QUIET = ("oslo.privsep=INFO", "oslo_privsep=INFO")
 
 
@@ -132,8 +132,19 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             Access(conf.volt.token_file, conf.volt.cafile),
             conf.agent.rack,
         ),
-        Stores(stack, records, Space(records, conf.store.overcommit, conf.store.quota * MIB)),
+        Stores(stack, records, Space(records, _limits(conf))),
         Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
+    )
+
+
+def _limits(conf: cfg.ConfigOpts) -> Limits:
+    given = conf.store
+    return Limits(
+        given.overcommit,
+        given.quota * _MIB,
+        given.reserve * _MIB,
+        given.ahead * _MIB,
+        given.warning,
     )
 
 
@@ -167,14 +178,10 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
     services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
-    services += [Merger(agent.stores), Supply(agent.stores, _limits(conf))]
+    services += [Merger(agent.stores), Supply(agent.stores)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services
-
-
-def _limits(conf: cfg.ConfigOpts) -> Limits:
-    return Limits(conf.store.reserve * MIB, conf.store.ahead * MIB, conf.store.warning)
 
 
 def _calls(conf: cfg.ConfigOpts, url: str, host: str, watch: Watch) -> Service:

@@ -28,16 +28,17 @@ from virtman.merger import Merger
 from virtman.network import Card, Overload
 from virtman.plan import Chap, Portal
 from virtman.record import Records
-from virtman.space import Space
+from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
-from virtman.supply import Limits, Supply
+from virtman.supply import Supply
 from virtman.watch import Watch
 from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
 RESERVE, AHEAD = 64 * MIB, MIB
+LIMITS = Limits(1.0, 0, RESERVE, AHEAD, 0.8)
 FOREVER = 3600.0
 DEADLINE = 5.0
 PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
@@ -123,10 +124,10 @@ class Node:
         coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack((SSD,), images)
         host = Host(self.name, self.ip, 3260)
-        stores = Stores(stack, self.records, Space(self.records, 1.0))
+        stores = Stores(stack, self.records, Space(self.records, LIMITS))
         self.agent = Agent(host, stack, coordinator, stores, self.times)
         self.merger = Merger(stores)
-        self.supply = Supply(stores, Limits(RESERVE, AHEAD, 0.8))
+        self.supply = Supply(stores)
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
 

@@ -10,7 +10,7 @@ import testtools
 from virtman.chains import Instance, Snapshot
 from virtman.errors import NoSpace
 from virtman.record import Records
-from virtman.space import Space
+from virtman.space import Limits, Space
 from virtman.volume import Volume, full_size
 
 MIB = 1024 * 1024
@@ -42,7 +42,7 @@ class SpaceTest(testtools.TestCase):
 
     def test_space_is_not_promised_twice(self):
         self.free(2 * FULL - 1)
-        space = Space(self.records, 1.0)
+        space = Space(self.records, Limits())
         space.check(8 * MIB)
         self.vm("vm1")
         error = self.assertRaises(NoSpace, space.check, 8 * MIB)
@@ -50,7 +50,7 @@ class SpaceTest(testtools.TestCase):
 
     def test_overcommit_promises_more(self):
         self.free(FULL)
-        space = Space(self.records, 2.0)
+        space = Space(self.records, Limits(2.0))
         self.vm("vm1")
         space.check(8 * MIB)
         self.vm("vm2")
@@ -58,13 +58,28 @@ class SpaceTest(testtools.TestCase):
 
     def test_a_quota_promises_less(self):
         self.free(FULL + MIB)
-        space = Space(self.records, 1.0)
+        space = Space(self.records, Limits())
         self.vm("vm1", quota=MIB)
         space.check(8 * MIB)
 
+    def test_a_store_that_will_take_no_more_needs_no_space(self):
+        self.free(2 * FULL - 1)
+        space = Space(self.records, Limits())
+        store = self.vm("vm1")
+        self.assertRaises(NoSpace, space.check, 8 * MIB)
+        space.check(8 * MIB, 0, store.name)
+        self.free(MIB)
+        space.check(8 * MIB, MIB, store.name)
+
+    def test_merging_does_not_touch_the_reserve(self):
+        self.free(3 * MIB)
+        space = Space(self.records, Limits(reserve=2 * MIB))
+        space.afford(MIB)
+        self.assertRaises(NoSpace, space.afford, MIB + 1)
+
     def test_a_frozen_store_takes_no_more(self):
         self.free(2 * FULL)
-        space = Space(self.records, 1.0)
+        space = Space(self.records, Limits())
         frozen = self.vm("vm1")
         self.records.put(Snapshot("before", "vm1", "debian", 8 * MIB, frozen.name, 0))
         self.vm("vm1", frozen.name)
