@@ -121,14 +121,14 @@ class Agent:
         naming.check("VM", vm)
         with _Claim(self, vm):
             instance = self.records.get(vm)
-            self.stores.destroy(instance)
+            self.stores.destroy(vm)
         with self._lock:
             attachment = self._attachments.get(instance.image)
         if attachment is not None:
             attachment.release(vm)
         LOG.info("VM %s is gone", vm)
 
-    def limit(self, vm: str, quota: int) -> Instance:
+    def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota; one that waits for it goes on soon.
 
         :param quota: bytes that the VM's stores may take; 0 for all that they can need
@@ -136,7 +136,7 @@ class Agent:
         """
         naming.check("VM", vm)
         with _Claim(self, vm):
-            return self.stores.limit(self.records.get(vm), quota)
+            self.stores.limit(vm, quota)
 
     def snapshot(self, vm: str, name: str) -> Snapshot:
         """Keep a VM's data as of now, while it runs.
@@ -148,7 +148,7 @@ class Agent:
         naming.check("VM", vm)
         naming.check("snapshot", name)
         with _Claim(self, vm):
-            return self.stores.snapshot(self.records.get(vm), name)
+            return self.stores.snapshot(vm, name)
 
     def rollback(self, vm: str, name: str) -> None:
         """Have a VM begin anew at a snapshot of its own; what it wrote since then is gone.
@@ -159,9 +159,9 @@ class Agent:
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
         naming.check("VM", vm)
-        snapshot = self.records.snapshot(naming.check("snapshot", name))
+        naming.check("snapshot", name)
         with _Claim(self, vm):
-            self.stores.rollback(self.records.get(vm), snapshot)
+            self.stores.rollback(vm, name)
 
     def delete_snapshot(self, name: str) -> None:
         """Forget a snapshot.
@@ -262,7 +262,7 @@ class Agent:
             device = self.stack.layer(plan.device(instance))
             if instance.vm not in attachment.users or not device.is_up():
                 attachment.acquire(instance.vm)
-                self.stores.resume(instance)
+                self.stores.resume(instance.vm)
 
     def _adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""

@@ -16,15 +16,23 @@ anybody refers to it: until then it is garbage, which ``tidy`` takes away.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from virtman import plan
 from virtman.chains import Instance, Inventory, Merge, Snapshot, Store
-from virtman.errors import InstanceNotServed, SnapshotMismatch, StoreInvalid, VirtmanError
+from virtman.errors import (
+    InstanceNotServed,
+    NoSpace,
+    SnapshotMismatch,
+    StoreInvalid,
+    VirtmanError,
+)
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
 from virtman.record import Records
@@ -78,54 +86,45 @@ class Stores:
         """
         with self._locks[image]:
             lower = self._start(snapshot, image, size)
-            with self.space.promising:
-                self.space.check(size, quota)
-                try:
+            try:
+                with self.space.promising:
+                    self.space.check(size, quota)
                     instance = Instance(vm, image, size, self._make(image, size, lower), quota)
                     self.records.put(instance)
-                except BaseException:
-                    self.tidy_up(image)
-                    raise
-            try:
-                self.resume(instance)
+                self.resume(vm)
             except BaseException:
-                self._layer(instance).down()
-                self.records.forget(instance)
+                self._device(Instance(vm, image, size, "")).down()
+                self.records.forget(Instance(vm, image, size, ""))
                 self.tidy_up(image)
                 raise
         return instance
 
-    def resume(self, instance: Instance) -> None:
+    def resume(self, vm: str) -> None:
         """Bring the devices of a VM into the state that its record says."""
-        with self._locks[instance.image]:
-            chain = self.records.inventory().chain(instance.store)
-            self._up(plan.instance(instance, chain))
+        with self._held(vm) as instance:
+            self._up(plan.instance(instance, self._chain(instance)))
 
-    def destroy(self, instance: Instance) -> None:
+    def destroy(self, vm: str) -> None:
         """Take a VM's device away, and the stores that nobody else needs.
 
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
-        with self._locks[instance.image]:
-            self._layer(instance).down()
+        with self._held(vm) as instance:
+            self._device(instance).down()
             rest = self.records.inventory()
-            del rest.instances[instance.vm]
+            del rest.instances[vm]
             self._retire(rest, instance.image)
             self.records.forget(instance)
             self.tidy_up(instance.image)
 
-    def snapshot(self, instance: Instance, name: str) -> Snapshot:
+    def snapshot(self, vm: str, name: str) -> Snapshot:
         """Keep a VM's data as of now; its device goes on over a new store.
 
         :raises SnapshotExists: if there is a snapshot of this name
         """
-        vm, image, size = instance.vm, instance.image, instance.size
-        with self._locks[image]:
+        with self._held(vm) as instance:
             self.records.check_snapshot(name)
-            self._must_be_served(instance)
-            with self.space.promising:
-                self.space.check(size, instance.quota, instance.store)
-                made = replace(instance, store=self._make(image, size, instance.store))
+            made = self._next(instance, instance.store)
             try:
                 steps = plan.instance(made, self._chain(made))
                 self._up(steps[:-1])
@@ -135,45 +134,40 @@ class Stores:
                 pause = time.monotonic() - begin
             except BaseException:
                 # Once the VM may have written to the new store it cannot go back.
-                if self._layer(instance).lies_on(plan.device(instance).below[0].node):
+                if self._device(instance).lies_on(plan.device(instance).below[0].node):
                     self.records.put(instance)
-                    self.tidy_up(image)
+                    self.tidy_up(instance.image)
                 raise
-            kept = Snapshot(name, vm, image, size, instance.store, time.time())
+            kept = Snapshot(name, vm, instance.image, instance.size, instance.store, time.time())
             self.records.put(kept)
         LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
         return kept
 
-    def rollback(self, instance: Instance, snapshot: Snapshot) -> None:
+    def rollback(self, vm: str, snapshot: str) -> None:
         """Have a VM's device begin anew at one of its snapshots.
 
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
-        vm, image = instance.vm, instance.image
-        if snapshot.vm != vm:
-            raise SnapshotMismatch(
-                f"snapshot {snapshot.name} is of VM {snapshot.vm}, not of {vm}; create a new VM "
-                "from it instead"
-            )
-        with self._locks[image]:
-            lower = self._start(snapshot.name, image, instance.size)
-            self._must_be_served(instance)
+        with self._held(vm) as instance:
+            whose = self.records.snapshot(snapshot).vm
+            if whose != vm:
+                raise SnapshotMismatch(
+                    f"snapshot {snapshot} is of VM {whose}, not of {vm}; create a new VM from it "
+                    "instead"
+                )
+            made = self._next(instance, self._start(snapshot, instance.image, instance.size))
             try:
-                with self.space.promising:
-                    self.space.check(instance.size, instance.quota, instance.store)
-                    store = self._make(image, instance.size, lower)
-                made = replace(instance, store=store)
-                self._layer(instance).down()
+                self._device(instance).down()
                 self.records.put(made)
-                self.resume(made)
+                self.resume(vm)
             except BaseException:
                 # nothing was written to the new store: the VM's device has been away
                 self.records.put(instance)
-                self.resume(instance)
-                self.tidy_up(image)
+                self.resume(vm)
+                self.tidy_up(instance.image)
                 raise
-            self.tidy_up(image)
-        LOG.info("VM %s is as in snapshot %s again", vm, snapshot.name)
+            self.tidy_up(instance.image)
+        LOG.info("VM %s is as in snapshot %s again", vm, snapshot)
 
     def delete(self, snapshot: Snapshot) -> None:
         """Forget a snapshot; what only it needs goes."""
@@ -212,37 +206,36 @@ class Stores:
             self.space.afford(0)
             Volume(store.path).reserve(self._store(store).usage().taken + ahead)
 
-    def limit(self, instance: Instance, quota: int) -> Instance:
+    def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota."""
-        with self._locks[instance.image]:
-            changed = replace(self.records.get(instance.vm), quota=quota)
-            self.records.put(changed)
-        return changed
+        with self._held(vm) as instance:
+            self.records.put(replace(instance, quota=quota))
 
     def is_served(self, instance: Instance) -> bool:
         """Tell whether a VM's device is there."""
-        return self._layer(instance).is_up()
+        return self._device(instance).is_up()
 
     def waits(self, instance: Instance) -> bool:
         """Tell whether a VM's I/O is held back."""
-        return self._layer(instance).waits()
+        return self._device(instance).waits()
 
     def hold(self, instance: Instance) -> None:
         """Let a VM wait."""
         with self._locks[instance.image]:
-            self._layer(instance).hold()
+            self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
         """Let a VM go on."""
         with self._locks[instance.image]:
-            self._layer(instance).resume()
+            self._device(instance).resume()
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
-        for one in self.records.all():
-            if one.image == image:
-                self.resume(one)
-        self.tidy(image)
+        with self._locks[image]:
+            for one in self.records.all():
+                if one.image == image:
+                    self.resume(one.vm)
+            self.tidy(image)
 
     def tidy(self, image: str) -> None:
         """Take away what no VM is made of any more, and the stores that nobody needs."""
@@ -301,7 +294,7 @@ class Stores:
             for changed in inventory.without(store):
                 self.records.put(changed)
             for one in users:
-                self.resume(self.records.get(one.vm))
+                self.resume(one.vm)
             self.tidy(store.image)
         LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
 
@@ -320,7 +313,7 @@ class Stores:
             upper = replace(merge.upper, lower=into.name, merging=True)
             self.records.put(upper)
             for one in users:
-                self.resume(one)
+                self.resume(one.vm)
             return upper
 
     def _copy(self, lower: Store, copy: Store) -> None:
@@ -333,6 +326,12 @@ class Stores:
 
     # The rest is inside.
 
+    @contextlib.contextmanager
+    def _held(self, vm: str) -> Iterator[Instance]:
+        """Hold an image's stores still; give a VM of it as it is then."""
+        with self._locks[self.records.get(vm).image]:
+            yield self.records.get(vm)
+
     def _retire(self, inventory: Inventory, image: str) -> None:
         """Take down the devices of stores of which no VM consists, upper ones first."""
         served = inventory.served()
@@ -343,8 +342,19 @@ class Stores:
     def _make(self, image: str, size: int, lower: str) -> str:
         """Make an empty store; return its name."""
         store = self.records.add_store(image, size, lower)
-        Volume(store.path).make(full_size(size))
+        try:
+            Volume(store.path).make(full_size(size))
+        except NoSpace:
+            self.records.forget(store)
+            raise
         return store.name
+
+    def _next(self, instance: Instance, lower: str) -> Instance:
+        """Return a VM as it will be over a new store of its own."""
+        self._must_be_served(instance)
+        with self.space.promising:
+            self.space.check(instance.size, instance.quota, instance.store)
+            return replace(instance, store=self._make(instance.image, instance.size, lower))
 
     def _start(self, snapshot: str, image: str, size: int) -> str:
         """Return the store on which a snapshot has a VM begin; that is the image without one."""
@@ -372,7 +382,7 @@ class Stores:
         """Bring devices up; what the first one lies on is there."""
         self.stack.up(steps, {below: below.node for below in steps[0].below})
 
-    def _layer(self, instance: Instance) -> InstanceLayer:
+    def _device(self, instance: Instance) -> InstanceLayer:
         layer = self.stack.layer(plan.device(instance))
         assert isinstance(layer, InstanceLayer)
         return layer

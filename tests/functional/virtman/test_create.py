@@ -89,7 +89,7 @@ class CreateTest(TestCase):
         )
         self.assertEqual(before["sessions"], after["sessions"])
         self.assertEqual(1, node.kernel.logins())
-        self.assertEqual(["vm1", "vm2"], [one.vm for one in node.agent.list()])
+        self.assertEqual(["vm1", "vm2"], [one.vm for one in node.records.all()])
 
     def test_two_images_share_the_cache_group(self):
         node = self.bed.node()

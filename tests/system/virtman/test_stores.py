@@ -159,44 +159,42 @@ class TestStores(DeployedCase):
     def test_a_full_disk_lets_vms_wait(self):
         node, small = self.node, "/var/lib/small"
         self.end_agent()
-        node.run(["sh", "-ec", f"truncate -s 160M {small}.img; mke2fs -q -m 0 {small}.img; "
+        self.addCleanup(self.deployment.start_agent, node)
+        self.addCleanup(node.run, ["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
+        self.addCleanup(self.end_agent)
+        node.run(["sh", "-ec", f"truncate -s 160M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
                   f"mkdir {small}; mount -o loop {small}.img {small}; chown virtman {small}; "
                   f"fallocate -l 64M {small}/filler"])  # fmt: skip
         self.deployment.start_agent(node, {
             "agent": {"state_dir": small},
             "store": {"overcommit": 8, "reserve": 40, "ahead": 4},
         })  # fmt: skip
-        try:
-            devices = [self.create(node, vm) for vm in ("vm1", "vm2", "vm3")]
-            for number, device in enumerate(devices):
-                self.fill(device, f"filled{number}", 28)
-            wait_until(lambda: "waits" in [one["state"] for one in self.ask("list")],
-                       "a VM waiting", 60, 0.5)  # fmt: skip
-            node.run(["sleep", "3"])
-            free = node.run(["stat", "-f", "-c", "%a %S", small]).stdout.split()
-            report(f"full disk: VMs waited with {int(free[0]) * int(free[1]) >> 20} MiB left")
-            node.run(["rm", f"{small}/filler"])
-            for number, device in enumerate(devices):
-                self.assertEqual(["0"], self.written(f"filled{number}"))
-                self.assertEqual("ready", self.ask("show", f"vm{number + 1}")["state"])
-                self.assertEqual("0" * 64, self.zeros(device))
-        finally:
-            for vm in ("vm1", "vm2", "vm3"):
-                self.destroy(node, vm)
-            self.deployment.drop(node, self.image)
-            self.end_agent()
-            node.run(["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
-            self.deployment.start_agent(node)
+        vms = ["vm1", "vm2", "vm3"]
+        self.addCleanup(self.deployment.drop, node, self.image)
+        self.addCleanup(self.deployment.destroy, node, *vms)
+        devices = [self.deployment.create(node, self.image, vm)["device"] for vm in vms]
+        for vm, device in zip(vms, devices, strict=True):
+            self.fill(device, f"filled-{vm}", 28)
+        wait_until(lambda: "waits" in [one["state"] for one in self.ask("list")],
+                   "a VM waiting", 60, 0.5)  # fmt: skip
+        node.run(["sleep", "3"])
+        free = node.run(["stat", "-f", "-c", "%a %S", small]).stdout.split()
+        report(f"full disk: VMs waited with {int(free[0]) * int(free[1]) >> 20} MiB left")
+        node.run(["rm", f"{small}/filler"])
+        for vm, device in zip(vms, devices, strict=True):
+            self.assertEqual(["0"], self.written(f"filled-{vm}"))
+            self.assertEqual("ready", self.ask("show", vm)["state"])
+            self.assertEqual(0, self.count_others(device))
 
     def fill(self, device, log, count):
         """Write zeros over the start of a device; the log has dd's status when it is done."""
         command = f"dd if=/dev/zero of={device} bs=1M count={count} oflag=direct 2>&3; echo $?"
         self.node.spawn(["sh", "-c", f"{{ {command}; }} 3>/dev/null"], log=log)
 
-    def zeros(self, device):
-        """Digits that are all zero if the device's first 28 MiB are."""
+    def count_others(self, device):
+        """Bytes of a device's first 28 MiB that are not zero."""
         done = self.node.run(["sh", "-c", f"head -c {28 * MIB} {device} | tr -d '\\0' | wc -c"])
-        return done.stdout.strip().zfill(64)
+        return int(done.stdout)
 
     def end_agent(self):
         self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
