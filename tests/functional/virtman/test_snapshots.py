@@ -1,6 +1,7 @@
 """Snapshots of running VMs: bytes of a moment, whatever is written, merged or dies later."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import Killed
@@ -196,6 +197,47 @@ class MergeTest(SnapshotCase):
         self.node.create("vm3", snapshot="two")
         self.assertEqual(("ab..", "ab.."), (self.read("vm1"), self.read("vm3")))
         self.assertEqual(2, len(self.node.chain("vm1")))
+
+
+class CrowdTest(SnapshotCase):
+    def test_all_at_once_each_vm_has_its_own_bytes(self):
+        self.node.create("base")
+        self.write("base", c0="0")
+        self.node.snapshot("base", "begin")
+        with self.node.process.here():
+            self.node.merger.start()
+        try:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(self.live, range(4)))
+        finally:
+            self.node.merger.stop()
+            self.node.merger._thread.join()
+        self.node.delete_snapshot("begin")
+        for vm in ("base", *(f"vm{number}" for number in range(4))):
+            self.node.merge(vm)
+        self.assertEqual("0...", self.read("base"))
+        for number in range(4):
+            self.assertEqual(f"0{number}55", self.read(f"vm{number}"))
+        for vm in ("base", *(f"vm{number}" for number in range(4))):
+            self.node.destroy(vm)
+        self.assertEqual([], self.stores())
+
+    def live(self, number):
+        vm = f"vm{number}"
+        self.node.create(vm, snapshot="begin")
+        self.write(vm, c1=str(number))
+        for turn in range(6):
+            self.write(vm, c2=str(turn))
+            self.node.snapshot(vm, f"{vm}-{turn}")
+            self.write(vm, c3=str(turn))
+            self.node.create(f"{vm}-copy", snapshot=f"{vm}-{turn}")
+            shown = f"0{number}{turn}{turn - 1 if turn else '.'}"
+            self.assertEqual(shown, self.read(f"{vm}-copy"))
+            self.node.destroy(f"{vm}-copy")
+            if turn > 2:
+                self.node.delete_snapshot(f"{vm}-{turn - 2}")
+        for turn in (0, 4, 5):
+            self.node.delete_snapshot(f"{vm}-{turn}")
 
 
 class KilledTest(SnapshotCase):
