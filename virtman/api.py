@@ -15,7 +15,7 @@ from werkzeug.wrappers import Request, Response
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.chains import Store
 from virtman.errors import InvalidRequest, VirtmanError
-from virtman.volume import Volume
+from virtman.space import volume
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -201,7 +201,7 @@ def _kept(found: Kept) -> dict[str, Any]:
 
 
 def _store(store: Store) -> dict[str, Any]:
-    allocated = Volume(store.path).allocated()
+    allocated = volume(store).allocated()
     return {"path": store.path, "allocated": allocated, "merging": store.merging}
 
 

@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,14 @@ class Records:
                 "another name"
             )
 
-    def add_store(self, image: str, size: int, lower: str) -> Store:
-        """Write a store down, under a new name; there is no file of it yet."""
+    def add_store(self, image: str, size: int, lower: str, path: Callable[[str], str]) -> Store:
+        """Write a store down, under a new name; there is no volume of it yet.
+
+        :param path: where the volume of a store of some name is
+        """
         with self._lock:
             name = next(f"s{n}" for n in itertools.count(1) if f"s{n}" not in self._written.stores)
-            store = Store(name, image, size, str(self.stores / f"{name}.cow"), lower)
+            store = Store(name, image, size, path(name), lower)
             self.put(store)
         return store
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 
-from virtman.chains import Inventory
+from virtman.chains import Inventory, Store
 from virtman.errors import NoSpace
 from virtman.record import Records
-from virtman.volume import Volume, full_size
+from virtman.volumes import Backing, Volume, full_size
+from virtman.volumes.file import File
+from virtman.volumes.lvm import Logical
 
 
 @dataclass(frozen=True)
@@ -31,21 +32,22 @@ class Limits:
 
 
 class Space:
-    """The file system of the exception stores.
+    """Where the exception stores of this node are.
 
+    :param backing: what new ones are made of
     :ivar promising: held from the check on until what was promised is written down, so that
         nothing is promised twice
     """
 
-    def __init__(self, records: Records, limits: Limits) -> None:
+    def __init__(self, records: Records, backing: Backing, limits: Limits) -> None:
         self.records = records
+        self.backing = backing
         self.limits = limits
         self.promising = threading.RLock()
 
     def free(self) -> int:
         """Return the bytes that nobody has."""
-        stat = os.statvfs(self.records.stores)
-        return stat.f_bavail * stat.f_frsize
+        return self.backing.free()
 
     def check(self, size: int, quota: int = 0, instead: str = "") -> None:
         """Raise NoSpace if one more store for an image of ``size`` bytes does not fit.
@@ -61,8 +63,8 @@ class Space:
         free = int(self.free() * self.limits.overcommit)
         if free - promised < need:
             raise NoSpace(
-                f"the exception store needs {need} bytes, but {self.records.stores} has {free} "
-                f"free of which {promised} are promised to other VMs; free some space, give the "
+                f"the exception store needs {need} bytes, but there are {free} "
+                f"free, of which {promised} are promised to other VMs; free some space, give the "
                 "VM a smaller quota, or raise [store] overcommit"
             )
 
@@ -71,9 +73,14 @@ class Space:
         free = self.free()
         if free - size < self.limits.reserve:
             raise NoSpace(
-                f"merging stores takes {size} bytes for a while, but {self.records.stores} has "
-                f"{free} free and [store] reserve is {self.limits.reserve}: free some space"
+                f"merging stores takes {size} bytes for a while, but there are {free} free and "
+                f"[store] reserve is {self.limits.reserve}: free some space"
             )
+
+
+def volume(store: Store) -> Volume:
+    """Return the volume that a store is in."""
+    return Logical(store.path) if store.path.startswith("/dev/") else File(store.path)
 
 
 def _promised(inventory: Inventory, but: str) -> int:
@@ -87,14 +94,14 @@ def _promised(inventory: Inventory, but: str) -> int:
         if quota := quotas.get(name, 0):
             taken = _allocated(inventory, name)
         else:
-            taken = Volume(store.path).allocated()
+            taken = volume(store).allocated()
         promised += max(0, _limit(store.size, quota) - taken)
     return promised
 
 
 def _allocated(inventory: Inventory, top: str) -> int:
     """Bytes of a whole chain."""
-    return sum(Volume(one.path).allocated() for one in inventory.chain(top))
+    return sum(volume(one).allocated() for one in inventory.chain(top))
 
 
 def _limit(size: int, quota: int) -> int:

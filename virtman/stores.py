@@ -36,9 +36,9 @@ from virtman.errors import (
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
 from virtman.record import Records
-from virtman.space import Space
+from virtman.space import Space, volume
 from virtman.stack import Stack
-from virtman.volume import Volume, full_size
+from virtman.volumes import full_size
 
 LOG = logging.getLogger(__name__)
 
@@ -49,11 +49,12 @@ _SLACK = 1024 * 1024
 class Room:
     """Bytes that the stores of a VM's chain take, each, the one on the image first.
 
-    :ivar ahead: disk space that is reserved for what the VM will write
+    :ivar ahead: disk space that is there for what the VM will write; infinite if it is enough
+        for all of it
     """
 
     each: tuple[int, ...]
-    ahead: int
+    ahead: float
 
     @property
     def taken(self) -> int:
@@ -181,7 +182,7 @@ class Stores:
         """Return how full the stores of a VM are."""
         each = tuple(self._store(one).usage().taken for one in chain)
         ahead = (
-            Volume(one.path).allocated() - taken
+            volume(one).ahead(taken)
             for one, taken in zip(chain, each, strict=True)
             if one in _written(chain)
         )
@@ -204,7 +205,7 @@ class Stores:
         """
         for store in _written(chain):
             self.space.afford(0)
-            Volume(store.path).reserve(self._store(store).usage().taken + ahead)
+            volume(store).reserve(self._store(store).usage().taken + ahead)
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota."""
@@ -244,7 +245,7 @@ class Stores:
             self._retire(inventory, image)
             for store in inventory.garbage():
                 if store.image == image and store.name not in self._copies:
-                    Volume(store.path).remove()
+                    volume(store).remove()
                     self.records.forget(store)
 
     def tidy_up(self, image: str) -> None:
@@ -273,7 +274,7 @@ class Stores:
         if not merge.copy:
             return self._begin(merge, merge.lower)
         with self._locks[merge.lower.image]:
-            copy = self.records.add_store(merge.lower.image, merge.lower.size, merge.lower.lower)
+            copy = self._add(merge.lower.image, merge.lower.size, merge.lower.lower)
             self._copies.add(copy.name)
         try:
             self._copy(merge.lower, copy)
@@ -306,23 +307,23 @@ class Stores:
                 return None
             if into == merge.lower and not inventory.may_take(into, merge.upper):
                 return None
-            # once begun there is no way back, so no room is found out now
-            more = self._store(merge.upper).usage().taken + _SLACK
-            self.space.afford(more)
-            Volume(into.path).reserve(self._store(merge.lower).usage().taken + more)
             upper = replace(merge.upper, lower=into.name, merging=True)
-            self.records.put(upper)
+            if not merge.upper.merging:
+                # once begun there is no way back, so no room is found out now
+                more = self._store(merge.upper).usage().taken + _SLACK
+                self.space.afford(more)
+                volume(into).reserve(self._store(merge.lower).usage().taken + more)
+                self.records.put(upper)
             for one in users:
                 self.resume(one.vm)
             return upper
 
     def _copy(self, lower: Store, copy: Store) -> None:
-        volume = Volume(copy.path)
-        volume.make(full_size(copy.size))
         taken = self._store(lower).usage().taken
         self.space.afford(taken)
-        volume.reserve(taken)
-        volume.copy(Volume(lower.path), taken)
+        volume(copy).make(full_size(copy.size))
+        volume(copy).reserve(taken)
+        volume(copy).copy(lower.path, taken)
 
     # The rest is inside.
 
@@ -341,13 +342,17 @@ class Stores:
 
     def _make(self, image: str, size: int, lower: str) -> str:
         """Make an empty store; return its name."""
-        store = self.records.add_store(image, size, lower)
+        store = self._add(image, size, lower)
         try:
-            Volume(store.path).make(full_size(size))
+            volume(store).make(full_size(size))
         except NoSpace:
             self.records.forget(store)
             raise
         return store.name
+
+    def _add(self, image: str, size: int, lower: str) -> Store:
+        """Write a new store down."""
+        return self.records.add_store(image, size, lower, self.space.backing.path)
 
     def _next(self, instance: Instance, lower: str) -> Instance:
         """Return a VM as it will be over a new store of its own."""

@@ -34,6 +34,9 @@ from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
 from virtman.supply import Supply
+from virtman.volumes import Backing
+from virtman.volumes.file import Folder
+from virtman.volumes.lvm import Group
 from virtman.watch import Watch
 
 LOG = logging.getLogger(__name__)
@@ -132,9 +135,17 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             Access(conf.volt.token_file, conf.volt.cafile),
             conf.agent.rack,
         ),
-        Stores(stack, records, Space(records, _limits(conf))),
+        Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
         Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
     )
+
+
+def _backing(conf: cfg.ConfigOpts, records: Records) -> Backing:
+    if conf.store.backing == "file":
+        return Folder(records.stores)
+    if not conf.store.volume_group:
+        raise VirtmanError("[store] backing is lvm: set volume_group too")
+    return Group(conf.store.volume_group)
 
 
 def _limits(conf: cfg.ConfigOpts) -> Limits:

@@ -6,6 +6,22 @@ from oslo_config import cfg
 
 GROUP = "store"
 OPTS = [
+    cfg.StrOpt(
+        "backing",
+        default="file",
+        choices=[
+            ("file", "sparse files in [agent] state_dir, which take what was written"),
+            ("lvm", "logical volumes of volume_group, which take all that can be written"),
+        ],
+        help="What new exception stores are made of. Those that are there stay what they are.",
+    ),
+    cfg.StrOpt(
+        "volume_group",
+        default="",
+        regex=r"^[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,60}\Z|^\Z",
+        help="LVM volume group of the exception stores, where backing is lvm. It must be active "
+        "before the agent starts.",
+    ),
     cfg.FloatOpt(
         "overcommit",
         default=1.0,

@@ -45,7 +45,7 @@ class Store(Mapped):
         """Put the store on what lies below."""
         (lower,) = below
         with explained(f"exception store {self.step.path}"):
-            device = sysfs.loop_of(self.step.path) or loop.attach(self.step.path, 0, False)
+            device = self._attach()
         target = "snapshot-merge" if self.step.merging else "snapshot"
         parameters = f"{sysfs.number(lower)} {sysfs.number(device)} P {CHUNK}"
         self.set_up([(0, self.step.sectors, target, parameters)])
@@ -55,6 +55,12 @@ class Store(Mapped):
         """Remove the device and let go of the file."""
         super().down()
         detach_loop(self.step.path)
+
+    def _attach(self) -> str:
+        """Return the store's block device, which a file becomes by a loop device."""
+        if self.step.path.startswith("/dev/"):
+            return self.step.path
+        return sysfs.loop_of(self.step.path) or loop.attach(self.step.path, 0, False)
 
     def usage(self) -> Usage:
         """Return how full the store is.

@@ -32,6 +32,8 @@ from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
 from virtman.supply import Supply
+from virtman.volumes.file import Folder
+from virtman.volumes.lvm import Group
 from virtman.watch import Watch
 from volt.db.clock import ClockTable
 
@@ -111,6 +113,8 @@ class Node:
         self.ip = f"192.0.2.{number}"
         self.kernel = Kernel(bed.network, name)
         self.folder = bed.folder / name
+        self.kernel.disk = self.folder / "lvm"
+        self.kernel.disk.mkdir(parents=True)
         self.access = bed.access(name, bed.volt.ground.token("host", name))
         self.start()
 
@@ -119,12 +123,13 @@ class Node:
         self.process = Process(self.kernel)
         self.records = Records(self.folder)
         self.records.prepare()
+        self.backing = Group("vg0") if self.bed.lvm else Folder(self.records.stores)
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
         coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack((SSD,), images)
         host = Host(self.name, self.ip, 3260)
-        stores = Stores(stack, self.records, Space(self.records, LIMITS))
+        stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
         self.agent = Agent(host, stack, coordinator, stores, self.times)
         self.merger = Merger(stores)
         self.supply = Supply(stores)
@@ -206,7 +211,12 @@ class Node:
 
 
 class Bed:
-    """Nodes, a Volt and the source of image ``debian``."""
+    """Nodes, a Volt and the source of image ``debian``.
+
+    :ivar lvm: whether nodes keep exception stores in logical volumes
+    """
+
+    lvm = False
 
     def __init__(self, cleanups: ExitStack, network) -> None:
         self.network = network

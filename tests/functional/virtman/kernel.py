@@ -28,7 +28,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
+from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, lvm, sockets
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -118,6 +118,14 @@ class Loop:
     offset: int
     read_only: bool
     going: bool = False
+
+
+@dataclass
+class Logical:
+    """A logical volume; a file has what it holds."""
+
+    number: str
+    file: Path
 
 
 @dataclass
@@ -214,6 +222,7 @@ class Kernel:
 
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
     :ivar log: verbs that were called, with their first argument
+    :ivar disk: folder of the files behind logical volumes
     """
 
     def __init__(self, network: Network, name: str) -> None:
@@ -230,6 +239,8 @@ class Kernel:
         self.harm: list[str] = []
         self.log: list[tuple[str, str]] = []
         self.ssd_superblock = b""
+        self.volumes: dict[str, Logical] = {}
+        self.disk = Path()
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -392,7 +403,9 @@ class Kernel:
         return f"{32 + 16 * len(held)}/{path.stat().st_size // SECTOR} 32"
 
     def _exceptions(self, cow: str) -> tuple[Path, dict[int, str]]:
-        path = next(Path(one.path) for one in self.loops.values() if one.number == cow)
+        found = [one.file for one in self.volumes.values() if one.number == cow]
+        found += [Path(one.path) for one in self.loops.values() if one.number == cow]
+        (path,) = found
         with open(path, "rb") as file:
             text = file.read(16 * 1024).rstrip(b"\0")
         return path, {int(chunk): held for chunk, held in json.loads(text or b"{}").items()}
@@ -414,6 +427,32 @@ class Kernel:
             raise OSError(errno.ENXIO, device)
         self.loops[device].going = True
         self._settle()
+
+    # Logical volumes.
+
+    def lvm_create(self, group: str, name: str, size: int) -> None:
+        path = f"/dev/{group}/{name}"
+        if path in self.volumes:
+            raise OSError(errno.EIO, f"lvcreate: {name} already exists")
+        file = self.disk / name
+        with open(file, "wb") as held:
+            held.truncate(size)
+        self.volumes[path] = Logical(f"254:{next(self._minors)}", file)
+
+    def lvm_remove(self, group: str, name: str) -> None:
+        path = f"/dev/{group}/{name}"
+        if path in self.volumes:
+            if self._is_used(self.volumes[path].number, path):
+                raise OSError(errno.EIO, f"lvremove: {path} is in use")
+            self.volumes.pop(path).file.unlink()
+
+    def lvm_free(self, group: str) -> int:
+        return 1 << 40
+
+    def lvm_copy(self, source: str, target: str, length: int) -> None:
+        old = self.volumes[source].file if source in self.volumes else Path(source)
+        with open(old, "rb") as file, open(self.volumes[target].file, "r+b") as new:
+            new.write(file.read(length))
 
     # iSCSI, both ends.
 
@@ -563,6 +602,9 @@ class Kernel:
     def sys_sectors(self, name: str) -> int:
         if name == "ssd":
             return _SSD_SECTORS
+        for volume in self.volumes.values():
+            if volume.number == name:
+                return volume.file.stat().st_size // SECTOR
         return self._disk(name).sectors
 
     def sys_is_suspended(self, device: str) -> bool:
@@ -659,6 +701,7 @@ class Kernel:
     def _names(self) -> dict[str, str]:
         names = {one.number: one.name for one in self.mappings.values()}
         names |= {one.number: f"loop on {one.path}" for one in self.loops.values()}
+        names |= {one.number: path for path, one in self.volumes.items()}
         names |= {
             disk.number: f"LUN {lun} of {one.key[2]}"
             for one in self.sessions
@@ -706,6 +749,8 @@ class Kernel:
             return self.loops[device].number
         if name in self.members and device == f"/dev/{name}":
             return self.members[name].number
+        if device in self.volumes:
+            return self.volumes[device].number
         return _SSD_NUMBER if device == SSD else None
 
     def _disk(self, name: str) -> Disk:
@@ -763,6 +808,8 @@ class Kernel:
             number = self._by_node(one.path)
             whole = sizes[number] * SECTOR if number else os.stat(one.path).st_size
             sizes[one.number] = (whole - one.offset) // SECTOR
+        for volume in self.volumes.values():
+            sizes[volume.number] = volume.file.stat().st_size // SECTOR
         for member in self.members.values():
             sizes[member.number] = sizes.get(member.backing, 0) - 2048
         return sizes | {_SSD_NUMBER: _SSD_SECTORS}
@@ -842,7 +889,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"), (sockets, "sockets"),
+    (kernel, "kernel"), (sockets, "sockets"), (lvm, "lvm"),
 )  # fmt: skip
 
 

@@ -205,7 +205,7 @@ class RecoveryTest(TestCase):
 
     def test_a_store_that_nobody_refers_to_goes(self):
         node = self.bed.node()
-        node.records.add_store("debian", SIZE, "")
+        node.records.add_store("debian", SIZE, "", node.backing.path)
         (node.folder / "stores" / "s1.cow").write_bytes(b"half a VM")
         node.recover()
         self.assert_nothing_is_left(node)

@@ -1,6 +1,7 @@
 """Snapshots of running VMs: bytes of a moment, whatever is written, merged or dies later."""
 
 import contextlib
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.functional.virtman.base import FOREVER, TestCase
@@ -18,8 +19,11 @@ ENOUGH = 400
 
 
 class SnapshotCase(TestCase):
+    lvm = False
+
     def setUp(self):
         super().setUp()
+        self.bed.lvm = self.lvm
         self.node = self.bed.node(keep=FOREVER)
 
     def write(self, vm, **chunks):
@@ -31,8 +35,9 @@ class SnapshotCase(TestCase):
         return "".join(self.node.kernel.read(name, chunk) or "." for chunk in range(chunks))
 
     def stores(self):
-        """Names of the files of stores."""
-        return sorted(file.stem for file in self.node.records.stores.glob("*.cow"))
+        """Names of the stores that have a volume."""
+        volumes = [path.rsplit("_", 1)[1] for path in self.node.kernel.volumes]
+        return sorted([*volumes, *(file.stem for file in self.node.records.stores.glob("*.cow"))])
 
     def restart(self, reboot=False):
         self.node.stop()
@@ -282,7 +287,8 @@ class KilledTest(SnapshotCase):
         }
         self.assertEqual(inventory.served(), devices, verb)
         loops = {one.path for one in self.node.kernel.loops.values() if one.path.endswith(".cow")}
-        self.assertEqual({inventory.stores[name].path for name in devices}, loops, verb)
+        files = {inventory.stores[name].path for name in devices} - self.node.kernel.volumes.keys()
+        self.assertEqual(files, loops, verb)
         self.assertFalse([one for one in inventory.stores.values() if one.merging], verb)
 
     def snapshots(self):
@@ -359,3 +365,28 @@ class KilledTest(SnapshotCase):
             if len(self.node.records.all()) > 1:
                 self.assertEqual("a...", self.read("vm2"), verb)
                 self.node.destroy("vm2")
+
+
+class LogicalVolumeTest(SnapshotTest):
+    """The same in logical volumes."""
+
+    lvm = True
+
+
+class LogicalVolumeMergeTest(MergeTest):
+    """Merged, too."""
+
+    lvm = True
+
+
+class LogicalVolumeKilledTest(KilledTest):
+    """And with agents that die."""
+
+    lvm = True
+
+    def test_a_volume_has_its_space_from_the_start(self):
+        with self.node.process.here():
+            (shown,) = self.node.agent.list()
+            (room,) = {self.node.agent.stores.room(shown.chain).ahead}
+        self.assertEqual(math.inf, room)
+        self.assertTrue(all(one.path.startswith("/dev/vg0/virtman_s") for one in shown.chain))

@@ -4,7 +4,7 @@ import fixtures
 
 from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
 from virtman.space import Space
-from virtman.volume import Volume
+from virtman.volumes.file import File
 
 CHUNK = 8192
 
@@ -25,7 +25,7 @@ class SupplyTest(TestCase):
             return self.node.agent.show(vm).state
 
     def ahead(self, store):
-        return Volume(self.node.records.inventory().stores[store].path).allocated()
+        return File(self.node.records.inventory().stores[store].path).allocated()
 
     def test_while_there_is_plenty_nothing_is_reserved_or_held(self):
         self.node.create("vm1")

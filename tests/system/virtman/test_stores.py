@@ -11,9 +11,9 @@ from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 COUNTER = """
 import mmap, os, sys, time
 disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
-block, longest, begin = mmap.mmap(-1, 4096), 0.0, time.monotonic()
+block, longest = mmap.mmap(-1, 4096), 0.0
 for n in range(1, 1 << 30):
-    if time.monotonic() - begin > float(sys.argv[2]):
+    if n % 64 == 0 and os.path.exists("/host/stop"):
         break
     block[:16] = b"%016d" % n
     before = time.monotonic()
@@ -86,13 +86,13 @@ class TestStores(DeployedCase):
         self.node.spawn(
             ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
              "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
-             "--time_based --runtime=40 > /host/fio.log 2>&1; echo ended $? >> /host/fio.log"],
-            log="fio.sh",
+             "--time_based --runtime=45 > /host/fio.log 2>&1; echo $?"],
+            log="fio",
         )  # fmt: skip
-        self.node.spawn(["python3", "-c", COUNTER, device, "40"], log="counter")
+        self.node.spawn(["python3", "-c", COUNTER, device], log="counter")
         last = 0
-        for number in range(4):
-            self.node.run(["sleep", "3"])
+        for number in range(3):
+            self.node.run(["sleep", "1"])
             self.virtman(self.node, "snapshot", "create", "vm1", f"at{number}")
             other = self.from_snapshot(f"vm-at{number}", f"at{number}")
             (counted,) = self.python(COUNTED, other)
@@ -103,19 +103,18 @@ class TestStores(DeployedCase):
         self.await_chain("vm1", 3)
         error = self.refused(self.node, "snapshot", "rollback", "vm1", "at0")
         self.assertIn("[virtman.device.busy]", error)
-        for number in (1, 0, 2):
-            self.virtman(self.node, "snapshot", "delete", f"at{number}")
+        self.virtman(self.node, "snapshot", "delete", "at1", "at0")
         self.await_chain("vm1", 2)
+        (self.node.share / "stop").touch()
         count, longest = self.written("counter")
-        wait_until(lambda: "ended" in (self.node.share / "fio.log").read_text(), "fio", 60, 0.5)
-        self.assertIn("ended 0", (self.node.share / "fio.log").read_text())
+        self.assertEqual(["0"], self.written("fio"))
         log = (self.node.share / "agent.log").read_text()
         pauses = [float(one) for one in re.findall(r"waited for less than ([0-9.]+) s", log)]
-        report(f"4 snapshots under load: the VM waited {max(pauses):.3f} s at most for one; its "
+        report(f"3 snapshots under load: the VM waited {max(pauses):.3f} s at most for one; its "
                f"longest write, merges included, took {float(longest):.3f} s")  # fmt: skip
         (counted,) = self.python(COUNTED, device)
         self.assertEqual(int(count) - 1, int(counted))
-        self.virtman(self.node, "snapshot", "rollback", "vm1", "at3")
+        self.virtman(self.node, "snapshot", "rollback", "vm1", "at2")
         self.assertEqual(kept, sha256(self.node, device))
 
     def test_power_cut_in_a_merge(self):
@@ -130,8 +129,11 @@ class TestStores(DeployedCase):
             if fill == b"a":
                 self.virtman(self.node, "snapshot", "create", "vm1", "before")
         digest = hashlib.sha256(expected).hexdigest()
+        slow = "echo 1 > /sys/module/dm_snapshot/parameters/snapshot_copy_throttle"
+        self.node.run(["sh", "-c", slow])
         self.virtman(self.node, "snapshot", "delete", "before")
-        wait_until(lambda: any(one["merging"] for one in self.chain("vm1")), "a merge", 30, 0.05)
+        merges = ["dmsetup", "status", "--target", "snapshot-merge"]
+        wait_until(lambda: self.node.run(merges).stdout, "a merge", 30, 0.05)
         self.node.restart()
         self.deployment.start_agent(self.node)
         there = ["test", "-e", device]
@@ -141,20 +143,24 @@ class TestStores(DeployedCase):
         self.await_chain("vm1", 1)
         self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
         self.assertEqual(digest, sha256(self.node, device))
-        report(f"power cut in a merge: all data right, and merged; cut half way: {cut}")
+        self.assertTrue(cut, "the merge had ended before the power cut")
 
     def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
         self.virtman(self.node, "create", "--quota", "4M", self.image, "vm1")
         self.created.append((self.node, "vm1"))
         device = self.ask("show", "vm1")["device"]
-        self.fill(device, "filled", 24)
+        step = (
+            f"dd if=/dev/zero of={device} bs=1M count=1 seek=$n oflag=direct 2>&3 || exit; sleep 1"
+        )
+        slowly = f"{{ for n in $(seq 0 11); do {step}; done; echo $?; }} 3>/dev/null"
+        self.node.spawn(["sh", "-c", slowly], log="filled")
         wait_until(lambda: self.ask("show", "vm1")["state"] == "waits", "the VM waiting", 30, 0.5)
         taken = self.ask("show", "vm1")["taken"]
         self.assertEqual("", (self.node.share / "filled").read_text())
         self.virtman(self.node, "limit", "vm1", "0")
         self.assertEqual(["0"], self.written("filled"))
         self.assertEqual("ready", self.ask("show", "vm1")["state"])
-        report(f"a VM with a quota of 4 MiB that writes at full speed waited at {taken >> 20} MiB")
+        self.assertLess(taken, 9 * MIB)
 
     def test_a_full_disk_lets_vms_wait(self):
         node, small = self.node, "/var/lib/small"

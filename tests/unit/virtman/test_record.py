@@ -21,7 +21,7 @@ class RecordsTest(testtools.TestCase):
         self.records.prepare()
 
     def test_records_outlive_the_agent(self):
-        store = self.records.add_store("debian", 8 * MIB, "")
+        store = self.records.add_store("debian", 8 * MIB, "", str)
         vm = Instance("vm1", "debian", 8 * MIB, store.name, 5)
         snapshot = Snapshot("before", "vm1", "debian", 8 * MIB, store.name, 1.5)
         for one in (vm, snapshot):
@@ -44,7 +44,7 @@ class RecordsTest(testtools.TestCase):
         self.records.check_snapshot("vm2")
 
     def test_each_store_has_a_name_and_file_of_its_own(self):
-        made = [self.records.add_store("debian", MIB, "") for _ in range(3)]
+        made = [self.records.add_store("debian", MIB, "", str) for _ in range(3)]
         self.assertEqual(3, len({one.name for one in made}))
         self.assertEqual(3, len({one.path for one in made}))
 

@@ -1,54 +1,54 @@
-"""The file that holds an exception store."""
+"""Sparse files: they take as much of a file system as was written."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from virtman.errors import NoSpace
 
-_SLACK = 1024 * 1024
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
-def full_size(size: int) -> int:
-    """Bytes within which the store of an image cannot fill, whatever the VM writes.
+class Folder:
+    """The folder of the files."""
 
-    dm-snapshot keeps 16 bytes for each chunk of 8 KiB: 0.2 %.
-    """
-    return size + size // 100 + _SLACK
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> str:
+        """Return the path of a store's file."""
+        return str(self.folder / f"{name}.cow")
+
+    def free(self) -> int:
+        """Return the bytes that nobody has."""
+        stat = os.statvfs(self.folder)
+        return stat.f_bavail * stat.f_frsize
 
 
-class Volume:
-    """A sparse file, as long as its store can ever become; it is filled from its start on.
-
-    So the store itself never is full, which the kernel would answer by giving it up. Only
-    the file system can be: space is reserved ahead of use.
-    """
+class File:
+    """The file of one store."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
     def make(self, size: int) -> None:
-        """Make the file of an empty store.
-
-        :raises NoSpace: if the file system is full
-        """
+        """Make a file without anything in it."""
         with self._explained(), open(self.path, "wb") as file:
             file.truncate(size)
 
     def reserve(self, end: int) -> None:
-        """Have disk space for all bytes up to ``end``, as far as the file goes.
-
-        :raises NoSpace: if there is too little; what is written is safe
-        """
+        """Have the file system set space aside."""
         with self._explained(), open(self.path, "r+b") as file:
             _fallocate(file.fileno(), min(end, os.fstat(file.fileno()).st_size))
 
-    def copy(self, source: Volume, length: int) -> None:
-        """Begin with the first bytes of another volume, shared where the file system can."""
-        with self._explained(), open(source.path, "rb") as old, open(self.path, "r+b") as file:
+    def copy(self, source: str, length: int) -> None:
+        """Copy the beginning, or share it where the file system can."""
+        with self._explained(), open(source, "rb") as old, open(self.path, "r+b") as file:
             done = 0
             while done < length:
                 step = os.copy_file_range(old.fileno(), file.fileno(), length - done, done, done)
@@ -58,17 +58,22 @@ class Volume:
             os.fsync(file.fileno())
 
     def allocated(self) -> int:
-        """Return the bytes that the file system has given to the file, reserved ones too."""
+        """Return what the file system says."""
         with contextlib.suppress(FileNotFoundError):
             return os.stat(self.path).st_blocks * 512
         return 0
 
+    def ahead(self, taken: int) -> float:
+        """Return what was set aside and is not in use."""
+        allocated = self.allocated()
+        return allocated - taken if allocated < os.stat(self.path).st_size else math.inf
+
     def remove(self) -> None:
-        """Give the space back."""
+        """Unlink the file."""
         self.path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def _explained(self):  # type: ignore[no-untyped-def]
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except OSError as err:
@@ -83,6 +88,3 @@ def _fallocate(descriptor: int, length: int) -> None:
     if _libc.fallocate(descriptor, 0, ctypes.c_int64(0), ctypes.c_int64(length)):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
