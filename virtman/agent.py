@@ -263,6 +263,7 @@ class Agent:
             if instance.vm not in attachment.users or not device.is_up():
                 attachment.acquire(instance.vm)
                 self.stores.resume(instance.vm)
+                self.stores.changed.set()
 
     def _adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""

@@ -45,9 +45,9 @@ class Space:
         self.limits = limits
         self.promising = threading.RLock()
 
-    def free(self) -> int:
-        """Return the bytes that nobody has."""
-        return self.backing.free()
+    def left(self) -> float:
+        """Return the bytes that there are for what VMs write."""
+        return self.backing.left()
 
     def check(self, size: int, quota: int = 0, instead: str = "") -> None:
         """Raise NoSpace if one more store for an image of ``size`` bytes does not fit.
@@ -60,7 +60,7 @@ class Space:
         if quota and instead:
             need = max(0, need - _allocated(inventory, instead))
         promised = _promised(inventory, instead)
-        free = int(self.free() * self.limits.overcommit)
+        free = int(self.backing.free() * self.limits.overcommit)
         if free - promised < need:
             raise NoSpace(
                 f"the exception store needs {need} bytes, but there are {free} "
@@ -70,10 +70,10 @@ class Space:
 
     def afford(self, size: int) -> None:
         """Raise NoSpace if taking so many bytes would touch the reserve."""
-        free = self.free()
-        if free - size < self.limits.reserve:
+        left = self.left()
+        if left - size < self.limits.reserve:
             raise NoSpace(
-                f"merging stores takes {size} bytes for a while, but there are {free} free and "
+                f"{size} bytes are needed for exception stores, but there are {left} free and "
                 f"[store] reserve is {self.limits.reserve}: free some space"
             )
 

@@ -117,6 +117,7 @@ class Stores:
             self._retire(rest, instance.image)
             self.records.forget(instance)
             self.tidy_up(instance.image)
+        self.changed.set()
 
     def snapshot(self, vm: str, name: str) -> Snapshot:
         """Keep a VM's data as of now; its device goes on over a new store.
@@ -141,6 +142,7 @@ class Stores:
                 raise
             kept = Snapshot(name, vm, instance.image, instance.size, instance.store, time.time())
             self.records.put(kept)
+        self.changed.set()
         LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
         return kept
 
@@ -168,6 +170,7 @@ class Stores:
                 self.tidy_up(instance.image)
                 raise
             self.tidy_up(instance.image)
+        self.changed.set()
         LOG.info("VM %s is as in snapshot %s again", vm, snapshot)
 
     def delete(self, snapshot: Snapshot) -> None:
@@ -175,6 +178,7 @@ class Stores:
         with self._locks[snapshot.image]:
             self.records.forget(snapshot)
             self.tidy_up(snapshot.image)
+        self.changed.set()
 
     # How much room a VM has.
 
@@ -254,16 +258,17 @@ class Stores:
             self.tidy(image)
         except (VirtmanError, OSError) as err:
             LOG.warning("image %s: %s", image, err)
-        self.changed.set()
 
     # Merging: two stores become one.
 
     def next_merge(self, vm: str) -> Merge | None:
         """Return what there is to merge in a VM's chain, or is being merged."""
         inventory = self.records.inventory()
-        # a store that nobody needs may still lie under a device: a merge ended half way
-        if vm in inventory.instances and (inventory.merge(vm) or inventory.garbage()):
-            self.mend(inventory.instances[vm].image)
+        if vm in inventory.instances:
+            image = inventory.instances[vm].image
+            # a store that nobody needs may still lie under a device: a merge ended half way
+            if any(one.image == image for one in inventory.garbage()):
+                self.mend(image)
         return self.records.inventory().merge(vm)
 
     def begin(self, merge: Merge) -> Store | None:

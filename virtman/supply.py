@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 
 from virtman.chains import Instance, Store
 from virtman.errors import NoSpace, VirtmanError
@@ -25,9 +26,11 @@ from virtman.stores import Room, Stores
 LOG = logging.getLogger(__name__)
 
 _CALM, _TIGHT = 2.0, 0.2
+_IDLE = 4.0
+"""Times as long as a look there is rest after it, however many VMs there are."""
 
 
-def must_wait(room: Room, quota: int, free: int, limits: Limits) -> str:
+def must_wait(room: Room, quota: int, free: float, limits: Limits) -> str:
     """Say why a VM must wait; empty if it need not."""
     if quota and room.taken >= quota:
         return f"its stores take {room.taken} bytes of its quota of {quota}: raise it"
@@ -59,7 +62,8 @@ class Supply:
 
     def look(self) -> float:
         """Look once at all VMs; return the seconds until the next look."""
-        free = self.stores.space.free()
+        begin = time.monotonic()
+        free = self.stores.space.left()
         tight = free < 2 * self.limits.reserve
         self._warn("", tight, f"the file system of the stores has only {free} bytes left")
         inventory = self.stores.records.inventory()
@@ -71,7 +75,8 @@ class Supply:
                     self._supply(instance, inventory.chain(instance.store), tight=tight)
                 except (VirtmanError, OSError) as err:
                     LOG.warning("store of VM %s: %s", instance.vm, err)
-        return _TIGHT if tight else _CALM
+        self._warned &= {"", *inventory.instances}
+        return max(_TIGHT if tight else _CALM, _IDLE * (time.monotonic() - begin))
 
     def _supply(self, instance: Instance, chain: tuple[Store, ...], *, tight: bool) -> None:
         room = self.stores.room(chain)
@@ -86,7 +91,7 @@ class Supply:
             f"VM {instance.vm} has taken {room.taken} bytes of its quota of {quota}; it will "
             "have to wait once that is used up",
         )
-        reason = must_wait(room, quota, self.stores.space.free(), self.limits)
+        reason = must_wait(room, quota, self.stores.space.left(), self.limits)
         waits = self.stores.waits(instance)
         if reason and not waits:
             self.stores.hold(instance)

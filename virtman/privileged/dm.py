@@ -20,8 +20,8 @@ from virtman.privileged import context
 Table = list[tuple[int, int, str, str]]
 
 # enum in libdevmapper.h
-_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _MESSAGE = (
-    0, 1, 2, 4, 5, 10, 11, 13, 17,
+_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _MESSAGE = (
+    0, 1, 2, 4, 5, 10, 11, 13, 14, 17,
 )  # fmt: skip
 
 # The library keeps pending device-node changes in a global list, so only one verb
@@ -163,8 +163,15 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
     with _Task(_RELOAD, name, read_only=read_only) as task:
         task.targets(table)
         task.run()
-    _suspend(name, flush, freeze)
-    _resume(name)
+    try:
+        _suspend(name, flush, freeze)
+        _resume(name)
+    except OSError:
+        # else whoever resumes the device next would bring the new table in
+        with _Task(_CLEAR, name) as task:
+            task.run()
+        _resume(name)
+        raise
 
 
 @context.entrypoint

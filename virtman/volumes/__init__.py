@@ -54,4 +54,7 @@ class Backing(Protocol):
         """Return the path of a store's volume."""
 
     def free(self) -> int:
-        """Return the bytes for more volumes."""
+        """Return the bytes that there are for more volumes."""
+
+    def left(self) -> float:
+        """Return the bytes that there are for what is written to volumes; perhaps no end."""

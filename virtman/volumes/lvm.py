@@ -29,6 +29,10 @@ class Group:
         with explained(f"volume group {self.name}"):
             return int(lvm.free(self.name))
 
+    def left(self) -> float:
+        """Return that there is no end of it: volumes that are there have theirs."""
+        return math.inf
+
 
 class Logical:
     """The volume of one store."""

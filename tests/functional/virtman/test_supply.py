@@ -14,7 +14,7 @@ class SupplyTest(TestCase):
         super().setUp()
         self.node = self.bed.node()
         self.free = 1 << 40
-        self.useFixture(fixtures.MockPatchObject(Space, "free", lambda _: self.free))
+        self.useFixture(fixtures.MockPatchObject(Space, "left", lambda _: self.free))
 
     def write(self, vm, count, text="x"):
         for chunk in range(count):
