@@ -39,8 +39,8 @@ class Shown:
     """A VM and what belongs to it.
 
     :ivar chain: its stores, the one on the image first
-    :ivar state: "ready"; "waits" while its I/O is held back; "absent" while there is no device;
-        "lost" if the kernel gave up a store
+    :ivar state: "ready"; "low" when its quota is nearly used up; "waits" while its I/O is held
+        back; "absent" while there is no device; "lost" if the kernel gave up a store
     :ivar taken: bytes of its stores that are in use; None while that cannot be told
     :ivar snapshots: names of those that were taken of it, the oldest first
     """

@@ -200,7 +200,10 @@ class Stores:
             taken = self.room(chain).taken
         except StoreInvalid:
             return "lost", None
-        return ("waits" if self.waits(instance) else "ready"), taken
+        if self.waits(instance):
+            return "waits", taken
+        low = 0 < instance.quota * self.space.limits.warning <= taken
+        return ("low" if low else "ready"), taken
 
     def reserve(self, chain: tuple[Store, ...], ahead: int) -> None:
         """Have disk space for what a VM will write.

@@ -64,7 +64,7 @@ class SupplyTest(TestCase):
         for _ in range(3):
             self.node.look()
         self.assertEqual(1, self.log.output.count("VM vm1 has taken"))
-        self.assertEqual("ready", self.state("vm1"))
+        self.assertEqual("low", self.state("vm1"))
 
     def test_a_vm_waits_when_the_disk_is_full_and_what_it_had_ahead_is_used(self):
         self.node.create("vm1")
