@@ -15,6 +15,7 @@ from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
+from virtman.volumes import device
 
 LOG = logging.getLogger(__name__)
 
@@ -78,7 +79,12 @@ class Agent:
         self._busy: set[str] = set()
 
     def create(
-        self, vm: str, image: str = "", snapshot: str = "", quota: int | None = None
+        self,
+        vm: str,
+        image: str = "",
+        snapshot: str = "",
+        quota: int | None = None,
+        store: str = "",
     ) -> Instance:
         """Give a VM its device over an image, which is attached first if need be.
 
@@ -86,12 +92,17 @@ class Agent:
         :param snapshot: name of one at which the VM begins
         :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
             for what is configured
+        :param store: path of a block device that takes what the VM writes; empty for a file or
+            volume as configured
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
         :raises NoSpace: if its exception store does not fit
+        :raises StoreUnusable: if the device cannot be the store
         """
         naming.check("VM", vm)
+        if store:
+            device.check(store)
         if snapshot:
             found = self.records.snapshot(naming.check("snapshot", snapshot))
             image = image or found.image
@@ -102,10 +113,12 @@ class Agent:
             attachment = self._attachment(image)
             size = attachment.info.size
             quota = self.stores.space.limits.quota if quota is None else quota
-            self.stores.space.check(size, quota)
+            if not store:
+                self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:
-                instance = self.stores.create(vm, image, size, snapshot, quota)
+                wanted = Instance(vm, image, size, "", quota)
+                instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
                 raise
@@ -259,8 +272,7 @@ class Agent:
         with _Claim(self, instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
             attachment = self._attachment(instance.image)
-            device = self.stack.layer(plan.device(instance))
-            if instance.vm not in attachment.users or not device.is_up():
+            if instance.vm not in attachment.users or not self.stores.is_served(instance):
                 attachment.acquire(instance.vm)
                 self.stores.resume(instance.vm)
                 self.stores.changed.set()

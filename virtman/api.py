@@ -85,7 +85,7 @@ class Api:
 
     def create(self, request: Request, vm: str) -> Answer:
         """Give a VM its device; the body names an image or a snapshot."""
-        body = _body(request, image=str, snapshot=str, quota=int)
+        body = _body(request, image=str, snapshot=str, quota=int, store=str)
         if not body.keys() & {"image", "snapshot"}:
             raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
         self.agent.create(vm, **body)

@@ -44,11 +44,18 @@ class Client:
         self.timeout = timeout
 
     def create(
-        self, vm: str, image: str = "", *, snapshot: str = "", quota: int | None = None
+        self,
+        vm: str,
+        image: str = "",
+        *,
+        snapshot: str = "",
+        quota: int | None = None,
+        store: str = "",
     ) -> dict[str, Any]:
         """Give a VM its device, over an image or as of a snapshot; return the VM.
 
         :param quota: bytes that its stores may take; None for what the agent is told
+        :param store: path of a block device that takes what the VM writes
         """
         body: dict[str, Any] = {}
         if image:
@@ -57,6 +64,8 @@ class Client:
             body["snapshot"] = naming.check("snapshot", snapshot)
         if quota is not None:
             body["quota"] = quota
+        if store:
+            body["store"] = store
         made: dict[str, Any] = self._call("PUT", _instance(vm), body)
         return made
 

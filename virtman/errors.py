@@ -104,6 +104,13 @@ class NoSpace(VirtmanError):
     status = 507
 
 
+class StoreUnusable(VirtmanError):
+    """A device that is to hold an exception store is somebody else's, or too short."""
+
+    code = "virtman.store.unusable"
+    status = 409
+
+
 class StoreInvalid(VirtmanError):
     """The kernel gave up an exception store: what it held is lost."""
 

@@ -9,8 +9,9 @@ from virtman.chains import Inventory, Store
 from virtman.errors import NoSpace
 from virtman.record import Records
 from virtman.volumes import Backing, Volume, full_size
+from virtman.volumes.device import Given
 from virtman.volumes.file import File
-from virtman.volumes.lvm import Logical
+from virtman.volumes.lvm import Logical, is_logical
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,9 @@ class Space:
 
 def volume(store: Store) -> Volume:
     """Return the volume that a store is in."""
-    return Logical(store.path) if store.path.startswith("/dev/") else File(store.path)
+    if not store.path.startswith("/dev/"):
+        return File(store.path)
+    return Logical(store.path) if is_logical(store.path) else Given(store.path)
 
 
 def _promised(inventory: Inventory, but: str) -> int:

@@ -31,6 +31,7 @@ from virtman.errors import (
     NoSpace,
     SnapshotMismatch,
     StoreInvalid,
+    StoreUnusable,
     VirtmanError,
 )
 from virtman.layers.instance import Instance as InstanceLayer
@@ -79,23 +80,26 @@ class Stores:
         self._copies: set[str] = set()
         self.changed = threading.Event()
 
-    def create(self, vm: str, image: str, size: int, snapshot: str, quota: int) -> Instance:
+    def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
         """Give a VM an empty store over the image, or over a snapshot, and its device.
 
+        :param wanted: the VM, still without a store
         :param snapshot: name; empty for none
-        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        :param path: of a block device for the store; empty for one of the configured backing
+        :raises StoreUnusable: if that device is somebody's, or too short
         """
+        vm, image, size = wanted.vm, wanted.image, wanted.size
         with self._locks[image]:
             lower = self._start(snapshot, image, size)
             try:
                 with self.space.promising:
-                    self.space.check(size, quota)
-                    instance = Instance(vm, image, size, self._make(image, size, lower), quota)
+                    self._check(wanted, path)
+                    instance = replace(wanted, store=self._make(image, size, lower, path))
                     self.records.put(instance)
                 self.resume(vm)
             except BaseException:
-                self._device(Instance(vm, image, size, "")).down()
-                self.records.forget(Instance(vm, image, size, ""))
+                self._device(wanted).down()
+                self.records.forget(wanted)
                 self.tidy_up(image)
                 raise
         return instance
@@ -348,19 +352,27 @@ class Stores:
             if store.image == image and store.name not in served:
                 self._store(store).down()
 
-    def _make(self, image: str, size: int, lower: str) -> str:
+    def _check(self, wanted: Instance, path: str) -> None:
+        """See that there is room for a VM's first store."""
+        if not path:
+            self.space.check(wanted.size, wanted.quota)
+        elif any(one.path == path for one in self.records.inventory().stores.values()):
+            raise StoreUnusable(f"{path} is the exception store of another VM or snapshot")
+
+    def _make(self, image: str, size: int, lower: str, path: str = "") -> str:
         """Make an empty store; return its name."""
-        store = self._add(image, size, lower)
+        store = self._add(image, size, lower, path)
         try:
             volume(store).make(full_size(size))
-        except NoSpace:
+        except (NoSpace, StoreUnusable):
             self.records.forget(store)
             raise
         return store.name
 
-    def _add(self, image: str, size: int, lower: str) -> Store:
+    def _add(self, image: str, size: int, lower: str, path: str = "") -> Store:
         """Write a new store down."""
-        return self.records.add_store(image, size, lower, self.space.backing.path)
+        place = (lambda _: path) if path else self.space.backing.path
+        return self.records.add_store(image, size, lower, place)
 
     def _next(self, instance: Instance, lower: str) -> Instance:
         """Return a VM as it will be over a new store of its own."""

@@ -58,10 +58,18 @@ _quota = click.option(
 @click.argument("names", metavar="[IMAGE] VM", nargs=-1, required=True)
 @click.option("--from-snapshot", "snapshot", default="", help="Begin at this snapshot.")
 @_quota
+@click.option(
+    "--store", default="", help="Block device that takes what VM writes, such as a Cinder volume."
+)
 @_json
 @click.pass_obj
 def create(
-    client: Client, names: tuple[str, ...], snapshot: str, quota: int | None, as_json: bool
+    client: Client,
+    names: tuple[str, ...],
+    snapshot: str,
+    quota: int | None,
+    store: str,
+    as_json: bool,
 ) -> None:
     """Give VM a private device over IMAGE, or as of a snapshot, and print its path."""
     image, vm = names if len(names) == 2 else ("", names[0])
@@ -69,7 +77,7 @@ def create(
         raise click.UsageError(f"Got unexpected extra argument ({names[2]})")
     if not image and not snapshot:
         raise click.UsageError("Missing argument 'VM', or option '--from-snapshot'.")
-    made = client.create(vm, image, snapshot=snapshot, quota=quota)
+    made = client.create(vm, image, snapshot=snapshot, quota=quota, store=store)
     click.echo(json.dumps(made) if as_json else made["device"])
 
 

@@ -14,6 +14,11 @@ _PREFIX = "virtman_"
 _SECTOR = 512
 
 
+def is_logical(path: str) -> bool:
+    """Tell whether a device is a volume of ours."""
+    return path.rsplit("/", 1)[1].startswith(_PREFIX)
+
+
 class Group:
     """The volume group."""
 

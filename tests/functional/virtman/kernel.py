@@ -28,7 +28,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, lvm, sockets
+from virtman.privileged import bcache, device, dm, iscsi, kernel, lio, loop, lvm, sockets
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -453,6 +453,26 @@ class Kernel:
         old = self.volumes[source].file if source in self.volumes else Path(source)
         with open(old, "rb") as file, open(self.volumes[target].file, "r+b") as new:
             new.write(file.read(length))
+
+    # Devices of others: they are logical volumes whose group is not ours.
+
+    def device_claim(self, path: str, size: int) -> None:
+        if path not in self.volumes:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        volume = self.volumes[path]
+        if self._is_used(volume.number, path):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        if volume.file.stat().st_size < size:
+            raise OSError(errno.ENOSPC, f"shorter than {size} bytes")
+        if any(volume.file.read_bytes()[: 64 * 1024]):
+            raise OSError(errno.EEXIST, "it holds something")
+
+    def device_clear(self, path: str) -> None:
+        if path in self.volumes:
+            if self._is_used(self.volumes[path].number, path):
+                raise OSError(errno.EBUSY, "Device or resource busy")
+            with open(self.volumes[path].file, "r+b") as file:
+                file.write(bytes(64 * 1024))
 
     # iSCSI, both ends.
 
@@ -889,7 +909,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"), (sockets, "sockets"), (lvm, "lvm"),
+    (kernel, "kernel"), (sockets, "sockets"), (lvm, "lvm"), (device, "device"),
 )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ import contextlib
 import math
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.functional.virtman.base import FOREVER, TestCase
-from tests.functional.virtman.kernel import Killed
+from tests.functional.virtman.base import FOREVER, SIZE, TestCase
+from tests.functional.virtman.kernel import Killed, Logical
 from virtman.errors import (
     DeviceBusy,
     InstanceNotServed,
     SnapshotExists,
     SnapshotMismatch,
     SnapshotUnknown,
+    StoreUnusable,
     VirtmanError,
 )
 
@@ -390,3 +391,66 @@ class LogicalVolumeKilledTest(KilledTest):
             (room,) = {self.node.agent.stores.room(shown.chain).ahead}
         self.assertEqual(math.inf, room)
         self.assertTrue(all(one.path.startswith("/dev/vg0/virtman_s") for one in shown.chain))
+
+
+class GivenDeviceTest(SnapshotCase):
+    """The first store of a VM is a device that somebody else made."""
+
+    PATH = "/dev/disk/by-id/volume-1"
+
+    def setUp(self):
+        super().setUp()
+        self.give(self.PATH, 2 * SIZE)
+
+    def give(self, path, size):
+        file = self.node.kernel.disk / path.rsplit("/", 1)[1]
+        with open(file, "wb") as held:
+            held.truncate(size)
+        self.node.kernel.volumes[path] = Logical(f"65:{len(self.node.kernel.volumes)}", file)
+
+    def test_it_takes_what_the_vm_writes_and_is_given_back_blank(self):
+        self.node.create("vm1", store=self.PATH)
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.write("vm1", c1="b")
+        self.node.delete_snapshot("before")
+        self.node.merge("vm1")
+        (store,) = self.node.records.inventory().chain(self.node.chain("vm1")[0])
+        self.assertEqual(self.PATH, store.path)
+        self.restart(reboot=True)
+        self.assertEqual("ab..", self.read("vm1"))
+        self.node.destroy("vm1")
+        self.assertFalse(any(self.node.kernel.volumes[self.PATH].file.read_bytes()))
+
+    def test_it_may_come_after_the_agent(self):
+        self.node.create("vm1", store=self.PATH)
+        self.write("vm1", c0="a")
+        self.node.stop()
+        self.node.reboot()
+        away = self.node.kernel.volumes.pop(self.PATH)
+        self.assertEqual(["vm1"], list(self.node.recover()))
+        self.node.kernel.volumes[self.PATH] = away
+        self.assertEqual([], self.node.recover())
+        self.assertEqual("a...", self.read("vm1"))
+
+    def test_one_that_is_not_free_is_left_alone(self):
+        self.give("/dev/short", SIZE)
+        self.give("/dev/full", 2 * SIZE)
+        full = self.node.kernel.volumes["/dev/full"].file
+        full.write_bytes(b"something" + full.read_bytes()[9:])
+        self.node.create("vm1", store=self.PATH)
+        self.node.settle()
+        before = self.node.everywhere()
+        for path in (
+            *(self.PATH, "/dev/short", "/dev/full", "/dev/none"),
+            *(
+                "/etc/passwd",
+                "/dev/../etc",
+                "/dev/mapper/virtman_debian_origin",
+                "dev/x",
+                "/dev/a b",
+            ),
+        ):
+            error = self.assertRaises(StoreUnusable, self.node.create, "vm2", "debian", store=path)
+            self.assertIn(path.strip("'"), str(error))
+        self.assertEqual(before, self.node.everywhere())
