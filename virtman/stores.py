@@ -1,4 +1,4 @@
-"""What VMs wrote: exception stores are made, stacked, merged and given back.
+"""What VMs wrote: exception stores are made, stacked and given back.
 
 Each verb is ordered so that the agent may die between any two of its steps::
 
@@ -6,8 +6,6 @@ Each verb is ordered so that the agent may die between any two of its steps::
     snapshot   store, its device, VM, the VM's device moves to the new store, snapshot
     rollback   store, the VM's device goes, VM, its device comes over the new store
     delete     snapshot
-    merge      the upper store is marked, its device empties it; all who lie on it are led
-               past it, then their devices
     destroy    devices, VM
 
 A store is written down before there is a file of it, so no file is ever forgotten; and before
@@ -25,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from virtman import plan
-from virtman.chains import Instance, Inventory, Merge, Snapshot, Store
+from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.errors import (
     InstanceNotServed,
     NoSpace,
@@ -40,10 +38,9 @@ from virtman.record import Records
 from virtman.space import Space, volume
 from virtman.stack import Stack
 from virtman.volumes import full_size
+from virtman.volumes.device import Given
 
 LOG = logging.getLogger(__name__)
-
-_SLACK = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -66,6 +63,9 @@ class Room:
 class Stores:
     """The exception stores of this node.
 
+    :ivar locks: one an image; guards its stores and their devices. Never held while a store is
+        copied or emptied, nor across the network
+    :ivar kept: names of stores that are no garbage, although nobody refers to them yet
     :ivar changed: set when there may be something to merge
     """
 
@@ -73,11 +73,8 @@ class Stores:
         self.stack = stack
         self.records = records
         self.space = space
-        # Guards the stores of an image and their devices; never held while one is copied or
-        # emptied, nor across the network.
-        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
-        # copies that are being made: nobody refers to them yet
-        self._copies: set[str] = set()
+        self.locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self.kept: set[str] = set()
         self.changed = threading.Event()
 
     def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
@@ -89,7 +86,7 @@ class Stores:
         :raises StoreUnusable: if that device is somebody's, or too short
         """
         vm, image, size = wanted.vm, wanted.image, wanted.size
-        with self._locks[image]:
+        with self.locks[image]:
             lower = self._start(snapshot, image, size)
             try:
                 with self.space.promising:
@@ -179,7 +176,7 @@ class Stores:
 
     def delete(self, snapshot: Snapshot) -> None:
         """Forget a snapshot; what only it needs goes."""
-        with self._locks[snapshot.image]:
+        with self.locks[snapshot.image]:
             self.records.forget(snapshot)
             self.tidy_up(snapshot.image)
         self.changed.set()
@@ -188,7 +185,7 @@ class Stores:
 
     def room(self, chain: tuple[Store, ...]) -> Room:
         """Return how full the stores of a VM are."""
-        each = tuple(self._store(one).usage().taken for one in chain)
+        each = tuple(self.layer(one).usage().taken for one in chain)
         ahead = (
             volume(one).ahead(taken)
             for one, taken in zip(chain, each, strict=True)
@@ -216,7 +213,7 @@ class Stores:
         """
         for store in _written(chain):
             self.space.afford(0)
-            volume(store).reserve(self._store(store).usage().taken + ahead)
+            volume(store).reserve(self.layer(store).usage().taken + ahead)
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota."""
@@ -233,17 +230,17 @@ class Stores:
 
     def hold(self, instance: Instance) -> None:
         """Let a VM wait."""
-        with self._locks[instance.image]:
+        with self.locks[instance.image]:
             self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
         """Let a VM go on."""
-        with self._locks[instance.image]:
+        with self.locks[instance.image]:
             self._device(instance).resume()
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
-        with self._locks[image]:
+        with self.locks[image]:
             for one in self.records.all():
                 if one.image == image:
                     self.resume(one.vm)
@@ -251,11 +248,11 @@ class Stores:
 
     def tidy(self, image: str) -> None:
         """Take away what no VM is made of any more, and the stores that nobody needs."""
-        with self._locks[image]:
+        with self.locks[image]:
             inventory = self.records.inventory()
             self._retire(inventory, image)
             for store in inventory.garbage():
-                if store.image == image and store.name not in self._copies:
+                if store.image == image and store.name not in self.kept:
                     volume(store).remove()
                     self.records.forget(store)
 
@@ -266,83 +263,23 @@ class Stores:
         except (VirtmanError, OSError) as err:
             LOG.warning("image %s: %s", image, err)
 
-    # Merging: two stores become one.
+    def add(self, image: str, size: int, lower: str, path: str = "") -> Store:
+        """Write a new store down."""
+        place = (lambda _: path) if path else self.space.backing.path
+        return self.records.add_store(image, size, lower, place)
 
-    def next_merge(self, vm: str) -> Merge | None:
-        """Return what there is to merge in a VM's chain, or is being merged."""
-        inventory = self.records.inventory()
-        if vm in inventory.instances:
-            image = inventory.instances[vm].image
-            # a store that nobody needs may still lie under a device: a merge ended half way
-            if any(one.image == image for one in inventory.garbage()):
-                self.mend(image)
-        return self.records.inventory().merge(vm)
-
-    def begin(self, merge: Merge) -> Store | None:
-        """Let the kernel empty a store into the one below; None if it is not wanted any more.
-
-        :raises NoSpace: if the one below has no room for it
-        """
-        if not merge.copy:
-            return self._begin(merge, merge.lower)
-        with self._locks[merge.lower.image]:
-            copy = self._add(merge.lower.image, merge.lower.size, merge.lower.lower)
-            self._copies.add(copy.name)
-        try:
-            self._copy(merge.lower, copy)
-            return self._begin(merge, copy)
-        finally:
-            self._copies.discard(copy.name)
-            self.tidy_up(copy.image)
-
-    def is_emptied(self, store: Store) -> bool:
-        """Tell whether a store that is being merged holds nothing any more."""
-        return self._store(store).usage().is_empty
-
-    def end(self, store: Store) -> None:
-        """Lead all past an emptied store, and give it back."""
-        with self._locks[store.image]:
-            inventory = self.records.inventory()
-            users = inventory.on(store)
-            for changed in inventory.without(store):
-                self.records.put(changed)
-            for one in users:
-                self.resume(one.vm)
-            self.tidy(store.image)
-        LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
-
-    def _begin(self, merge: Merge, into: Store) -> Store | None:
-        with self._locks[into.image]:
-            inventory = self.records.inventory()
-            users = inventory.on(merge.upper)
-            if not users or inventory.stores.get(merge.lower.name) != merge.lower:
-                return None
-            if into == merge.lower and not inventory.may_take(into, merge.upper):
-                return None
-            upper = replace(merge.upper, lower=into.name, merging=True)
-            if not merge.upper.merging:
-                # once begun there is no way back, so no room is found out now
-                more = self._store(merge.upper).usage().taken + _SLACK
-                self.space.afford(more)
-                volume(into).reserve(self._store(merge.lower).usage().taken + more)
-                self.records.put(upper)
-            for one in users:
-                self.resume(one.vm)
-            return upper
-
-    def _copy(self, lower: Store, copy: Store) -> None:
-        taken = self._store(lower).usage().taken
-        self.space.afford(taken)
-        volume(copy).make(full_size(copy.size))
-        volume(copy).reserve(taken)
-        volume(copy).copy(lower.path, taken)
+    def layer(self, store: Store) -> StoreLayer:
+        """Return what makes the device of a store."""
+        layer = self.stack.layer(plan.store(store))
+        assert isinstance(layer, StoreLayer)
+        return layer
 
     # The rest is inside.
 
     @contextlib.contextmanager
     def _held(self, vm: str) -> Iterator[Instance]:
         """Hold an image's stores still; give a VM of it as it is then."""
-        with self._locks[self.records.get(vm).image]:
+        with self.locks[self.records.get(vm).image]:
             yield self.records.get(vm)
 
     def _retire(self, inventory: Inventory, image: str) -> None:
@@ -350,29 +287,29 @@ class Stores:
         served = inventory.served()
         for store in inventory.descending():
             if store.image == image and store.name not in served:
-                self._store(store).down()
+                self.layer(store).down()
 
     def _check(self, wanted: Instance, path: str) -> None:
-        """See that there is room for a VM's first store."""
+        """See that there is room for a VM's first store.
+
+        A device is looked at before it is written down: what is written down is cleared.
+        """
         if not path:
             self.space.check(wanted.size, wanted.quota)
         elif any(one.path == path for one in self.records.inventory().stores.values()):
             raise StoreUnusable(f"{path} is the exception store of another VM or snapshot")
+        else:
+            Given(path).make(full_size(wanted.size))
 
     def _make(self, image: str, size: int, lower: str, path: str = "") -> str:
         """Make an empty store; return its name."""
-        store = self._add(image, size, lower, path)
+        store = self.add(image, size, lower, path)
         try:
             volume(store).make(full_size(size))
-        except (NoSpace, StoreUnusable):
+        except NoSpace:
             self.records.forget(store)
             raise
         return store.name
-
-    def _add(self, image: str, size: int, lower: str, path: str = "") -> Store:
-        """Write a new store down."""
-        place = (lambda _: path) if path else self.space.backing.path
-        return self.records.add_store(image, size, lower, place)
 
     def _next(self, instance: Instance, lower: str) -> Instance:
         """Return a VM as it will be over a new store of its own."""
@@ -410,11 +347,6 @@ class Stores:
     def _device(self, instance: Instance) -> InstanceLayer:
         layer = self.stack.layer(plan.device(instance))
         assert isinstance(layer, InstanceLayer)
-        return layer
-
-    def _store(self, store: Store) -> StoreLayer:
-        layer = self.stack.layer(plan.store(store))
-        assert isinstance(layer, StoreLayer)
         return layer
 
 

@@ -1,4 +1,4 @@
-"""Verbs on block devices that somebody else made."""
+"""Verbs on what block devices hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import stat
 
 from virtman.privileged import context
 
+_STEP = 1024 * 1024
 _HEAD = 64 * 1024
+_MAGIC = b"SnAp"
+"""What dm-snapshot writes first."""
 
 
 @context.entrypoint
@@ -34,13 +37,33 @@ def claim(path: str, size: int) -> None:
 
 @context.entrypoint
 def clear(path: str) -> None:
-    """Make a device begin with zeros again; one that is not there any more is fine."""
+    """Make a device begin with zeros again if it begins as an exception store does.
+
+    One that is not there any more is fine.
+
+    :raises OSError: EBUSY if it is in use
+    """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     try:
-        os.pwrite(descriptor, bytes(_HEAD), 0)
-        os.fsync(descriptor)
+        if os.pread(descriptor, len(_MAGIC), 0) == _MAGIC:
+            os.pwrite(descriptor, bytes(_HEAD), 0)
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@context.entrypoint
+def copy(source: str, target: str, length: int) -> None:
+    """Copy the first bytes of one file or device to another, and have them on the disk."""
+    with open(source, "rb") as old, open(target, "r+b") as new:
+        while length:
+            data = old.read(min(length, _STEP))
+            if not data:
+                break
+            new.write(data)
+            length -= len(data)
+        new.flush()
+        os.fsync(new.fileno())

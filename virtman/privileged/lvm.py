@@ -1,13 +1,9 @@
-"""LVM verbs: logical volumes made, filled and removed."""
+"""LVM verbs: logical volumes made and removed."""
 
 from __future__ import annotations
 
-import os
-
 from virtman.privileged import context
 from virtman.privileged.command import run
-
-_STEP = 1024 * 1024
 
 
 @context.entrypoint
@@ -35,17 +31,3 @@ def free(group: str) -> int:
     """Return the bytes of a group that no volume has."""
     words = ("--noheadings", "--nosuffix", "--units", "b", "--options", "vg_free")
     return int(run("vgs", *words, group).strip())
-
-
-@context.entrypoint
-def copy(source: str, target: str, length: int) -> None:
-    """Copy the first bytes of a file or device to a device, and have them on the disk."""
-    with open(source, "rb") as old, open(target, "r+b") as new:
-        while length:
-            data = old.read(min(length, _STEP))
-            if not data:
-                break
-            new.write(data)
-            length -= len(data)
-        new.flush()
-        os.fsync(new.fileno())

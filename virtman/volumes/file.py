@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from virtman.errors import NoSpace
+from virtman.privileged import device
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,6 +53,10 @@ class File:
 
     def copy(self, source: str, length: int) -> None:
         """Copy the beginning, or share it where the file system can."""
+        if source.startswith("/dev/"):
+            with self._explained():
+                device.copy(source, str(self.path), length)
+            return
         with self._explained(), open(source, "rb") as old, open(self.path, "r+b") as file:
             done = 0
             while done < length:

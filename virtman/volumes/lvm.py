@@ -8,7 +8,7 @@ import math
 from virtman import sysfs
 from virtman.errors import NoSpace
 from virtman.layers import explained
-from virtman.privileged import lvm
+from virtman.privileged import device, lvm
 
 _PREFIX = "virtman_"
 _SECTOR = 512
@@ -59,7 +59,7 @@ class Logical:
     def copy(self, source: str, length: int) -> None:
         """Copy the beginning."""
         with explained(f"exception store {self.path}"):
-            lvm.copy(source, self.path, length)
+            device.copy(source, self.path, length)
 
     def allocated(self) -> int:
         """Return the size of the volume."""

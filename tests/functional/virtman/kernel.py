@@ -449,11 +449,6 @@ class Kernel:
     def lvm_free(self, group: str) -> int:
         return 1 << 40
 
-    def lvm_copy(self, source: str, target: str, length: int) -> None:
-        old = self.volumes[source].file if source in self.volumes else Path(source)
-        with open(old, "rb") as file, open(self.volumes[target].file, "r+b") as new:
-            new.write(file.read(length))
-
     # Devices of others: they are logical volumes whose group is not ours.
 
     def device_claim(self, path: str, size: int) -> None:
@@ -467,12 +462,22 @@ class Kernel:
         if any(volume.file.read_bytes()[: 64 * 1024]):
             raise OSError(errno.EEXIST, "it holds something")
 
+    def device_copy(self, source: str, target: str, length: int) -> None:
+        old, new = (
+            self.volumes[path].file if path in self.volumes else Path(path)
+            for path in (source, target)
+        )
+        with open(old, "rb") as held, open(new, "r+b") as file:
+            file.write(held.read(length))
+
     def device_clear(self, path: str) -> None:
         if path in self.volumes:
             if self._is_used(self.volumes[path].number, path):
                 raise OSError(errno.EBUSY, "Device or resource busy")
             with open(self.volumes[path].file, "r+b") as file:
-                file.write(bytes(64 * 1024))
+                if file.read(1) == b"{":
+                    file.seek(0)
+                    file.write(bytes(64 * 1024))
 
     # iSCSI, both ends.
 

@@ -422,6 +422,17 @@ class GivenDeviceTest(SnapshotCase):
         self.node.destroy("vm1")
         self.assertFalse(any(self.node.kernel.volumes[self.PATH].file.read_bytes()))
 
+    def test_it_is_copied_where_snapshots_need_it(self):
+        self.node.create("vm1", store=self.PATH)
+        for number in range(4):
+            self.write("vm1", **{f"c{number}": str(number)})
+            self.node.snapshot("vm1", f"at{number}")
+            self.node.merge("vm1")
+        self.assertLessEqual(len(self.node.chain("vm1")), 3)
+        self.assertEqual("0123", self.read("vm1"))
+        self.node.rollback("vm1", "at0")
+        self.assertEqual("0...", self.read("vm1"))
+
     def test_it_may_come_after_the_agent(self):
         self.node.create("vm1", store=self.PATH)
         self.write("vm1", c0="a")
@@ -454,3 +465,15 @@ class GivenDeviceTest(SnapshotCase):
             error = self.assertRaises(StoreUnusable, self.node.create, "vm2", "debian", store=path)
             self.assertIn(path.strip("'"), str(error))
         self.assertEqual(before, self.node.everywhere())
+        self.assertTrue(full.read_bytes().startswith(b"something"))
+
+    def test_an_agent_that_dies_leaves_devices_of_others_alone(self):
+        self.node.kernel.volumes[self.PATH].file.write_bytes(b"something" + bytes(2 * SIZE))
+        for index in range(1, 12):
+            self.node.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError):
+                self.node.create("vm1", "debian", store=self.PATH)
+            self.node.process.dead = True
+            self.restart()
+            held = self.node.kernel.volumes[self.PATH].file.read_bytes()
+            self.assertTrue(held.startswith(b"something"), index)
