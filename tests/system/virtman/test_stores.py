@@ -192,6 +192,26 @@ class TestStores(DeployedCase):
             self.assertEqual("ready", self.ask("show", vm)["state"])
             self.assertEqual(0, self.count_others(device))
 
+    def test_a_device_that_is_there_takes_what_a_vm_writes(self):
+        node, file = self.node, "/root/given"
+        node.run(["truncate", "-s", "40M", file])
+        self.addCleanup(node.run, ["rm", file])
+        given = node.run(["losetup", "--find", "--show", file]).stdout.strip()
+        self.addCleanup(node.run, ["losetup", "--detach", given])
+        self.virtman(node, "create", "--store", given, self.image, "vm1")
+        self.created.append((node, "vm1"))
+        said = self.refused(node, "create", "--store", given, self.image, "vm2")
+        self.assertIn("[virtman.store.unusable]", said)
+        device = self.ask("show", "vm1")["device"]
+        node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
+        found = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
+        self.assertEqual("mine", found.stdout.strip())
+        self.destroy(node, "vm1")
+        node.run(["cmp", "-n", "65536", given, "/dev/zero"])
+        node.run(["dd", f"of={given}", "conv=fsync"], input="something")
+        said = self.refused(node, "create", "--store", given, self.image, "vm1")
+        self.assertIn("it holds something", said)
+
     def fill(self, device, log, count):
         """Write zeros over the start of a device; the log has dd's status when it is done."""
         command = f"dd if=/dev/zero of={device} bs=1M count={count} oflag=direct 2>&3; echo $?"
