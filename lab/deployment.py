@@ -164,7 +164,7 @@ class Deployment:
         )
 
     def create(self, node: Node, image: str, vm: str) -> dict[str, Any]:
-        """Create a VM's device; return ``{"vm", "image", "device", "size", "store"}``."""
+        """Create a VM's device; return the VM as the local API shows it."""
         done = node.run(["virtman", "create", "--json", image, vm], timeout=CREATE_TIMEOUT)
         made: dict[str, Any] = json.loads(done.stdout)
         return made

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
+from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator
 from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
-from virtman.naming import Device
 from virtman.plan import Placement
-from virtman.record import Instance, Records
 from virtman.stack import Stack, check_modules
+from virtman.stores import Stores
+from virtman.volumes import device
 
 LOG = logging.getLogger(__name__)
 
@@ -28,45 +29,90 @@ class Host:
     port: int
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A VM and what belongs to it.
+
+    :ivar chain: its stores, the one on the image first
+    :ivar state: "ready"; "low" when its quota is nearly used up; "waits" while its I/O is held
+        back; "absent" while there is no device; "lost" if the kernel gave up a store
+    :ivar taken: bytes of its stores that are in use; None while that cannot be told
+    :ivar snapshots: names of those that were taken of it, the oldest first
+    """
+
+    instance: Instance
+    chain: tuple[Store, ...]
+    state: str
+    taken: int | None
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A snapshot and its stores, the one on the image first."""
+
+    snapshot: Snapshot
+    chain: tuple[Store, ...]
+
+
 class Agent:
     """Creates and destroys VM devices; brings images up and lets go of them."""
 
     def __init__(
-        self, host: Host, stack: Stack, coordinator: Coordinator, records: Records, times: Times
+        self, host: Host, stack: Stack, coordinator: Coordinator, stores: Stores, times: Times
     ) -> None:
         self.host = host
         self.stack = stack
         self.coordinator = coordinator
-        self.records = records
+        self.stores = stores
+        self.records = stores.records
         self.times = times
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
 
-    def create(self, vm: str, image: str) -> Instance:
+    def create(
+        self,
+        vm: str,
+        image: str = "",
+        snapshot: str = "",
+        quota: int | None = None,
+        store: str = "",
+    ) -> Instance:
         """Give a VM its device over an image, which is attached first if need be.
 
+        :param image: name; may be left out where there is a snapshot
+        :param snapshot: name of one at which the VM begins
+        :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
+            for what is configured
+        :param store: path of a block device that takes what the VM writes; empty for a file or
+            volume as configured
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
+        :raises SnapshotUnknown: if there is no such snapshot
         :raises NoSpace: if its exception store does not fit
+        :raises StoreUnusable: if the device cannot be the store
         """
         naming.check("VM", vm)
+        if store:
+            device.check(store)
+        if snapshot:
+            found = self.records.snapshot(naming.check("snapshot", snapshot))
+            image = image or found.image
         naming.check("image", image)
         with _Claim(self, vm):
-            self.records.check_name(vm)
+            self.records.check_vm(vm)
             check_modules(self.stack.modules)
             attachment = self._attachment(image)
-            self.records.check_space(attachment.info.size)
-            devices = attachment.acquire(vm)
+            size = attachment.info.size
+            quota = self.stores.space.limits.quota if quota is None else quota
+            if not store:
+                self.stores.space.check(size, quota)
+            attachment.acquire(vm)
             try:
-                instance = self.records.add(vm, image, attachment.info.size)
-                try:
-                    self.stack.up(_plan(instance), devices)
-                except BaseException:
-                    self.stack.down(_plan(instance))
-                    self.records.remove(instance)
-                    raise
+                wanted = Instance(vm, image, size, "", quota)
+                instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
                 raise
@@ -74,7 +120,7 @@ class Agent:
         return instance
 
     def destroy(self, vm: str) -> None:
-        """Take a VM's device away, and everything that it wrote.
+        """Take a VM's device away, and everything that it wrote but for its snapshots.
 
         :raises InstanceUnknown: if there is none
         :raises DeviceBusy: while the device is open; nothing is changed then
@@ -82,17 +128,81 @@ class Agent:
         naming.check("VM", vm)
         with _Claim(self, vm):
             instance = self.records.get(vm)
-            self.stack.layer(_plan(instance)[0]).down()
-            self.records.remove(instance)
+            self.stores.destroy(vm)
         with self._lock:
             attachment = self._attachments.get(instance.image)
         if attachment is not None:
             attachment.release(vm)
         LOG.info("VM %s is gone", vm)
 
-    def list(self) -> Sequence[Instance]:
-        """Return the VMs of this node."""
-        return self.records.all()
+    def limit(self, vm: str, quota: int) -> None:
+        """Give a VM another quota; one that waits for it goes on soon.
+
+        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        :raises InstanceUnknown: if there is no such VM
+        """
+        naming.check("VM", vm)
+        with _Claim(self, vm):
+            self.stores.limit(vm, quota)
+
+    def snapshot(self, vm: str, name: str) -> Snapshot:
+        """Keep a VM's data as of now, while it runs.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotExists: if there is a snapshot of this name
+        :raises NoSpace: if one more exception store does not fit
+        """
+        naming.check("VM", vm)
+        naming.check("snapshot", name)
+        with _Claim(self, vm):
+            return self.stores.snapshot(vm, name)
+
+    def rollback(self, vm: str, name: str) -> None:
+        """Have a VM begin anew at a snapshot of its own; what it wrote since then is gone.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotUnknown: if there is no such snapshot
+        :raises SnapshotMismatch: if it is of another VM
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        naming.check("VM", vm)
+        naming.check("snapshot", name)
+        with _Claim(self, vm):
+            self.stores.rollback(vm, name)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        self.stores.delete(self.records.snapshot(naming.check("snapshot", name)))
+
+    def list(self) -> Sequence[Shown]:
+        """Return the VMs of this node, by name."""
+        inventory = self.records.inventory()
+        return [self._shown(one, inventory) for one in self.records.all()]
+
+    def show(self, vm: str) -> Shown:
+        """Return one VM.
+
+        :raises InstanceUnknown: if there is none
+        """
+        instance = self.records.get(naming.check("VM", vm))
+        return self._shown(instance, self.records.inventory())
+
+    def snapshots(self) -> Sequence[Kept]:
+        """Return the snapshots on this node, the oldest first."""
+        inventory = self.records.inventory()
+        found = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        return [Kept(one, inventory.chain(one.store)) for one in found]
+
+    def show_snapshot(self, name: str) -> Kept:
+        """Return one snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        found = self.records.snapshot(naming.check("snapshot", name))
+        return Kept(found, self.records.inventory().chain(found.store))
 
     def attachments(self) -> Sequence[Attachment]:
         """Return the images that are attached, or on their way."""
@@ -130,6 +240,8 @@ class Agent:
         """
         check_modules(self.stack.modules)
         failed = []
+        for image in {store.image for store in self.records.inventory().stores.values()}:
+            self.stores.tidy_up(image)
         for instance in self.records.all():
             try:
                 self._resume(instance)
@@ -143,12 +255,21 @@ class Agent:
         for attachment in self.attachments():
             attachment.stop()
 
+    def _shown(self, instance: Instance, inventory: Inventory) -> Shown:
+        chain = inventory.chain(instance.store)
+        mine = [one for one in inventory.snapshots.values() if one.vm == instance.vm]
+        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
+        state, taken = self.stores.state(instance, chain)
+        return Shown(instance, chain, state, taken, names)
+
     def _resume(self, instance: Instance) -> None:
         with _Claim(self, instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
-            attachment, steps = self._attachment(instance.image), _plan(instance)
-            if instance.vm not in attachment.users or not self.stack.layer(steps[0]).is_up():
-                self.stack.up(steps, attachment.acquire(instance.vm))
+            attachment = self._attachment(instance.image)
+            if instance.vm not in attachment.users or not self.stores.is_served(instance):
+                attachment.acquire(instance.vm)
+                self.stores.resume(instance.vm)
+                self.stores.changed.set()
 
     def _adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""
@@ -190,7 +311,7 @@ class _Claim:
     def __enter__(self) -> None:
         with self.agent._lock:
             if self.vm in self.agent._busy:
-                raise InstanceExists(f"VM {self.vm} is being created or destroyed right now")
+                raise InstanceExists(f"VM {self.vm} is being changed by another request right now")
             self.agent._busy.add(self.vm)
 
     def __exit__(self, *exc: object) -> None:
@@ -200,8 +321,4 @@ class _Claim:
 
 def device_path(instance: Instance) -> str:
     """Path of the device that a VM boots from."""
-    return Device(instance.image, "vm", instance.vm).node
-
-
-def _plan(instance: Instance) -> plan.Plan:
-    return plan.instance(instance.image, instance.size, instance.vm, instance.store)
+    return plan.device(instance).device.node

@@ -6,16 +6,17 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from virtman import naming
-from virtman.agent import Agent, device_path
+from virtman.agent import Agent, Kept, Shown, device_path
+from virtman.chains import Store
 from virtman.errors import InvalidRequest, VirtmanError
-from virtman.record import Instance
+from virtman.space import volume
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
@@ -29,7 +30,13 @@ ROUTES = (
     ("GET", "/v1/instances", "list_instances"),
     ("PUT", "/v1/instances/<vm>", "create"),
     ("GET", "/v1/instances/<vm>", "show"),
+    ("PATCH", "/v1/instances/<vm>", "limit"),
     ("DELETE", "/v1/instances/<vm>", "destroy"),
+    ("POST", "/v1/instances/<vm>/rollback", "rollback"),
+    ("GET", "/v1/snapshots", "list_snapshots"),
+    ("PUT", "/v1/snapshots/<snapshot>", "snapshot"),
+    ("GET", "/v1/snapshots/<snapshot>", "show_snapshot"),
+    ("DELETE", "/v1/snapshots/<snapshot>", "delete_snapshot"),
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
 )
@@ -75,22 +82,58 @@ class Api:
 
     def show(self, request: Request, vm: str) -> Answer:
         """Return one VM."""
-        return 200, _shown(self.agent.records.get(naming.check("VM", vm)))
+        return 200, _shown(self.agent.show(vm))
 
     def create(self, request: Request, vm: str) -> Answer:
-        """Give a VM its device; the body is ``{"image": name}``."""
-        try:
-            body = json.loads(request.get_data())
-        except ValueError as err:
-            raise InvalidRequest(f"the body is not JSON: {err}") from err
-        image = body.get("image") if isinstance(body, Mapping) else None
-        if not isinstance(image, str):
-            raise InvalidRequest('the body must be {"image": "<name>"}')
-        return 201, _shown(self.agent.create(vm, image))
+        """Give a VM its device; the body names an image or a snapshot."""
+        body = _body(request, image=str, snapshot=str, quota=int, store=str)
+        if not body.keys() & {"image", "snapshot"}:
+            raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
+        self.agent.create(vm, **body)
+        return 201, _shown(self.agent.show(vm))
+
+    def limit(self, request: Request, vm: str) -> Answer:
+        """Give a VM another quota."""
+        body = _body(request, quota=int)
+        if not body:
+            raise InvalidRequest('the body must be {"quota": <bytes>}')
+        self.agent.limit(vm, **body)
+        return 200, _shown(self.agent.show(vm))
 
     def destroy(self, request: Request, vm: str) -> Answer:
         """Take a VM's device away."""
         self.agent.destroy(vm)
+        return 204, None
+
+    def rollback(self, request: Request, vm: str) -> Answer:
+        """Have a VM begin anew at one of its snapshots."""
+        body = _body(request, snapshot=str)
+        if not body:
+            raise InvalidRequest('the body must be {"snapshot": "<name>"}')
+        self.agent.rollback(vm, body["snapshot"])
+        return 200, _shown(self.agent.show(vm))
+
+    def list_snapshots(self, request: Request) -> Answer:
+        """Return all snapshots, or those of the VM in ``?vm=``."""
+        vm = request.args.get("vm")
+        found = self.agent.snapshots()
+        return 200, {"snapshots": [_kept(one) for one in found if vm in (None, one.snapshot.vm)]}
+
+    def snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Keep a VM's data; the body is ``{"vm": name}``."""
+        body = _body(request, vm=str)
+        if not body:
+            raise InvalidRequest('the body must be {"vm": "<name>"}')
+        self.agent.snapshot(body["vm"], snapshot)
+        return 201, _kept(self.agent.show_snapshot(snapshot))
+
+    def show_snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Return one snapshot."""
+        return 200, _kept(self.agent.show_snapshot(snapshot))
+
+    def delete_snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Forget a snapshot."""
+        self.agent.delete_snapshot(snapshot)
         return 204, None
 
     def list_images(self, request: Request) -> Answer:
@@ -115,14 +158,58 @@ class Api:
         return 204, None
 
 
-def _shown(instance: Instance) -> dict[str, Any]:
+def _body(request: Request, **kinds: type) -> dict[str, Any]:
+    """Return a request's body, an object that has no other keys and kinds than these."""
+    try:
+        body = json.loads(request.get_data())
+    except ValueError as err:
+        raise InvalidRequest(f"the body is not JSON: {err}") from err
+    if not isinstance(body, Mapping):
+        raise InvalidRequest("the body must be an object")
+    for key, value in body.items():
+        # True is an int for Python
+        if key not in kinds or type(value) is not kinds[key]:
+            known = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+            raise InvalidRequest(f"the body has {key}: {value!r}; it can have {known}")
+        if isinstance(value, int) and value < 0:
+            raise InvalidRequest(f"{key} {value}: must not be negative")
+    return dict(body)
+
+
+def _shown(found: Shown) -> dict[str, Any]:
+    vm = found.instance
     return {
-        "vm": instance.vm,
-        "image": instance.image,
-        "device": device_path(instance),
-        "size": instance.size,
-        "store": instance.store,
+        "vm": vm.vm,
+        "image": vm.image,
+        "device": device_path(vm),
+        "size": vm.size,
+        "state": found.state,
+        "taken": found.taken,
+        "quota": vm.quota,
+        "stores": [_store(one) for one in found.chain],
+        "snapshots": list(found.snapshots),
     }
+
+
+def _kept(found: Kept) -> dict[str, Any]:
+    return {
+        "snapshot": found.snapshot.name,
+        "vm": found.snapshot.vm,
+        "image": found.snapshot.image,
+        "size": found.snapshot.size,
+        "created_at": timestamp(found.snapshot.created_at),
+        "stores": [_store(one) for one in found.chain],
+    }
+
+
+def _store(store: Store) -> dict[str, Any]:
+    allocated = volume(store).allocated()
+    return {"path": store.path, "allocated": allocated, "merging": store.merging}
+
+
+def timestamp(seconds: float) -> str:
+    """Return a moment in the form of RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _several(group: ExceptionGroup[Exception]) -> Answer:

@@ -43,15 +43,72 @@ class Client:
         self.path = path
         self.timeout = timeout
 
-    def create(self, vm: str, image: str) -> dict[str, Any]:
-        """Give a VM its device; return ``{"vm", "image", "device", "size", "store"}``."""
-        naming.check("image", image)
-        made: dict[str, Any] = self._call("PUT", _instance(vm), {"image": image})
+    def create(
+        self,
+        vm: str,
+        image: str = "",
+        *,
+        snapshot: str = "",
+        quota: int | None = None,
+        store: str = "",
+    ) -> dict[str, Any]:
+        """Give a VM its device, over an image or as of a snapshot; return the VM.
+
+        :param quota: bytes that its stores may take; None for what the agent is told
+        :param store: path of a block device that takes what the VM writes
+        """
+        body: dict[str, Any] = {}
+        if image:
+            body["image"] = naming.check("image", image)
+        if snapshot:
+            body["snapshot"] = naming.check("snapshot", snapshot)
+        if quota is not None:
+            body["quota"] = quota
+        if store:
+            body["store"] = store
+        made: dict[str, Any] = self._call("PUT", _instance(vm), body)
         return made
+
+    def show(self, vm: str) -> dict[str, Any]:
+        """Return one VM."""
+        found: dict[str, Any] = self._call("GET", _instance(vm))
+        return found
+
+    def limit(self, vm: str, quota: int) -> dict[str, Any]:
+        """Give a VM another quota, in bytes; 0 for none."""
+        changed: dict[str, Any] = self._call("PATCH", _instance(vm), {"quota": quota})
+        return changed
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away."""
         self._call("DELETE", _instance(vm))
+
+    def snapshot(self, vm: str, snapshot: str) -> dict[str, Any]:
+        """Keep a VM's data as of now, while it runs; return the snapshot."""
+        body = {"vm": naming.check("VM", vm)}
+        made: dict[str, Any] = self._call("PUT", _snapshot(snapshot), body)
+        return made
+
+    def rollback(self, vm: str, snapshot: str) -> dict[str, Any]:
+        """Have a VM begin anew at one of its snapshots."""
+        body = {"snapshot": naming.check("snapshot", snapshot)}
+        changed: dict[str, Any] = self._call("POST", f"{_instance(vm)}/rollback", body)
+        return changed
+
+    def snapshots(self, vm: str = "") -> Sequence[dict[str, Any]]:
+        """Return all snapshots, or those of one VM; the oldest first."""
+        query = f"?vm={naming.check('VM', vm)}" if vm else ""
+        found: Sequence[dict[str, Any]] = self._call("GET", f"/v1/snapshots{query}")["snapshots"]
+        return found
+
+    def show_snapshot(self, snapshot: str) -> dict[str, Any]:
+        """Return one snapshot."""
+        found: dict[str, Any] = self._call("GET", _snapshot(snapshot))
+        return found
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Forget a snapshot; what only it needs goes."""
+        self._call("DELETE", _snapshot(snapshot))
 
     def list(self) -> Sequence[dict[str, Any]]:
         """Return the VMs of this node."""
@@ -87,3 +144,7 @@ class Client:
 
 def _instance(vm: str) -> str:
     return f"/v1/instances/{naming.check('VM', vm)}"
+
+
+def _snapshot(name: str) -> str:
+    return f"/v1/snapshots/{naming.check('snapshot', name)}"

@@ -62,6 +62,34 @@ class InstanceUnknown(VirtmanError):
     status = 404
 
 
+class InstanceNotServed(VirtmanError):
+    """The VM's device is not there yet: the agent has not brought it back."""
+
+    code = "virtman.instance.not_served"
+    status = 503
+
+
+class SnapshotExists(VirtmanError):
+    """A snapshot of this name exists already."""
+
+    code = "virtman.snapshot.exists"
+    status = 409
+
+
+class SnapshotUnknown(VirtmanError):
+    """No snapshot of this name on this node."""
+
+    code = "virtman.snapshot.unknown"
+    status = 404
+
+
+class SnapshotMismatch(VirtmanError):
+    """The snapshot is of another image or another VM."""
+
+    code = "virtman.snapshot.mismatch"
+    status = 409
+
+
 class DeviceBusy(VirtmanError):
     """Somebody still holds the device open."""
 
@@ -74,6 +102,20 @@ class NoSpace(VirtmanError):
 
     code = "virtman.store.no_space"
     status = 507
+
+
+class StoreUnusable(VirtmanError):
+    """A device that is to hold an exception store is somebody else's, or too short."""
+
+    code = "virtman.store.unusable"
+    status = 409
+
+
+class StoreInvalid(VirtmanError):
+    """The kernel gave up an exception store: what it held is lost."""
+
+    code = "virtman.store.invalid"
+    status = 500
 
 
 class ModulesMissing(VirtmanError):

@@ -29,9 +29,10 @@ an ``error`` target: a read-ahead into them fails at once, and nobody asks for t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from virtman import chains
 from virtman.errors import InvalidSize
 from virtman.naming import Device, iqn
 
@@ -188,10 +189,16 @@ class Reader(Step):
 
 
 @dataclass(frozen=True)
-class Snapshot(Step):
-    """A VM's own device."""
+class Store(Step):
+    """What lies below, and what was written over it; in a file or on a device."""
 
-    store: str
+    path: str
+    merging: bool
+
+
+@dataclass(frozen=True)
+class Instance(Step):
+    """A VM's own device."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +254,7 @@ def serve(image: str, size: int, portal: Portal, stripes: int, identity: str) ->
         reader = Reader(Device(image, f"reader{index}"), length, (export.device,))
         steps += [export, reader]
         readers.append(reader.device)
-    return (*steps, Stripe(Device(image, "origin"), length, tuple(readers)))
+    return (*steps, Stripe(origin(image), length, tuple(readers)))
 
 
 def mark(size: int, identity: str) -> str:
@@ -290,10 +297,27 @@ def connect(placement: Placement, *, standby: bool = True) -> Plan:
     return (*paths, *fed)
 
 
-def instance(image: str, size: int, vm: str, store: str) -> Plan:
-    """A VM's private device over the node's reader of the image."""
-    origin = Device(image, "origin")
-    return (Snapshot(Device(image, "vm", vm), sectors(size), (origin,), store),)
+def instance(vm: chains.Instance, chain: Sequence[chains.Store]) -> Plan:
+    """A VM's private device: its stores, the first one on the node's reader of the image."""
+    return (*(store(one) for one in chain), device(vm))
+
+
+def device(vm: chains.Instance) -> Instance:
+    """What a VM boots from, on its last store."""
+    last = Device(vm.image, "store", vm.store)
+    return Instance(Device(vm.image, "vm", vm.vm), sectors(vm.size), (last,))
+
+
+def store(one: chains.Store) -> Store:
+    """An exception store over what it lies on."""
+    lower = Device(one.image, "store", one.lower) if one.lower else origin(one.image)
+    device = Device(one.image, "store", one.name)
+    return Store(device, sectors(one.size), (lower,), one.path, one.merging)
+
+
+def origin(image: str) -> Device:
+    """What every VM of this node starts from."""
+    return Device(image, "origin")
 
 
 def is_path(device: Device) -> bool:

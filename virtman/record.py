@@ -1,140 +1,170 @@
-"""Which VMs have devices here, and what belongs to each: the little that must be written down.
+"""Which VMs and snapshots there are here, and what belongs to each: the little to be written down.
 
-One JSON file a VM. The kernel is the truth about devices; a record says which exception
-store is whose, so that it outlives the agent and the node.
+One JSON file a VM, a snapshot and an exception store. The kernel is the truth about devices;
+the records say whose which store is, so that it outlives the agent and the node.
+
+Each file changes at once or not at all. What takes several changes is ordered so that an agent
+may die between any two: a store that nobody refers to is garbage, whatever it holds.
 """
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import os
 import threading
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from virtman.errors import InstanceExists, InstanceUnknown, NoSpace
+from virtman.chains import Instance, Inventory, Snapshot, Store
+from virtman.errors import InstanceExists, InstanceUnknown, SnapshotExists, SnapshotUnknown
 
-_SLACK = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A VM's device: sizes in bytes, ``store`` is the path of its exception store."""
-
-    vm: str
-    image: str
-    size: int
-    store: str
-    store_size: int
-
-
-def store_size(size: int) -> int:
-    """Bytes within which a store cannot fill, whatever the VM writes.
-
-    dm-snapshot keeps 16 bytes for each chunk of 8 KiB: 0.2 %.
-    """
-    return size + size // 100 + _SLACK
+Record = Store | Instance | Snapshot
 
 
 class Records:
     """The records of this node.
 
     :param folder: survives a reboot
-    :param overcommit: how often the space may be promised
     """
 
-    def __init__(self, folder: Path, overcommit: float) -> None:
-        self.folder = folder / "instances"
+    def __init__(self, folder: Path) -> None:
         self.stores = folder / "stores"
-        self.overcommit = overcommit
-        # Space that is promised must not be promised twice by callers side by side.
-        self._promising = threading.Lock()
+        self.instances = folder / "instances"
+        self.snapshots = folder / "snapshots"
+        # What the files say, and what two stores made side by side must not share: a name.
+        self._lock = threading.RLock()
+        self._written = Inventory((), (), ())
 
     def prepare(self) -> None:
-        """Make the folders."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.stores.mkdir(parents=True, exist_ok=True)
+        """Make the folders and read the records, those of earlier versions too."""
+        for folder in (self.stores, self.instances, self.snapshots):
+            folder.mkdir(parents=True, exist_ok=True)
+        vms = []
+        for one in _all(self.instances):
+            if "store_size" in one:
+                self.put(Store(one["vm"], one["image"], one["size"], one["store"]))
+                self.put(Instance(one["vm"], one["image"], one["size"], one["vm"]))
+            else:
+                vms.append(Instance(**one))
+        stores = (Store(**one) for one in _all(self.stores))
+        snapshots = (Snapshot(**one) for one in _all(self.snapshots))
+        old = self._written.instances.values()
+        self._written = Inventory(stores, (*vms, *old), snapshots)
 
-    def add(self, vm: str, image: str, size: int) -> Instance:
-        """Write a VM down and make its empty exception store.
-
-        :raises InstanceExists: if there is a VM of this name
-        :raises NoSpace: if the store might not fit one day
-        """
-        instance = Instance(vm, image, size, str(self.stores / f"{vm}.cow"), store_size(size))
-        with self._promising:
-            self.check_name(vm)
-            self.check_space(size)
-            # The store comes first: a record without one could never be served. One that an
-            # agent which died left behind is nobody's.
-            try:
-                with open(instance.store, "wb") as store:
-                    store.truncate(instance.store_size)
-                self._write(instance)
-            except OSError:
-                self.remove(instance)
-                raise
-        return instance
-
-    def check_name(self, vm: str) -> None:
-        """Raise InstanceExists if there is a VM of this name."""
-        if self._file(vm).exists():
-            raise InstanceExists(
-                f"VM {vm} has a device on this node already; destroy it first or choose "
-                "another name"
+    def inventory(self) -> Inventory:
+        """Return all that is written down, as of now."""
+        with self._lock:
+            written = self._written
+            return Inventory(
+                written.stores.values(), written.instances.values(), written.snapshots.values()
             )
 
-    def check_space(self, size: int) -> None:
-        """Raise NoSpace if a VM of an image of ``size`` bytes does not fit."""
-        stat = os.statvfs(self.stores)
-        free = stat.f_bavail * stat.f_frsize * self.overcommit
-        promised = sum(max(0, one.store_size - _allocated(one.store)) for one in self.all())
-        need = store_size(size)
-        if free - promised < need:
-            raise NoSpace(
-                f"the exception store needs {need} bytes, but {self.stores} has {int(free)} "
-                f"free of which {promised} are promised to other VMs; free some space or raise "
-                "[store] overcommit"
-            )
+    def all(self) -> list[Instance]:
+        """Return all VMs, by name."""
+        return sorted(self.inventory().instances.values(), key=lambda one: one.vm)
 
     def get(self, vm: str) -> Instance:
         """Return a VM's record.
 
         :raises InstanceUnknown: if there is none
         """
-        try:
-            return Instance(**json.loads(self._file(vm).read_text()))
-        except FileNotFoundError as err:
-            raise InstanceUnknown(f"there is no VM {vm} on this node") from err
-
-    def all(self) -> list[Instance]:
-        """Return all records, by name."""
-        found = []
-        for file in sorted(self.folder.glob("*.json")):
-            with contextlib.suppress(FileNotFoundError):  # removed meanwhile
-                found.append(Instance(**json.loads(file.read_text())))
+        found = self._written.instances.get(vm)
+        if found is None:
+            raise InstanceUnknown(f"there is no VM {vm} on this node")
         return found
 
-    def remove(self, instance: Instance) -> None:
-        """Forget a VM and everything that it wrote."""
-        Path(instance.store).unlink(missing_ok=True)
-        self._file(instance.vm).unlink(missing_ok=True)
+    def snapshot(self, name: str) -> Snapshot:
+        """Return a snapshot's record.
 
-    def _file(self, vm: str) -> Path:
-        return self.folder / f"{vm}.json"
+        :raises SnapshotUnknown: if there is none
+        """
+        found = self._written.snapshots.get(name)
+        if found is None:
+            raise SnapshotUnknown(f"there is no snapshot {name} on this node")
+        return found
 
-    def _write(self, instance: Instance) -> None:
-        part = self.folder / f"{instance.vm}.part"
-        with open(part, "w", encoding="utf-8") as file:
-            json.dump(asdict(instance), file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(self._file(instance.vm))
+    def check_vm(self, vm: str) -> None:
+        """Raise InstanceExists if there is a VM of this name."""
+        if vm in self._written.instances:
+            raise InstanceExists(
+                f"VM {vm} has a device on this node already; destroy it first or choose "
+                "another name"
+            )
+
+    def check_snapshot(self, name: str) -> None:
+        """Raise SnapshotExists if there is a snapshot of this name."""
+        if name in self._written.snapshots:
+            raise SnapshotExists(
+                f"there is a snapshot {name} on this node already; delete it first or choose "
+                "another name"
+            )
+
+    def add_store(self, image: str, size: int, lower: str, path: Callable[[str], str]) -> Store:
+        """Write a store down, under a new name; there is no volume of it yet.
+
+        :param path: where the volume of a store of some name is
+        """
+        with self._lock:
+            name = next(f"s{n}" for n in itertools.count(1) if f"s{n}" not in self._written.stores)
+            store = Store(name, image, size, path(name), lower)
+            self.put(store)
+        return store
+
+    def put(self, record: Record) -> None:
+        """Write a record down, in place of that of the same name."""
+        file, name = self._file(record), _name(record)
+        with self._lock:
+            part = file.with_suffix(".part")
+            with open(part, "w", encoding="utf-8") as text:
+                json.dump(asdict(record), text)
+                text.flush()
+                os.fsync(text.fileno())
+            part.rename(file)
+            _keep(file.parent)
+            self._table(record)[name] = record
+
+    def forget(self, record: Record) -> None:
+        """Remove a record; that there is none is fine."""
+        with self._lock:
+            self._file(record).unlink(missing_ok=True)
+            self._table(record).pop(_name(record), None)
+
+    def _table(self, record: Record) -> dict[str, Any]:
+        match record:
+            case Store():
+                return self._written.stores
+            case Instance():
+                return self._written.instances
+            case Snapshot():
+                return self._written.snapshots
+
+    def _file(self, record: Record) -> Path:
+        match record:
+            case Store():
+                folder = self.stores
+            case Instance():
+                folder = self.instances
+            case Snapshot():
+                folder = self.snapshots
+        return folder / f"{_name(record)}.json"
 
 
-def _allocated(path: str) -> int:
+def _name(record: Record) -> str:
+    return record.vm if isinstance(record, Instance) else record.name
+
+
+def _keep(folder: Path) -> None:
+    """Have a folder's entries on disk: what a VM writes next may rely on them."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return os.stat(path).st_blocks * 512
-    except FileNotFoundError:
-        return 0
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _all(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in sorted(folder.glob("*.json")):
+        yield json.loads(file.read_text())

@@ -13,10 +13,11 @@ from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
 from virtman.layers.image import Image
+from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
 from virtman.layers.reader import Reader
-from virtman.layers.snapshot import Snapshot
+from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
 from virtman.layers.void import Void
 from virtman.naming import Device
@@ -55,7 +56,8 @@ class Stack:
             plan.Void: Void,
             plan.Export: Export,
             plan.Reader: Reader,
-            plan.Snapshot: Snapshot,
+            plan.Store: Store,
+            plan.Instance: Instance,
         }
 
     def layer(self, step: plan.Step) -> Layer:

@@ -42,6 +42,11 @@ def sectors_read(device: str) -> int:
     return int((_BLOCK / kernel_name(device) / "stat").read_text().split()[2])
 
 
+def is_suspended(device: str) -> bool:
+    """Tell whether a device-mapper device holds its I/O back."""
+    return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"
+
+
 def loop_of(path: str) -> str | None:
     """Return the loop device that shows this file or device; None if there is none."""
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):

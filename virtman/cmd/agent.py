@@ -24,18 +24,26 @@ from virtman.attachment import Times
 from virtman.coordinator import Coordinator
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
+from virtman.merger import Merger
 from virtman.network import Card, Overload
 from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.space import Limits, Space
 from virtman.stack import Stack
+from virtman.stores import Stores
+from virtman.supply import Supply
+from virtman.volumes import Backing
+from virtman.volumes.file import Folder
+from virtman.volumes.lvm import Group
 from virtman.watch import Watch
 
 LOG = logging.getLogger(__name__)
 
 _SOCKET_MODE = "660"
 _PRIVILEGED_THREADS = 16
+_MIB = 1024 * 1024
 _QUIET = ("oslo.privsep=INFO", "oslo_privsep=INFO")
 
 
@@ -115,13 +123,14 @@ def _end_with_privileged() -> None:
 
 def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     folder = Path(conf.agent.state_dir)
-    records = Records(folder, conf.store.overcommit)
+    records = Records(folder)
     records.prepare()
     images = folder / "images"
     images.mkdir(exist_ok=True)
+    stack = Stack(conf.cache.driver, conf.cache.devices, images)
     return Agent(
         host,
-        Stack(conf.cache.driver, conf.cache.devices, images),
+        stack,
         Coordinator(
             conf.volt.url,
             host.name,
@@ -129,8 +138,27 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             Access(conf.volt.token_file, conf.volt.cafile),
             conf.agent.rack,
         ),
-        records,
+        Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
         Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
+    )
+
+
+def _backing(conf: cfg.ConfigOpts, records: Records) -> Backing:
+    if conf.store.backing == "file":
+        return Folder(records.stores)
+    if not conf.store.volume_group:
+        raise VirtmanError("[store] backing is lvm: set volume_group too")
+    return Group(conf.store.volume_group)
+
+
+def _limits(conf: cfg.ConfigOpts) -> Limits:
+    given = conf.store
+    return Limits(
+        given.overcommit,
+        given.quota * _MIB,
+        given.reserve * _MIB,
+        given.ahead * _MIB,
+        given.warning,
     )
 
 
@@ -165,6 +193,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     watch = Watch(agent, heartbeat, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
     services: list[Service] = [heartbeat, recovery, watch, Pulse(agent)]
+    services += [Merger(agent.stores), Supply(agent.stores)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

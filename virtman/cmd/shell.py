@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -40,24 +41,58 @@ def shell(context: click.Context, socket: str) -> None:
     context.obj = Client(socket)
 
 
+def _size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12})([KMGT]?)", text)
+    if not match:
+        raise click.BadParameter(f"{text!r} is no size: use bytes, or a number and K, M, G or T")
+    factor: int = 1024 ** " KMGT".index(match[2] or " ")
+    return int(match[1]) * factor
+
+
+_quota = click.option(
+    "--quota", type=_size, help="What its stores may take, such as 10G; 0 for no limit."
+)
+
+
 @shell.command()
-@click.argument("image")
-@click.argument("vm")
+@click.argument("names", metavar="[IMAGE] VM", nargs=-1, required=True)
+@click.option("--from-snapshot", "snapshot", default="", help="Begin at this snapshot.")
+@_quota
+@click.option(
+    "--store", default="", help="Block device that takes what VM writes, such as a Cinder volume."
+)
 @_json
 @click.pass_obj
-def create(client: Client, image: str, vm: str, as_json: bool) -> None:
-    """Give VM a private device over IMAGE and print its path."""
-    made = client.create(vm, image)
+def create(
+    client: Client,
+    names: tuple[str, ...],
+    snapshot: str,
+    quota: int | None,
+    store: str,
+    as_json: bool,
+) -> None:
+    """Give VM a private device over IMAGE, or as of a snapshot, and print its path."""
+    image, vm = names if len(names) == 2 else ("", names[0])
+    if len(names) > 2:
+        raise click.UsageError(f"Got unexpected extra argument ({names[2]})")
+    if not image and not snapshot:
+        raise click.UsageError("Missing argument 'VM', or option '--from-snapshot'.")
+    made = client.create(vm, image, snapshot=snapshot, quota=quota, store=store)
     click.echo(json.dumps(made) if as_json else made["device"])
 
 
 @shell.command()
 @click.argument("vms", metavar="VM...", nargs=-1, required=True)
+@click.option("--drop-image", is_flag=True, help="Leave images that no VM uses then, now.")
 @click.pass_obj
-def destroy(client: Client, vms: tuple[str, ...]) -> None:
-    """Take the devices of VMs away, with all that the VMs wrote."""
+def destroy(client: Client, vms: tuple[str, ...], drop_image: bool) -> None:
+    """Take the devices of VMs away, with all that they wrote. Images and snapshots stay."""
+    images = {client.show(vm)["image"] for vm in vms} if drop_image else set()
     for vm in vms:
         client.destroy(vm)
+    for one in client.images():
+        if one["image"] in images and not one["instances"]:
+            client.drop(one["image"])
 
 
 @shell.command("list")
@@ -69,7 +104,100 @@ def list_vms(client: Client, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    _table(("VM", "IMAGE", "DEVICE"), [(one["vm"], one["image"], one["device"]) for one in found])
+    rows = [
+        (one["vm"], one["image"], one["state"], _bytes(one["taken"]), _limit(one["quota"]),
+         one["device"])
+        for one in found
+    ]  # fmt: skip
+    _table(("VM", "IMAGE", "STATE", "TAKEN", "QUOTA", "DEVICE"), rows)
+
+
+@shell.command()
+@click.argument("vm")
+@_json
+@click.pass_obj
+def show(client: Client, vm: str, as_json: bool) -> None:
+    """Show one VM: its device, its exception stores and its snapshots."""
+    found = client.show(vm)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    _fields(found, ("vm", "image", "device", "size", "state"))
+    click.echo(f"taken: {_bytes(found['taken'])} of {_limit(found['quota'])}")
+    _stores(found)
+    click.echo(f"snapshots: {', '.join(found['snapshots']) or '-'}")
+
+
+@shell.command()
+@click.argument("vm")
+@click.argument("quota", type=_size)
+@click.pass_obj
+def limit(client: Client, vm: str, quota: int) -> None:
+    """Let the stores of VM take QUOTA, such as 10G; 0 for no limit."""
+    client.limit(vm, quota)
+
+
+@shell.group()
+def snapshot() -> None:
+    """Snapshots: VMs' data as of a moment."""
+
+
+@snapshot.command("create")
+@click.argument("vm")
+@click.argument("name", metavar="SNAPSHOT")
+@_json
+@click.pass_obj
+def create_snapshot(client: Client, vm: str, name: str, as_json: bool) -> None:
+    """Keep the data of VM as of now, while it runs."""
+    made = client.snapshot(vm, name)
+    if as_json:
+        click.echo(json.dumps(made))
+
+
+@snapshot.command("list")
+@click.argument("vm", default="")
+@_json
+@click.pass_obj
+def list_snapshots(client: Client, vm: str, as_json: bool) -> None:
+    """List all snapshots, or those of VM; the oldest first."""
+    found = client.snapshots(vm)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [(one["snapshot"], one["vm"], one["image"], one["created_at"]) for one in found]
+    _table(("SNAPSHOT", "VM", "IMAGE", "CREATED"), rows)
+
+
+@snapshot.command("show")
+@click.argument("name", metavar="SNAPSHOT")
+@_json
+@click.pass_obj
+def show_snapshot(client: Client, name: str, as_json: bool) -> None:
+    """Show one snapshot and the exception stores that it consists of."""
+    found = client.show_snapshot(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    _fields(found, ("snapshot", "vm", "image", "size", "created_at"))
+    _stores(found)
+
+
+@snapshot.command()
+@click.argument("vm")
+@click.argument("name", metavar="SNAPSHOT")
+@click.pass_obj
+def rollback(client: Client, vm: str, name: str) -> None:
+    """Have VM begin anew at SNAPSHOT. Refused while its device is open."""
+    client.rollback(vm, name)
+
+
+@snapshot.command("delete")
+@click.argument("names", metavar="SNAPSHOT...", nargs=-1, required=True)
+@click.pass_obj
+def delete_snapshots(client: Client, names: tuple[str, ...]) -> None:
+    """Forget snapshots; what no VM and no other snapshot needs goes."""
+    for name in names:
+        client.delete_snapshot(name)
 
 
 @shell.group()
@@ -150,6 +278,25 @@ def remove(name: str, host: str, volt: str, token_file: str, cafile: str) -> Non
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
     sources.remove(name, host, volt, Access(token_file, cafile))
+
+
+def _bytes(number: int | None) -> str:
+    return "-" if number is None else str(number)
+
+
+def _limit(quota: int) -> str:
+    return str(quota) if quota else "-"
+
+
+def _fields(found: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
+        click.echo(f"{name}: {found[name]}")
+
+
+def _stores(found: dict[str, Any]) -> None:
+    for one in found["stores"]:
+        merging = ", being merged into the one above" if one["merging"] else ""
+        click.echo(f"store: {one['path']}, {one['allocated']} bytes{merging}")
 
 
 def _table(titles: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:

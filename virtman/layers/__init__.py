@@ -57,6 +57,7 @@ class Mapped:
     """A device-mapper device whose table follows from what lies below it."""
 
     flush = True
+    freeze = False
     read_only = True
 
     def __init__(self, name: str) -> None:
@@ -70,7 +71,7 @@ class Mapped:
             if not present:
                 dm.create(self.name, table, self.read_only)
             elif _shape(present) != _shape(table):
-                dm.reload(self.name, table, self.read_only, self.flush)
+                dm.reload(self.name, table, self.read_only, self.flush, self.freeze)
 
     def down(self) -> None:
         """Remove the device.

@@ -20,8 +20,8 @@ from virtman.privileged import context
 Table = list[tuple[int, int, str, str]]
 
 # enum in libdevmapper.h
-_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _MESSAGE = (
-    0, 1, 2, 4, 5, 10, 11, 13, 17,
+_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _MESSAGE = (
+    0, 1, 2, 4, 5, 10, 11, 13, 14, 17,
 )  # fmt: skip
 
 # The library keeps pending device-node changes in a global list, so only one verb
@@ -153,23 +153,31 @@ def create(name: str, table: Table, read_only: bool) -> None:
 
 
 @context.entrypoint
-def reload(name: str, table: Table, read_only: bool, flush: bool) -> None:
+def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) -> None:
     """Swap a device's table in place; I/O waits for that time and sees no error.
 
     :param flush: wait for I/O in flight to end first. False where that I/O can only
         end after the swap (a multipath that queues because it has no path)
+    :param freeze: have a file system that is mounted on the device settle before
     """
     with _Task(_RELOAD, name, read_only=read_only) as task:
         task.targets(table)
         task.run()
-    _suspend(name, flush)
-    _resume(name)
+    try:
+        _suspend(name, flush, freeze)
+        _resume(name)
+    except OSError:
+        # else whoever resumes the device next would bring the new table in
+        with _Task(_CLEAR, name) as task:
+            task.run()
+        _resume(name)
+        raise
 
 
 @context.entrypoint
 def suspend(name: str, flush: bool) -> None:
     """Hold back a device's I/O until it is resumed or reloaded."""
-    _suspend(name, flush)
+    _suspend(name, flush, False)
 
 
 @context.entrypoint
@@ -178,9 +186,10 @@ def resume(name: str) -> None:
     _resume(name)
 
 
-def _suspend(name: str, flush: bool) -> None:
+def _suspend(name: str, flush: bool, freeze: bool) -> None:
     with _Task(_SUSPEND, name) as task:
-        task.lib.dm_task_skip_lockfs(task.handle)
+        if not freeze:
+            task.lib.dm_task_skip_lockfs(task.handle)
         if not flush:
             task.lib.dm_task_no_flush(task.handle)
         task.run()

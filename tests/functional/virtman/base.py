@@ -17,22 +17,30 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, layers
+from virtman import attachment, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
 from virtman.caches import bcache
 from virtman.coordinator import Coordinator, Shape
 from virtman.heartbeat import Heartbeat
+from virtman.merger import Merger
 from virtman.network import Card, Overload
 from virtman.plan import Chap, Portal
 from virtman.record import Records
+from virtman.space import Limits, Space
 from virtman.stack import Stack
+from virtman.stores import Stores
+from virtman.supply import Supply
+from virtman.volumes.file import Folder
+from virtman.volumes.lvm import Group
 from virtman.watch import Watch
 from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
 SIZE = 8 * MIB
+RESERVE, AHEAD = 64 * MIB, MIB
+LIMITS = Limits(1.0, 0, RESERVE, AHEAD, 0.8)
 FOREVER = 3600.0
 DEADLINE = 5.0
 PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
@@ -105,20 +113,26 @@ class Node:
         self.ip = f"192.0.2.{number}"
         self.kernel = Kernel(bed.network, name)
         self.folder = bed.folder / name
+        self.kernel.disk = self.folder / "lvm"
+        self.kernel.disk.mkdir(parents=True)
         self.access = bed.access(name, bed.volt.ground.token("host", name))
         self.start()
 
     def start(self) -> None:
         """Start an agent over what kernel and folder hold."""
         self.process = Process(self.kernel)
-        self.records = Records(self.folder, 1.0)
+        self.records = Records(self.folder)
         self.records.prepare()
+        self.backing = Group("vg0") if self.bed.lvm else Folder(self.records.stores)
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
         coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack(self.bed.driver, (SSD,), images)
         host = Host(self.name, self.ip, 3260)
-        self.agent = Agent(host, stack, coordinator, self.records, self.times)
+        stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
+        self.agent = Agent(host, stack, coordinator, stores, self.times)
+        self.merger = Merger(stores)
+        self.supply = Supply(stores)
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
 
@@ -127,13 +141,40 @@ class Node:
         self.kernel.forget()
         self.start()
 
-    def create(self, vm: str, image: str = "debian") -> object:
+    def create(self, vm: str, image: str = "debian", **words: object) -> object:
         with self.process.here():
-            return self.agent.create(vm, image)
+            return self.agent.create(vm, image, **words)
 
     def destroy(self, vm: str) -> None:
         with self.process.here():
             self.agent.destroy(vm)
+
+    def snapshot(self, vm: str, name: str) -> object:
+        with self.process.here():
+            return self.agent.snapshot(vm, name)
+
+    def rollback(self, vm: str, name: str) -> None:
+        with self.process.here():
+            self.agent.rollback(vm, name)
+
+    def delete_snapshot(self, name: str) -> None:
+        with self.process.here():
+            self.agent.delete_snapshot(name)
+
+    def merge(self, vm: str) -> None:
+        """Do all the merging that a VM's chain needs."""
+        with self.process.here():
+            self.merger.merge(vm)
+
+    def look(self) -> None:
+        """Look once whether VMs have room to write."""
+        with self.process.here():
+            self.supply.look()
+
+    def chain(self, vm: str) -> list[str]:
+        """Names of a VM's stores."""
+        inventory = self.records.inventory()
+        return [one.name for one in inventory.chain(inventory.instances[vm].store)]
 
     def drop(self, image: str = "debian") -> None:
         with self.process.here():
@@ -170,7 +211,12 @@ class Node:
 
 
 class Bed:
-    """Nodes, a Volt and the source of image ``debian``."""
+    """Nodes, a Volt and the source of image ``debian``.
+
+    :ivar lvm: whether nodes keep exception stores in logical volumes
+    """
+
+    lvm = False
 
     def __init__(self, cleanups: ExitStack, network, driver: str = "bcache") -> None:
         self.network = network
@@ -236,6 +282,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
+        self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
 
 
 class TestCase(testtools.TestCase):

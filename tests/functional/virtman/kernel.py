@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import re
 import threading
@@ -27,7 +28,19 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, flashcache, iscsi, kernel, lio, loop, sockets, ssd
+from virtman.privileged import (
+    bcache,
+    device,
+    dm,
+    flashcache,
+    iscsi,
+    kernel,
+    lio,
+    loop,
+    lvm,
+    sockets,
+    ssd,
+)
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -36,7 +49,7 @@ _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 _SUPERBLOCK = "bcache superblock"
 # Which of the devices in a target's parameters must be as long as the target; else all.
-_ORIGIN = {"snapshot": (0, 0), "cache": (2, 3), "flashcache": (0, 1)}
+_ORIGIN = {"snapshot": (0, 0), "snapshot-merge": (0, 0), "cache": (2, 3), "flashcache": (0, 1)}
 
 
 class Killed(BaseException):
@@ -124,6 +137,14 @@ class Loop:
     offset: int
     read_only: bool
     going: bool = False
+
+
+@dataclass
+class Logical:
+    """A logical volume; a file has what it holds."""
+
+    number: str
+    file: Path
 
 
 @dataclass
@@ -239,6 +260,7 @@ class Kernel:
 
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
     :ivar log: verbs that were called, with their first argument
+    :ivar disk: folder of the files behind logical volumes
     """
 
     def __init__(self, network: Network, name: str) -> None:
@@ -258,6 +280,8 @@ class Kernel:
         self.ssd_is_dead = False
         self.ssd_sectors = _SSD_SECTORS
         self.reads_of: dict[str, int] = {}
+        self.volumes: dict[str, Logical] = {}
+        self.disk = Path()
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -336,7 +360,12 @@ class Kernel:
         self.mappings[name] = Mapping(name, number, [_reworded(row) for row in table], read_only)
 
     def dm_reload(
-        self, name: str, table: list[tuple[int, int, str, str]], read_only: bool, flush: bool
+        self,
+        name: str,
+        table: list[tuple[int, int, str, str]],
+        read_only: bool,
+        flush: bool,
+        freeze: bool,
     ) -> None:
         device = self._mapping(name)
         self._check_table(table, read_only, device.number)
@@ -376,6 +405,9 @@ class Kernel:
             if row[2] == "cache" and self.ssd_is_dead:
                 rows.append((*row[:3], "Fail"))
                 continue
+            if row[2].startswith("snapshot"):
+                rows.append((*row[:3], self._store_status(row)))
+                continue
             states = [
                 f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
             ]
@@ -384,6 +416,57 @@ class Kernel:
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
+
+    # What is written to a VM's device, by chunk. A store's file begins with what it holds.
+
+    def write(self, name: str, chunk: int, text: str) -> None:
+        """Write to a device as a VM does."""
+        device = self._mapping(name)
+        if device.suspended:
+            raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
+        ((_, _, target, _),) = device.table
+        if target == "linear":
+            self.write(self._named(device.below[0]), chunk, text)
+            return
+        path, held = self._exceptions(device.below[1])
+        if target == "snapshot-merge" and chunk not in held:
+            self.write(self._named(device.below[0]), chunk, text)
+        else:
+            _hold(path, {**held, chunk: text})
+
+    def read(self, name: str, chunk: int) -> str:
+        """Read from a device as a VM does; empty where the image shows."""
+        device = self._mapping(name)
+        ((_, _, target, _),) = device.table
+        if target == "linear":
+            return self.read(self._named(device.below[0]), chunk)
+        if not target.startswith("snapshot"):
+            return ""
+        _, held = self._exceptions(device.below[1])
+        return held[chunk] if chunk in held else self.read(self._named(device.below[0]), chunk)
+
+    def _store_status(self, row: tuple[int, int, str, str]) -> str:
+        """Say how full a store is; one that is being merged goes on by a chunk meanwhile."""
+        lower, cow = _NUMBER.findall(row[3])
+        path, held = self._exceptions(cow)
+        if row[2] == "snapshot-merge" and held:
+            chunk = max(held)
+            if sum(lower in one.below for one in self.mappings.values()) > 1:
+                self.harm.append(f"merged into {self._named(lower)} under others")
+            self.write(self._named(lower), chunk, held.pop(chunk))
+            _hold(path, held)
+        return f"{32 + 16 * len(held)}/{path.stat().st_size // SECTOR} 32"
+
+    def _exceptions(self, cow: str) -> tuple[Path, dict[int, str]]:
+        found = [one.file for one in self.volumes.values() if one.number == cow]
+        found += [Path(one.path) for one in self.loops.values() if one.number == cow]
+        (path,) = found
+        with open(path, "rb") as file:
+            text = file.read(16 * 1024).rstrip(b"\0")
+        return path, {int(chunk): held for chunk, held in json.loads(text or b"{}").items()}
+
+    def _named(self, number: str) -> str:
+        return next(one.name for one in self.mappings.values() if one.number == number)
 
     # Loop devices.
 
@@ -399,6 +482,57 @@ class Kernel:
             raise OSError(errno.ENXIO, device)
         self.loops[device].going = True
         self._settle()
+
+    # Logical volumes.
+
+    def lvm_create(self, group: str, name: str, size: int) -> None:
+        path = f"/dev/{group}/{name}"
+        if path in self.volumes:
+            raise OSError(errno.EIO, f"lvcreate: {name} already exists")
+        file = self.disk / name
+        with open(file, "wb") as held:
+            held.truncate(size)
+        self.volumes[path] = Logical(f"254:{next(self._minors)}", file)
+
+    def lvm_remove(self, group: str, name: str) -> None:
+        path = f"/dev/{group}/{name}"
+        if path in self.volumes:
+            if self._is_used(self.volumes[path].number, path):
+                raise OSError(errno.EIO, f"lvremove: {path} is in use")
+            self.volumes.pop(path).file.unlink()
+
+    def lvm_free(self, group: str) -> int:
+        return 1 << 40
+
+    # Devices of others: they are logical volumes whose group is not ours.
+
+    def device_claim(self, path: str, size: int) -> None:
+        if path not in self.volumes:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        volume = self.volumes[path]
+        if self._is_used(volume.number, path):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        if volume.file.stat().st_size < size:
+            raise OSError(errno.ENOSPC, f"shorter than {size} bytes")
+        if any(volume.file.read_bytes()[: 64 * 1024]):
+            raise OSError(errno.EEXIST, "it holds something")
+
+    def device_copy(self, source: str, target: str, length: int) -> None:
+        old, new = (
+            self.volumes[path].file if path in self.volumes else Path(path)
+            for path in (source, target)
+        )
+        with open(old, "rb") as held, open(new, "r+b") as file:
+            file.write(held.read(length))
+
+    def device_clear(self, path: str) -> None:
+        if path in self.volumes:
+            if self._is_used(self.volumes[path].number, path):
+                raise OSError(errno.EBUSY, "Device or resource busy")
+            with open(self.volumes[path].file, "r+b") as file:
+                if file.read(1) == b"{":
+                    file.seek(0)
+                    file.write(bytes(64 * 1024))
 
     # iSCSI, both ends.
 
@@ -573,8 +707,8 @@ class Kernel:
         self.dm_create(name, [(0, length, "flashcache", " ".join([*numbers, "3 2 8"]))], False)
 
     def flashcache_keep_latest(self, cache: str, disk: str) -> None:
-        for device in (cache, disk):
-            self._mapping(device.rsplit("/", 1)[-1])
+        for path in (cache, disk):
+            self._mapping(path.rsplit("/", 1)[-1])
 
     # Modules.
 
@@ -592,11 +726,18 @@ class Kernel:
     def sys_sectors(self, name: str) -> int:
         if name == "ssd":
             return self.ssd_sectors
+        for volume in self.volumes.values():
+            if volume.number == name:
+                return volume.file.stat().st_size // SECTOR
         return self._disk(name).sectors
 
     def sys_sectors_read(self, device: str) -> int:
         self._number(device)
         return self.reads_of.get(device, 0)
+
+    def sys_is_suspended(self, device: str) -> bool:
+        number = self._number(device)
+        return self._mapping(self._named(number)).suspended
 
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
@@ -690,6 +831,7 @@ class Kernel:
     def _names(self) -> dict[str, str]:
         names = {one.number: one.name for one in self.mappings.values()}
         names |= {one.number: f"loop on {one.path}" for one in self.loops.values()}
+        names |= {one.number: path for path, one in self.volumes.items()}
         names |= {
             disk.number: f"LUN {lun} of {one.key[2]}"
             for one in self.sessions
@@ -739,6 +881,8 @@ class Kernel:
             return self.loops[device].number
         if name in self.members and device == f"/dev/{name}":
             return self.members[name].number
+        if device in self.volumes:
+            return self.volumes[device].number
         return _SSD_NUMBER if device == SSD else None
 
     def _disk(self, name: str) -> Disk:
@@ -766,13 +910,14 @@ class Kernel:
             end = start + length
             if own in numbers:
                 raise OSError(errno.ELOOP, "a device cannot lie on itself")
-            for number in numbers:
-                if number not in sizes:
-                    raise OSError(errno.ENXIO, f"{target}: there is no {number}")
+            if not sizes.keys() >= set(numbers):
+                raise OSError(errno.ENXIO, f"{target}: there is none of {numbers}")
             offset = int(words[1]) if target == "linear" else 0
             first, last = _ORIGIN.get(target, (0, None))
             if any(sizes[n] < offset + length for n in numbers[first:last]):
                 raise OSError(errno.EINVAL, f"{target}: too small")
+            if target.startswith("snapshot") and self._is_cow_elsewhere(numbers[1], own):
+                raise OSError(errno.EINVAL, f"{target}: the store is another device's")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
                 raise OSError(errno.EACCES, f"{target}: read-only")
@@ -802,6 +947,14 @@ class Kernel:
     def _under(self, numbers: list[str]) -> set[str]:
         return {n for one in self.mappings.values() if one.number in numbers for n in one.below}
 
+    def _is_cow_elsewhere(self, cow: str, own: str) -> bool:
+        return any(
+            row[2].startswith("snapshot") and _NUMBER.findall(row[3])[1] == cow
+            for one in self.mappings.values()
+            if one.number != own
+            for row in one.table
+        )
+
     def _sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
         for session in self.sessions:
@@ -810,6 +963,8 @@ class Kernel:
             number = self._by_node(one.path)
             whole = sizes[number] * SECTOR if number else os.stat(one.path).st_size
             sizes[one.number] = (whole - one.offset) // SECTOR
+        for volume in self.volumes.values():
+            sizes[volume.number] = volume.file.stat().st_size // SECTOR
         for member in self.members.values():
             sizes[member.number] = sizes.get(member.backing, 0) - 2048
         return sizes | {_SSD_NUMBER: self.ssd_sectors}
@@ -882,6 +1037,11 @@ def _with_queueing(row: tuple[int, int, str, str], on: bool) -> tuple[int, int, 
     return (*row[:3], plain.replace("3 ", "4 queue_if_no_path ", 1) if on else plain)
 
 
+def _hold(path: Path, held: dict[int, str]) -> None:
+    with open(path, "r+b") as file:
+        file.write(json.dumps(held).encode().ljust(16 * 1024, b"\0"))
+
+
 class _Sockets:
     """Stands for the ``socket`` module: only what is served answers."""
 
@@ -900,6 +1060,7 @@ class _Sockets:
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
     (kernel, "kernel"), (sockets, "sockets"), (ssd, "ssd"), (flashcache, "flashcache"),
+    (lvm, "lvm"), (device, "device"),
 )  # fmt: skip
 
 

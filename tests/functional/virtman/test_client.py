@@ -40,12 +40,26 @@ class ClientTest(ServedCase):
         made = self.client.create("vm1", "debian")
         self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", made["device"])
         self.assertEqual([made], self.client.list())
+        self.assertEqual(made, self.client.show("vm1"))
         ((image),) = self.client.images()
         self.assertEqual(("debian", ["vm1"]), (image["image"], image["instances"]))
         self.client.destroy("vm1")
         self.assertEqual([], self.client.list())
         self.client.drop("debian")
         self.assert_nothing_is_left(self.node)
+
+    def test_a_snapshot_is_taken_booted_from_rolled_back_to_and_deleted(self):
+        self.client.create("vm1", "debian", quota=1 << 20)
+        kept = self.client.snapshot("vm1", "monday")
+        self.assertEqual([kept], self.client.snapshots())
+        self.assertEqual([], self.client.snapshots("vm2"))
+        self.assertEqual(kept, self.client.show_snapshot("monday"))
+        made = self.client.create("vm2", snapshot="monday")
+        self.assertEqual(kept["stores"], made["stores"][:1])
+        self.assertEqual(["monday"], self.client.rollback("vm1", "monday")["snapshots"])
+        self.assertEqual(0, self.client.limit("vm1", 0)["quota"])
+        self.client.delete_snapshot("monday")
+        self.assertRaises(errors.SnapshotUnknown, self.client.show_snapshot, "monday")
 
     def test_errors_arrive_as_they_were_raised(self):
         self.client.create("vm1", "debian")
@@ -94,17 +108,46 @@ class ShellTest(ServedCase):
     def test_a_vm_from_create_to_destroy(self):
         device = "/dev/mapper/virtman_debian_vm_vm1"
         self.assertEqual(f"{device}\n", self.run_shell("create", "debian", "vm1"))
-        self.assertEqual(f"VM   IMAGE   DEVICE\nvm1  debian  {device}\n", self.run_shell("list"))
+        self.assertEqual(
+            "VM   IMAGE   STATE  TAKEN  QUOTA  DEVICE\n"
+            f"vm1  debian  ready  16384  -      {device}\n",
+            self.run_shell("list"),
+        )
         self.assertEqual(
             "IMAGE   BYTES    PARENTS        VMS\ndebian  8388608  source,source  vm1\n",
             self.run_shell("image", "list"),
         )
         self.run_shell("create", "debian", "vm2")
         self.assertEqual("", self.run_shell("destroy", "vm1", "vm2"))
-        self.assertEqual("VM  IMAGE  DEVICE\n", self.run_shell("list"))
+        self.assertEqual("VM  IMAGE  STATE  TAKEN  QUOTA  DEVICE\n", self.run_shell("list"))
         self.assertEqual("", self.run_shell("image", "drop", "debian"))
         self.assertEqual([], json.loads(self.run_shell("image", "list", "--json")))
         self.assert_nothing_is_left(self.node)
+
+    def test_a_snapshot_from_create_to_delete(self):
+        self.run_shell("create", "--quota", "1M", "debian", "vm1")
+        self.assertEqual("", self.run_shell("snapshot", "create", "vm1", "monday"))
+        titles, row = self.run_shell("snapshot", "list", "vm1").splitlines()
+        self.assertEqual(["SNAPSHOT", "VM", "IMAGE", "CREATED"], titles.split())
+        self.assertEqual(["monday", "vm1", "debian"], row.split()[:3])
+        self.assertIn("s1.cow", self.run_shell("snapshot", "show", "monday"))
+        shown = self.run_shell("show", "vm1")
+        for words in ("state: ready", "of 1048576", "s1.cow", "s2.cow", "snapshots: monday"):
+            self.assertIn(words, shown)
+        made = json.loads(self.run_shell("create", "--json", "--from-snapshot", "monday", "vm2"))
+        self.assertEqual("debian", made["image"])
+        self.assertEqual("", self.run_shell("limit", "vm1", "0"))
+        self.assertEqual("", self.run_shell("snapshot", "rollback", "vm1", "monday"))
+        self.assertEqual("", self.run_shell("snapshot", "delete", "monday"))
+        self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm1"))
+        self.assertEqual(1, len(json.loads(self.run_shell("image", "list", "--json"))))
+        self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm2"))
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_size_has_a_number_and_perhaps_a_letter(self):
+        for size in ("x", "10X", "-1", "1.5G", ""):
+            done = CliRunner().invoke(shell, ["limit", "vm1", size])
+            self.assertEqual(2, done.exit_code, size)
 
     def test_json_is_for_programs(self):
         made = json.loads(self.run_shell("create", "--json", "debian", "vm1"))

@@ -20,13 +20,14 @@ class CreateTest(TestCase):
         self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
             ["image", "export0", "export1", "origin", "s0", "s1", "stripe",
-             "virtman_cachegroup", "shim", "backing", "path0_source", "path1_source", "vm_vm1"],
+             "virtman_cachegroup", "shim", "backing", "path0_source", "path1_source",
+             f"store_{instance.store}", "vm_vm1"],
             roles,
         )  # fmt: skip
 
     def test_each_device_lies_on_the_one_below(self):
         node = self.bed.node()
-        node.create("vm1")
+        store = node.create("vm1").store
         state = node.kernel.state()
         tables = {
             name.removeprefix("virtman_debian_"): (rows, *rest)
@@ -59,10 +60,13 @@ class CreateTest(TestCase):
         self.assertEqual(
             ([(0, sectors, "switch", f"2 2048 0 {readers}")], "live", "ro"), tables["origin"]
         )
-        ((_, length, target, snapshot),) = tables["vm_vm1"][0]
-        self.assertEqual((sectors, "snapshot"), (length, target))
-        self.assertEqual(f"{ours}origin loop on {node.folder}/stores/vm1.cow P 16", snapshot)
-        self.assertEqual("rw", tables["vm_vm1"][2])
+        snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 16"
+        self.assertEqual(
+            ([(0, sectors, "snapshot", snapshot)], "live", "rw"), tables[f"store_{store}"]
+        )
+        self.assertEqual(
+            ([(0, sectors, "linear", f"{ours}store_{store} 0")], "live", "rw"), tables["vm_vm1"]
+        )
 
     def test_the_cache_takes_all_reads_and_never_gives_up(self):
         node = self.bed.node()
@@ -80,12 +84,15 @@ class CreateTest(TestCase):
         node.create("vm1")
         node.settle()
         before = node.kernel.state()
-        node.create("vm2")
+        store = node.create("vm2").store
         after = node.kernel.state()
-        self.assertEqual({"virtman_debian_vm_vm2"}, after["dm"].keys() - before["dm"].keys())
+        self.assertEqual(
+            {f"virtman_debian_store_{store}", "virtman_debian_vm_vm2"},
+            after["dm"].keys() - before["dm"].keys(),
+        )
         self.assertEqual(before["sessions"], after["sessions"])
         self.assertEqual(1, node.kernel.logins())
-        self.assertEqual(["vm1", "vm2"], [one.vm for one in node.agent.list()])
+        self.assertEqual(["vm1", "vm2"], [one.vm for one in node.records.all()])
 
     def test_two_images_share_the_cache_group(self):
         node = self.bed.node()

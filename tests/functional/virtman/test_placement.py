@@ -95,7 +95,8 @@ class MovingTest(PlacementCase):
         error = self.assertRaises(KernelFailure, one.drop)
         self.assertEqual("image debian: children moving on did not happen within 0.1 s", str(error))
         after = one.kernel.state()
-        self.assertEqual({"virtman_debian_vm_vm1"}, before["dm"].keys() - after["dm"].keys())
+        gone = {"virtman_debian_vm_vm1", "virtman_debian_store_s1"}
+        self.assertEqual(gone, before["dm"].keys() - after["dm"].keys())
         self.assertEqual(before["targets"], after["targets"])
         two.beat()
         one.drop()

@@ -4,10 +4,12 @@ import fixtures
 import testtools
 
 from virtman import layers, plan, sysfs
+from virtman.errors import StoreInvalid
 from virtman.layers.export import Export
 from virtman.layers.image import Image
+from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
-from virtman.layers.snapshot import Snapshot
+from virtman.layers.store import Store, Usage
 from virtman.layers.stripe import Stripe
 from virtman.naming import Device
 from virtman.plan import Portal
@@ -40,7 +42,7 @@ class Tables(fixtures.Fixture):
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
 
-    def _reload(self, name, table, read_only, flush):
+    def _reload(self, name, table, read_only, flush, freeze):
         self.live[name] = table
         self.swapped.append(name)
 
@@ -95,11 +97,36 @@ class TableTest(testtools.TestCase):
             self.table(Export, step, "/dev/x", "/dev/y"),
         )
 
-    def test_a_vm_writes_to_its_own_store(self):
-        step = plan.Snapshot(Device("i", "vm", "v"), MIB, (), "/stores/v.cow")
-        self.assertEqual(
-            [(0, MIB, "snapshot", "254:8 7:3 P 16")], self.table(Snapshot, step, "/dev/x")
-        )
+    def test_a_store_keeps_what_is_written_or_gives_it_to_the_one_below(self):
+        for merging, target in ((False, "snapshot"), (True, "snapshot-merge")):
+            step = plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", merging)
+            self.assertEqual(
+                [(0, MIB, target, "254:8 7:3 P 16")], self.table(Store, step, "/dev/x")
+            )
+        self.assertEqual(["virtman_i_store_s1"], self.tables.swapped)
+
+    def test_a_vm_moves_to_another_store_under_its_name(self):
+        step = plan.Instance(Device("i", "vm", "v"), MIB, ())
+        self.assertEqual([(0, MIB, "linear", "254:8 0")], self.table(Instance, step, "/dev/x"))
+        self.assertEqual([(0, MIB, "linear", "254:9 0")], self.table(Instance, step, "/dev/y"))
+        self.assertTrue(Instance(step).lies_on("/dev/y"))
+        self.assertFalse(Instance(step).lies_on("/dev/x"))
+
+    def test_a_store_says_how_full_it_is_or_that_it_is_lost(self):
+        layer = Store(plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False))
+        for status, usage in (
+            ("32/4096 32", Usage(16384, 16384)),
+            ("48/4096 32", Usage(24576, 16384)),
+        ):
+            rows = [(0, MIB, "snapshot", status)]
+            self.useFixture(fixtures.MockPatchObject(dm, "status", lambda name, rows=rows: rows))
+            self.assertEqual(usage, layer.usage())
+        self.assertEqual([True, False], [Usage(1, 1).is_empty, Usage(2, 1).is_empty])
+        for word in ("Invalid", "Merge failed", "Overflow"):
+            rows = [(0, MIB, "snapshot", word)]
+            self.useFixture(fixtures.MockPatchObject(dm, "status", lambda name, rows=rows: rows))
+            error = self.assertRaises(StoreInvalid, layer.usage)
+            self.assertIn(word, str(error))
 
     def test_only_what_changed_is_swapped(self):
         layer = Multipath(plan.Multipath(Device("i", "s0"), MIB, ()))

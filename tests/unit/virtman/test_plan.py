@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtman import plan
+from virtman.chains import Instance, Store
 from virtman.errors import InvalidSize
 from virtman.naming import Device
 from virtman.plan import Chap, Feed, Parent, Placement, Portal
@@ -71,7 +72,10 @@ class PlanTest(testtools.TestCase):
             ),
             *plan.assemble("i", SIZE, len(given_feeds), "born today"),
             *plan.connect(placed, standby=standby),
-            *plan.instance("i", SIZE, "vm", "/store"),
+            *plan.instance(
+                Instance("vm", "i", SIZE, "s2"),
+                [Store("s1", "i", SIZE, "/s1"), Store("s2", "i", SIZE, "/s2", "s1")],
+            ),
         )
         made = set()
         for step in steps:

@@ -1,14 +1,14 @@
-"""Records survive, and space is not promised twice."""
+"""Records survive, and each is there whole or not at all."""
 
-import os
+import json
 from pathlib import Path
-from unittest import mock
 
 import fixtures
 import testtools
 
-from virtman.errors import InstanceExists, InstanceUnknown, NoSpace
-from virtman.record import Records, store_size
+from virtman.chains import Instance, Snapshot, Store
+from virtman.errors import InstanceExists, InstanceUnknown, SnapshotExists, SnapshotUnknown
+from virtman.record import Records
 
 MIB = 1024 * 1024
 
@@ -17,53 +17,51 @@ class RecordsTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = Path(self.useFixture(fixtures.TempDir()).path)
-        self.records = Records(self.folder, 1.0)
+        self.records = Records(self.folder)
         self.records.prepare()
 
-    def free(self, size):
-        """Make the file system look as if it had this much space."""
-        stat = mock.Mock(f_bavail=size, f_frsize=1)
-        self.useFixture(fixtures.MockPatchObject(os, "statvfs", return_value=stat))
+    def test_records_outlive_the_agent(self):
+        store = self.records.add_store("debian", 8 * MIB, "", str)
+        vm = Instance("vm1", "debian", 8 * MIB, store.name, 5)
+        snapshot = Snapshot("before", "vm1", "debian", 8 * MIB, store.name, 1.5)
+        for one in (vm, snapshot):
+            self.records.put(one)
+        found = Records(self.folder)
+        found.prepare()
+        self.assertEqual([vm], found.all())
+        self.assertEqual((vm, snapshot), (found.get("vm1"), found.snapshot("before")))
+        inventory = found.inventory()
+        self.assertEqual({store.name: store}, inventory.stores)
+        self.assertEqual(({"vm1": vm}, {"before": snapshot}),
+                         (inventory.instances, inventory.snapshots))  # fmt: skip
 
-    def test_a_record_outlives_the_agent(self):
-        made = self.records.add("vm1", "debian", 8 * MIB)
-        self.assertEqual([made], Records(self.folder, 1.0).all())
-        self.assertEqual(made, Records(self.folder, 1.0).get("vm1"))
+    def test_names_of_vms_and_snapshots_are_used_once(self):
+        self.records.put(Instance("vm1", "debian", MIB, "s1"))
+        self.records.put(Snapshot("vm1", "vm1", "debian", MIB, "s1", 0))
+        self.assertRaises(InstanceExists, self.records.check_vm, "vm1")
+        self.assertRaises(SnapshotExists, self.records.check_snapshot, "vm1")
+        self.records.check_vm("vm2")
+        self.records.check_snapshot("vm2")
 
-    def test_a_store_is_empty_and_cannot_fill(self):
-        made = self.records.add("vm1", "debian", 8 * MIB)
-        self.assertEqual(0, os.stat(made.store).st_blocks)
-        chunks = 8 * MIB // 8192
-        self.assertGreater(os.stat(made.store).st_size, 8 * MIB + chunks * 16)
+    def test_each_store_has_a_name_and_file_of_its_own(self):
+        made = [self.records.add_store("debian", MIB, "", str) for _ in range(3)]
+        self.assertEqual(3, len({one.name for one in made}))
+        self.assertEqual(3, len({one.path for one in made}))
 
-    def test_a_name_is_used_once(self):
-        self.records.add("vm1", "debian", MIB)
-        self.assertRaises(InstanceExists, self.records.add, "vm1", "other", MIB)
-        self.assertEqual("debian", self.records.get("vm1").image)
+    def test_what_is_forgotten_is_unknown(self):
+        for record in (Instance("a", "i", MIB, "s"), Snapshot("a", "v", "i", MIB, "s", 0)):
+            self.records.put(record)
+            self.records.forget(record)
+            self.records.forget(record)
+        self.assertRaises(InstanceUnknown, self.records.get, "a")
+        self.assertRaises(SnapshotUnknown, self.records.snapshot, "a")
 
-    def test_space_is_not_promised_twice(self):
-        self.free(store_size(8 * MIB) + store_size(8 * MIB) - 1)
-        self.records.add("vm1", "debian", 8 * MIB)
-        error = self.assertRaises(NoSpace, self.records.add, "vm2", "debian", 8 * MIB)
-        self.assertIn("[store] overcommit", str(error))
-        self.assertEqual(["vm1"], [one.vm for one in self.records.all()])
-        self.assertEqual(["vm1.cow"], [file.name for file in (self.folder / "stores").iterdir()])
-
-    def test_overcommit_promises_more(self):
-        self.free(store_size(8 * MIB))
-        records = Records(self.folder, 2.0)
-        records.add("vm1", "debian", 8 * MIB)
-        records.add("vm2", "debian", 8 * MIB)
-        self.assertRaises(NoSpace, records.add, "vm3", "debian", 8 * MIB)
-
-    def test_a_record_that_goes_while_all_are_read_is_left_out(self):
-        made = self.records.add("vm1", "debian", MIB)
-        (self.records.folder / "vm0.json").symlink_to("gone")
-        self.assertEqual([made], self.records.all())
-
-    def test_what_a_vm_wrote_goes_with_it(self):
-        made = self.records.add("vm1", "debian", MIB)
-        self.records.remove(made)
-        self.assertRaises(InstanceUnknown, self.records.get, "vm1")
-        self.assertFalse(Path(made.store).exists())
-        self.records.remove(made)
+    def test_a_record_of_an_earlier_version_is_a_vm_with_one_store(self):
+        old = {"vm": "vm1", "image": "i", "size": MIB, "store": "/x/vm1.cow", "store_size": 2 * MIB}
+        (self.records.instances / "vm1.json").write_text(json.dumps(old))
+        for _ in range(2):
+            records = Records(self.folder)
+            records.prepare()
+            (instance,) = records.all()
+            chain = records.inventory().chain(instance.store)
+            self.assertEqual((Store("vm1", "i", MIB, "/x/vm1.cow"),), chain)

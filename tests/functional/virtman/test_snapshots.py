@@ -1,0 +1,479 @@
+"""Snapshots of running VMs: bytes of a moment, whatever is written, merged or dies later."""
+
+import contextlib
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.functional.virtman.base import FOREVER, SIZE, TestCase
+from tests.functional.virtman.kernel import Killed, Logical
+from virtman.errors import (
+    DeviceBusy,
+    InstanceNotServed,
+    SnapshotExists,
+    SnapshotMismatch,
+    SnapshotUnknown,
+    StoreUnusable,
+    VirtmanError,
+)
+
+ENOUGH = 400
+
+
+class SnapshotCase(TestCase):
+    lvm = False
+
+    def setUp(self):
+        super().setUp()
+        self.bed.lvm = self.lvm
+        self.node = self.bed.node(keep=FOREVER)
+
+    def write(self, vm, **chunks):
+        for chunk, text in chunks.items():
+            self.node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
+
+    def read(self, vm, chunks=4):
+        name = f"virtman_debian_vm_{vm}"
+        return "".join(self.node.kernel.read(name, chunk) or "." for chunk in range(chunks))
+
+    def stores(self):
+        """Names of the stores that have a volume."""
+        volumes = [path.rsplit("_", 1)[1] for path in self.node.kernel.volumes]
+        return sorted([*volumes, *(file.stem for file in self.node.records.stores.glob("*.cow"))])
+
+    def restart(self, reboot=False):
+        self.node.stop()
+        self.node.reboot() if reboot else self.node.start()
+        self.assertEqual([], self.node.recover())
+
+
+class SnapshotTest(SnapshotCase):
+    def test_a_snapshot_has_the_bytes_of_its_moment(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a", c1="a")
+        self.node.snapshot("vm1", "before")
+        self.write("vm1", c1="b", c2="b")
+        self.assertEqual("abb.", self.read("vm1"))
+        self.node.create("vm2", snapshot="before")
+        self.assertEqual("aa..", self.read("vm2"))
+        self.write("vm2", c3="c")
+        self.assertEqual(("abb.", "aa.c"), (self.read("vm1"), self.read("vm2")))
+        self.assertEqual(["s1"], self.node.chain("vm1")[:1])
+        self.assertEqual(["s1"], self.node.chain("vm2")[:1])
+
+    def test_a_vms_device_keeps_its_number(self):
+        self.node.create("vm1")
+        number = self.node.kernel.mappings["virtman_debian_vm_vm1"].number
+        self.node.snapshot("vm1", "before")
+        self.node.delete_snapshot("before")
+        self.node.merge("vm1")
+        device = self.node.kernel.mappings["virtman_debian_vm_vm1"]
+        self.assertEqual((number, 2), (device.number, device.reloads))
+
+    def test_rollback_is_for_a_device_that_nobody_has_open(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.write("vm1", c0="b")
+        before = self.node.everywhere()
+        self.node.kernel.held.add("/dev/mapper/virtman_debian_vm_vm1")
+        self.assertRaises(DeviceBusy, self.node.rollback, "vm1", "before")
+        self.assertEqual(before[0], self.node.kernel.state())
+        self.assertEqual(before[1], self.node.records.all())
+        self.assertEqual("b...", self.read("vm1"))
+        self.node.kernel.held.clear()
+        self.node.rollback("vm1", "before")
+        self.assertEqual("a...", self.read("vm1"))
+        self.assertEqual(2, len(self.stores()))
+        self.node.rollback("vm1", "before")
+        self.assertEqual("a...", self.read("vm1"))
+
+    def test_stores_go_with_the_last_who_needs_them(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.node.create("vm2", snapshot="before")
+        self.node.destroy("vm1")
+        self.assertEqual("a...", self.read("vm2"))
+        self.node.delete_snapshot("before")
+        self.assertEqual("a...", self.read("vm2"))
+        self.assertEqual(2, len(self.stores()))
+        self.node.destroy("vm2")
+        self.assertEqual([], self.stores())
+        self.node.drop()
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_snapshot_outlives_its_vm_and_a_reboot(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.node.destroy("vm1")
+        self.assertNotIn("virtman_debian_store_s1", self.node.kernel.mappings)
+        self.restart(reboot=True)
+        self.node.create("vm2", snapshot="before")
+        self.assertEqual("a...", self.read("vm2"))
+
+    def test_what_is_not_there_or_does_not_fit_changes_nothing(self):
+        self.bed.register("other")
+        self.node.create("vm1")
+        self.node.create("vm2")
+        self.node.create("vm3", "other")
+        self.node.snapshot("vm1", "before")
+        before = self.node.everywhere()
+        for error, call, *arguments in (
+            (SnapshotExists, self.node.snapshot, "vm2", "before"),
+            (SnapshotUnknown, self.node.rollback, "vm1", "nope"),
+            (SnapshotUnknown, self.node.delete_snapshot, "nope"),
+            (SnapshotMismatch, self.node.rollback, "vm2", "before"),
+        ):
+            self.assertRaises(error, call, *arguments)
+        self.assertRaises(SnapshotUnknown, self.node.create, "vm4", snapshot="nope")
+        self.assertRaises(SnapshotMismatch, self.node.create, "vm4", "other", snapshot="before")
+        self.assertEqual(before, self.node.everywhere())
+
+    def test_a_vm_that_is_not_back_yet_has_no_snapshot_taken(self):
+        self.node.create("vm1")
+        self.node.stop()
+        self.node.reboot()
+        error = self.assertRaises(InstanceNotServed, self.node.snapshot, "vm1", "before")
+        self.assertIn("VM vm1", str(error))
+
+    def test_a_record_of_an_earlier_version_is_understood(self):
+        store = self.node.folder / "stores" / "vm1.cow"
+        store.write_bytes(bytes(1 << 24))
+        (self.node.folder / "instances" / "vm1.json").write_text(
+            f'{{"vm": "vm1", "image": "debian", "size": 8388608, "store": "{store}", '
+            '"store_size": 8388608}'
+        )
+        self.restart(reboot=True)
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.assertEqual(["vm1", "s1"], self.node.chain("vm1"))
+
+
+class MergeTest(SnapshotCase):
+    def test_a_chain_becomes_one_store_once_its_snapshots_are_deleted(self):
+        self.node.create("vm1")
+        for number, name in enumerate(("one", "two", "three")):
+            self.write("vm1", **{f"c{number}": str(number)})
+            self.node.snapshot("vm1", name)
+        self.write("vm1", c3="3", c0="x")
+        for name in ("two", "one", "three"):
+            self.node.delete_snapshot(name)
+        self.node.merge("vm1")
+        self.assertEqual("x123", self.read("vm1"))
+        self.assertEqual(1, len(self.node.chain("vm1")))
+        self.assertEqual(self.node.chain("vm1"), self.stores())
+        self.write("vm1", c0="y")
+        self.restart(reboot=True)
+        self.assertEqual("y123", self.read("vm1"))
+
+    def test_a_chain_has_three_stores_at_most_however_many_snapshots(self):
+        self.node.create("vm1")
+        for number in range(6):
+            self.write("vm1", **{"c0": str(number), f"c{number}": str(number)})
+            self.node.snapshot("vm1", f"at{number}")
+            self.node.merge("vm1")
+            self.assertLessEqual(len(self.node.chain("vm1")), 3)
+        self.node.destroy("vm1")
+        for number in range(6):
+            self.node.create("vm2", snapshot=f"at{number}")
+            expected = f"{number}12345"[: number + 1].ljust(6, ".")
+            self.assertEqual(expected, self.read("vm2", 6))
+            self.node.merge("vm2")
+            self.assertEqual(expected, self.read("vm2", 6))
+            self.node.destroy("vm2")
+        for number in range(6):
+            self.node.delete_snapshot(f"at{number}")
+        self.assertEqual([], self.stores())
+
+    def test_a_merge_does_not_touch_what_others_need(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "one")
+        self.write("vm1", c1="b")
+        self.node.snapshot("vm1", "two")
+        self.node.create("vm2", snapshot="one")
+        self.write("vm2", c2="c")
+        self.node.delete_snapshot("one")
+        self.node.merge("vm1")
+        self.node.merge("vm2")
+        self.assertEqual(("ab..", "a.c."), (self.read("vm1"), self.read("vm2")))
+        self.node.destroy("vm2")
+        self.node.merge("vm1")
+        self.node.create("vm3", snapshot="two")
+        self.assertEqual(("ab..", "ab.."), (self.read("vm1"), self.read("vm3")))
+        self.assertEqual(2, len(self.node.chain("vm1")))
+
+
+class CrowdTest(SnapshotCase):
+    def test_all_at_once_each_vm_has_its_own_bytes(self):
+        self.node.create("base")
+        self.write("base", c0="0")
+        self.node.snapshot("base", "begin")
+        with self.node.process.here():
+            self.node.merger.start()
+        try:
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(self.live, range(4)))
+        finally:
+            self.node.merger.stop()
+            self.node.merger._thread.join()
+        self.node.delete_snapshot("begin")
+        for vm in ("base", *(f"vm{number}" for number in range(4))):
+            self.node.merge(vm)
+        self.assertEqual("0...", self.read("base"))
+        for number in range(4):
+            self.assertEqual(f"0{number}55", self.read(f"vm{number}"))
+        for vm in ("base", *(f"vm{number}" for number in range(4))):
+            self.node.destroy(vm)
+        self.assertEqual([], self.stores())
+
+    def live(self, number):
+        vm = f"vm{number}"
+        self.node.create(vm, snapshot="begin")
+        self.write(vm, c1=str(number))
+        for turn in range(6):
+            self.write(vm, c2=str(turn))
+            self.node.snapshot(vm, f"{vm}-{turn}")
+            self.write(vm, c3=str(turn))
+            self.node.create(f"{vm}-copy", snapshot=f"{vm}-{turn}")
+            shown = f"0{number}{turn}{turn - 1 if turn else '.'}"
+            self.assertEqual(shown, self.read(f"{vm}-copy"))
+            self.node.destroy(f"{vm}-copy")
+            if turn > 2:
+                self.node.delete_snapshot(f"{vm}-{turn - 2}")
+        for turn in (0, 4, 5):
+            self.node.delete_snapshot(f"{vm}-{turn}")
+
+
+class KilledTest(SnapshotCase):
+    """The agent dies at each root verb in turn; a new one makes everything right."""
+
+    def setUp(self):
+        super().setUp()
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "one")
+        self.write("vm1", c1="b")
+        self.node.settle()
+
+    def killed(self, work, *, fail=False):
+        """Run ``work`` with the process dying, or a verb failing, at each verb in turn."""
+        for index in range(1, ENOUGH):
+            self.node.process.fate(**{"fail_at" if fail else "kill_at": index})
+            with contextlib.suppress(Killed, VirtmanError):
+                work(index)
+            fired = self.node.process.fired
+            self.node.process.fate()
+            if not fired:
+                self.assertGreater(index, 2)
+                return
+            if not fail:
+                self.node.process.dead = True
+                self.restart(reboot=index % 2 == 1)
+                self.node.settle()
+            yield f"verb {index}, {fired}"
+        self.fail("more verbs than expected")
+
+    def assert_tidy(self, verb):
+        """Nothing is there that nobody needs, and chains are short."""
+        self.node.recover()
+        for one in self.node.records.all():
+            self.node.merge(one.vm)
+        inventory = self.node.records.inventory()
+        self.assertEqual([], inventory.garbage(), verb)
+        self.assertEqual(sorted(inventory.stores), self.stores(), verb)
+        devices = {
+            name.rsplit("_", 1)[1] for name in self.node.kernel.mappings if "_store_" in name
+        }
+        self.assertEqual(inventory.served(), devices, verb)
+        loops = {one.path for one in self.node.kernel.loops.values() if one.path.endswith(".cow")}
+        files = {inventory.stores[name].path for name in devices} - self.node.kernel.volumes.keys()
+        self.assertEqual(files, loops, verb)
+        self.assertFalse([one for one in inventory.stores.values() if one.merging], verb)
+
+    def snapshots(self):
+        return set(self.node.records.inventory().snapshots)
+
+    def assert_snapshots_right(self, work_fails):
+        for verb in self.killed(lambda index: self.node.snapshot("vm1", f"n{index}"),
+                                fail=work_fails):  # fmt: skip
+            self.assertEqual("ab..", self.read("vm1"), verb)
+            self.assert_tidy(verb)
+            for name in self.snapshots() - {"one"}:
+                self.node.create("vm2", snapshot=name)
+                self.assertEqual("ab..", self.read("vm2"), verb)
+                self.node.destroy("vm2")
+                self.node.delete_snapshot(name)
+
+    def test_while_a_snapshot_is_taken(self):
+        self.assert_snapshots_right(work_fails=False)
+
+    def test_a_snapshot_that_fails_leaves_nothing(self):
+        self.assert_snapshots_right(work_fails=True)
+
+    def assert_rollbacks_right(self, work_fails):
+        for verb in self.killed(lambda _: self.node.rollback("vm1", "one"), fail=work_fails):
+            self.assertIn(self.read("vm1"), ("ab..", "a..."), verb)
+            self.assert_tidy(verb)
+            self.write("vm1", c1="b")
+
+    def test_while_a_vm_is_rolled_back(self):
+        self.assert_rollbacks_right(work_fails=False)
+
+    def test_a_rollback_that_fails_leaves_all_as_it_was(self):
+        self.assert_rollbacks_right(work_fails=True)
+
+    def assert_merges_right(self, work_fails):
+        """Two kinds in turn: into a store below, and into a copy of it."""
+
+        def live(_):
+            self.node.snapshot("vm1", "two")
+            self.write("vm1", c2="c")
+            self.node.snapshot("vm1", "three")
+            self.node.merge("vm1")
+            self.node.delete_snapshot("two")
+            self.node.merge("vm1")
+
+        for verb in self.killed(live, fail=work_fails):
+            self.assertIn(self.read("vm1"), ("ab..", "abc."), verb)
+            self.assert_tidy(verb)
+            self.assertIn(self.read("vm1"), ("ab..", "abc."), verb)
+            for name in self.snapshots():
+                self.node.create("vm2", snapshot=name)
+                expected = {"one": "a...", "two": "ab..", "three": "abc."}[name]
+                self.assertEqual(expected, self.read("vm2"), (verb, name))
+                self.node.destroy("vm2")
+            self.node.rollback("vm1", "one")
+            for name in self.snapshots() - {"one"}:
+                self.node.delete_snapshot(name)
+            self.write("vm1", c1="b")
+
+    def test_while_stores_are_merged(self):
+        self.assert_merges_right(work_fails=False)
+
+    def test_a_merge_that_fails_is_repeated(self):
+        self.assert_merges_right(work_fails=True)
+
+    def test_while_a_vm_is_made_from_a_snapshot_and_destroyed(self):
+        def live(_):
+            self.node.create("vm2", snapshot="one")
+            self.node.destroy("vm2")
+
+        for verb in self.killed(live):
+            self.assertEqual("ab..", self.read("vm1"), verb)
+            self.assert_tidy(verb)
+            if len(self.node.records.all()) > 1:
+                self.assertEqual("a...", self.read("vm2"), verb)
+                self.node.destroy("vm2")
+
+
+class LogicalVolumeTest(SnapshotTest):
+    """The same in logical volumes."""
+
+    lvm = True
+
+
+class LogicalVolumeMergeTest(MergeTest):
+    """Merged, too."""
+
+    lvm = True
+
+
+class LogicalVolumeKilledTest(KilledTest):
+    """And with agents that die."""
+
+    lvm = True
+
+    def test_a_volume_has_its_space_from_the_start(self):
+        with self.node.process.here():
+            (shown,) = self.node.agent.list()
+            (room,) = {self.node.agent.stores.room(shown.chain).ahead}
+        self.assertEqual(math.inf, room)
+        self.assertTrue(all(one.path.startswith("/dev/vg0/virtman_s") for one in shown.chain))
+
+
+class GivenDeviceTest(SnapshotCase):
+    """The first store of a VM is a device that somebody else made."""
+
+    PATH = "/dev/disk/by-id/volume-1"
+
+    def setUp(self):
+        super().setUp()
+        self.give(self.PATH, 2 * SIZE)
+
+    def give(self, path, size):
+        file = self.node.kernel.disk / path.rsplit("/", 1)[1]
+        with open(file, "wb") as held:
+            held.truncate(size)
+        self.node.kernel.volumes[path] = Logical(f"65:{len(self.node.kernel.volumes)}", file)
+
+    def test_it_takes_what_the_vm_writes_and_is_given_back_blank(self):
+        self.node.create("vm1", store=self.PATH)
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "before")
+        self.write("vm1", c1="b")
+        self.node.delete_snapshot("before")
+        self.node.merge("vm1")
+        (store,) = self.node.records.inventory().chain(self.node.chain("vm1")[0])
+        self.assertEqual(self.PATH, store.path)
+        self.restart(reboot=True)
+        self.assertEqual("ab..", self.read("vm1"))
+        self.node.destroy("vm1")
+        self.assertFalse(any(self.node.kernel.volumes[self.PATH].file.read_bytes()))
+
+    def test_it_is_copied_where_snapshots_need_it(self):
+        self.node.create("vm1", store=self.PATH)
+        for number in range(4):
+            self.write("vm1", **{f"c{number}": str(number)})
+            self.node.snapshot("vm1", f"at{number}")
+            self.node.merge("vm1")
+        self.assertLessEqual(len(self.node.chain("vm1")), 3)
+        self.assertEqual("0123", self.read("vm1"))
+        self.node.rollback("vm1", "at0")
+        self.assertEqual("0...", self.read("vm1"))
+
+    def test_it_may_come_after_the_agent(self):
+        self.node.create("vm1", store=self.PATH)
+        self.write("vm1", c0="a")
+        self.node.stop()
+        self.node.reboot()
+        away = self.node.kernel.volumes.pop(self.PATH)
+        self.assertEqual(["vm1"], list(self.node.recover()))
+        self.node.kernel.volumes[self.PATH] = away
+        self.assertEqual([], self.node.recover())
+        self.assertEqual("a...", self.read("vm1"))
+
+    def test_one_that_is_not_free_is_left_alone(self):
+        self.give("/dev/short", SIZE)
+        self.give("/dev/full", 2 * SIZE)
+        full = self.node.kernel.volumes["/dev/full"].file
+        full.write_bytes(b"something" + full.read_bytes()[9:])
+        self.node.create("vm1", store=self.PATH)
+        self.node.settle()
+        before = self.node.everywhere()
+        for path in (
+            *(self.PATH, "/dev/short", "/dev/full", "/dev/none"),
+            *(
+                "/etc/passwd",
+                "/dev/../etc",
+                "/dev/mapper/virtman_debian_origin",
+                "dev/x",
+                "/dev/a b",
+            ),
+        ):
+            error = self.assertRaises(StoreUnusable, self.node.create, "vm2", "debian", store=path)
+            self.assertIn(path.strip("'"), str(error))
+        self.assertEqual(before, self.node.everywhere())
+        self.assertTrue(full.read_bytes().startswith(b"something"))
+
+    def test_an_agent_that_dies_leaves_devices_of_others_alone(self):
+        self.node.kernel.volumes[self.PATH].file.write_bytes(b"something" + bytes(2 * SIZE))
+        for index in range(1, 12):
+            self.node.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError):
+                self.node.create("vm1", "debian", store=self.PATH)
+            self.node.process.dead = True
+            self.restart()
+            held = self.node.kernel.volumes[self.PATH].file.read_bytes()
+            self.assertTrue(held.startswith(b"something"), index)

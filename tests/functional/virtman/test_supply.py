@@ -1,0 +1,111 @@
+"""A VM waits before its store is lost or it takes more than its share, and then goes on."""
+
+import fixtures
+
+from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
+from virtman.space import Space
+from virtman.volumes.file import File
+
+CHUNK = 8192
+
+
+class SupplyTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node()
+        self.free = 1 << 40
+        self.useFixture(fixtures.MockPatchObject(Space, "left", lambda _: self.free))
+
+    def write(self, vm, count, text="x"):
+        for chunk in range(count):
+            self.node.kernel.write(f"virtman_debian_vm_{vm}", chunk, text)
+
+    def state(self, vm):
+        with self.node.process.here():
+            return self.node.agent.show(vm).state
+
+    def ahead(self, store):
+        return File(self.node.records.inventory().stores[store].path).allocated()
+
+    def test_while_there_is_plenty_nothing_is_reserved_or_held(self):
+        self.node.create("vm1")
+        before = len(self.node.kernel.log)
+        self.node.look()
+        self.assertEqual(before, len(self.node.kernel.log))
+        self.assertEqual(("ready", 0), (self.state("vm1"), self.ahead("s1")))
+
+    def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
+        self.node.create("vm1", quota=16384 + 2 * CHUNK)
+        self.node.create("vm2")
+        self.write("vm1", 1)
+        self.node.look()
+        self.assertEqual("ready", self.state("vm1"))
+        self.write("vm1", 2)
+        self.node.look()
+        self.assertEqual(["waits", "ready"], [self.state("vm1"), self.state("vm2")])
+        self.assertRaises(BlockingIOError, self.write, "vm1", 1, "y")
+        self.assertIn("VM vm1 waits: its stores take 32768 bytes of its quota", self.log.output)
+        with self.node.process.here():
+            self.node.agent.limit("vm1", MIB)
+        self.node.look()
+        self.assertEqual("ready", self.state("vm1"))
+        self.write("vm1", 3)
+
+    def test_snapshots_count_against_the_quota(self):
+        self.node.create("vm1", quota=16384 + 3 * CHUNK)
+        self.write("vm1", 2)
+        self.node.snapshot("vm1", "before")
+        self.node.look()
+        self.assertEqual("waits", self.state("vm1"))
+
+    def test_a_vm_near_its_quota_is_warned_of_once(self):
+        self.node.create("vm1", quota=16384 + 10 * CHUNK)
+        self.write("vm1", 9)
+        for _ in range(3):
+            self.node.look()
+        self.assertEqual(1, self.log.output.count("VM vm1 has taken"))
+        self.assertEqual("low", self.state("vm1"))
+
+    def test_a_vm_waits_when_the_disk_is_full_and_what_it_had_ahead_is_used(self):
+        self.node.create("vm1")
+        self.node.create("vm2")
+        self.free = 2 * RESERVE - 1
+        self.node.look()
+        for store in ("s1", "s2"):
+            self.assertGreaterEqual(self.ahead(store), AHEAD)
+        self.free = RESERVE - 1
+        self.node.look()
+        self.assertEqual(["ready", "ready"], [self.state("vm1"), self.state("vm2")])
+        self.write("vm1", AHEAD // 2 // CHUNK + 1)
+        self.node.look()
+        self.assertEqual(["waits", "ready"], [self.state("vm1"), self.state("vm2")])
+        self.assertIn("[store] reserve", self.log.output)
+        self.free = 2 * RESERVE
+        self.node.look()
+        self.assertEqual("ready", self.state("vm1"))
+
+    def test_a_new_agent_lets_a_vm_wait_on(self):
+        self.node.create("vm1", quota=16384 + CHUNK)
+        self.write("vm1", 1)
+        self.node.look()
+        self.node.stop()
+        self.node.start()
+        self.assertEqual([], self.node.recover())
+        self.assertEqual("waits", self.state("vm1"))
+        self.node.look()
+        self.assertEqual("waits", self.state("vm1"))
+
+    def test_a_vm_that_waits_can_be_given_up(self):
+        self.node.create("vm1", quota=CHUNK)
+        self.node.look()
+        self.node.destroy("vm1")
+        self.node.look()
+        self.node.drop()
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_vm_whose_device_is_not_back_yet_is_left_alone(self):
+        self.node.create("vm1", quota=CHUNK)
+        self.node.stop()
+        self.node.reboot()
+        self.node.look()
+        self.assertEqual("absent", self.state("vm1"))

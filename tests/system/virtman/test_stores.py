@@ -1,0 +1,226 @@
+"""What VMs wrote: kept, merged and given back under load, and never lost for want of space."""
+
+import hashlib
+import json
+import re
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+
+# Writes a number to one block after another, each when the one before is on the disk.
+COUNTER = """
+import mmap, os, sys, time
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+block, longest = mmap.mmap(-1, 4096), 0.0
+for n in range(1, 1 << 30):
+    if n % 64 == 0 and os.path.exists("/host/stop"):
+        break
+    block[:16] = b"%016d" % n
+    before = time.monotonic()
+    os.pwritev(disk, [block], 16 * 1048576 + n % 256 * 4096)
+    longest = max(longest, time.monotonic() - before)
+print(n, longest)
+"""
+
+# Reads it: the last number, if all others are those that were written right before.
+COUNTED = """
+import mmap, os, sys
+disk = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+data = mmap.mmap(-1, 256 * 4096)
+os.preadv(disk, [data], 16 * 1048576)
+found = [int(data[at * 4096 : at * 4096 + 16]) for at in range(256)]
+last = max(found)
+assert sorted(found) == list(range(last - 255, last + 1)), sorted(found)
+assert all(n % 256 == at for at, n in enumerate(found)), found
+print(last)
+"""
+
+
+class TestStores(DeployedCase):
+    name = "stores"
+    node_count = 1
+    size = 32 * MIB
+    shape = (1, 2)
+
+    def setUp(self):
+        super().setUp()
+        (self.node,) = self.nodes
+        self.addCleanup(self.delete_snapshots)
+
+    def delete_snapshots(self):
+        names = [one["snapshot"] for one in self.ask("snapshot", "list")]
+        if names:
+            self.virtman(self.node, "snapshot", "delete", *names)
+
+    def ask(self, *words):
+        return json.loads(self.virtman(self.node, *words, "--json").stdout)
+
+    def from_snapshot(self, vm, snapshot):
+        self.virtman(self.node, "create", "--from-snapshot", snapshot, vm)
+        self.created.append((self.node, vm))
+        return self.ask("show", vm)["device"]
+
+    def python(self, program, *arguments):
+        return self.node.run(["python3", "-c", program, *arguments]).stdout.split()
+
+    def chain(self, vm):
+        return self.ask("show", vm)["stores"]
+
+    def await_chain(self, vm, length, deadline=60):
+        wait_until(
+            lambda: len(self.chain(vm)) <= length
+            and not any(one["merging"] for one in self.chain(vm)),
+            f"{length} stores of {vm}", deadline, 0.5,
+        )  # fmt: skip
+
+    def written(self, log):
+        """Wait for a writer; return what it printed."""
+        file = self.node.share / log
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), log, 120, 0.5)
+        return file.read_text().split()
+
+    def test_snapshots_of_a_vm_that_writes(self):
+        device = self.create(self.node, "vm1")
+        zeros = ["dd", "if=/dev/zero", f"of={device}", "bs=1M", "seek=16", "count=1", "conv=fsync"]
+        self.node.run(zeros)
+        self.node.spawn(
+            ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
+             "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
+             "--time_based --runtime=45 > /host/fio.log 2>&1; echo $?"],
+            log="fio",
+        )  # fmt: skip
+        self.node.spawn(["python3", "-c", COUNTER, device], log="counter")
+        last = 0
+        for number in range(3):
+            self.node.run(["sleep", "1"])
+            self.virtman(self.node, "snapshot", "create", "vm1", f"at{number}")
+            other = self.from_snapshot(f"vm-at{number}", f"at{number}")
+            (counted,) = self.python(COUNTED, other)
+            self.assertGreater(int(counted), last)
+            last = int(counted)
+            kept = sha256(self.node, other)
+            self.destroy(self.node, f"vm-at{number}")
+        self.await_chain("vm1", 3)
+        done = self.virtman(self.node, "snapshot", "rollback", "vm1", "at0", check=False)
+        self.assertIn("[virtman.device.busy]", done.stderr)
+        self.virtman(self.node, "snapshot", "delete", "at1", "at0")
+        self.await_chain("vm1", 2)
+        (self.node.share / "stop").touch()
+        count, longest = self.written("counter")
+        self.assertEqual(["0"], self.written("fio"))
+        log = (self.node.share / "agent.log").read_text()
+        pauses = [float(one) for one in re.findall(r"waited for less than ([0-9.]+) s", log)]
+        report(f"3 snapshots under load: the VM waited {max(pauses):.3f} s at most for one; its "
+               f"longest write, merges included, took {float(longest):.3f} s")  # fmt: skip
+        (counted,) = self.python(COUNTED, device)
+        self.assertEqual(int(count) - 1, int(counted))
+        self.virtman(self.node, "snapshot", "rollback", "vm1", "at2")
+        self.assertEqual(kept, sha256(self.node, device))
+
+    def test_power_cut_in_a_merge(self):
+        device = self.create(self.node, "vm1")
+        expected = bytearray((self.bed.folder / "image").read_bytes())
+        for start, length, fill in ((0, 24, b"a"), (4, 24, b"b")):
+            data = hashlib.sha256(fill).digest() * (length * MIB // 32)
+            expected[start * MIB : (start + length) * MIB] = data
+            command = ["dd", f"of={device}", "bs=1M", f"seek={start}", "iflag=fullblock",
+                       "conv=fsync"]  # fmt: skip
+            self.node.run(command, input=data)
+            if fill == b"a":
+                self.virtman(self.node, "snapshot", "create", "vm1", "before")
+        digest = hashlib.sha256(expected).hexdigest()
+        slow = "echo 1 > /sys/module/dm_snapshot/parameters/snapshot_copy_throttle"
+        self.node.run(["sh", "-c", slow])
+        self.virtman(self.node, "snapshot", "delete", "before")
+        merges = ["dmsetup", "status", "--target", "snapshot-merge"]
+        wait_until(lambda: self.node.run(merges).stdout, "a merge", 30, 0.05)
+        self.node.restart()
+        self.deployment.start_agent(self.node)
+        there = ["test", "-e", device]
+        wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
+        self.assertEqual(digest, sha256(self.node, device))
+        cut = len(self.chain("vm1")) == 2
+        self.await_chain("vm1", 1)
+        self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        self.assertEqual(digest, sha256(self.node, device))
+        self.assertTrue(cut, "the merge had ended before the power cut")
+
+    def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
+        self.virtman(self.node, "create", "--quota", "4M", self.image, "vm1")
+        self.created.append((self.node, "vm1"))
+        device = self.ask("show", "vm1")["device"]
+        step = (
+            f"dd if=/dev/zero of={device} bs=1M count=1 seek=$n oflag=direct 2>&3 || exit; sleep 1"
+        )
+        slowly = f"{{ for n in $(seq 0 11); do {step}; done; echo $?; }} 3>/dev/null"
+        self.node.spawn(["sh", "-c", slowly], log="filled")
+        wait_until(lambda: self.ask("show", "vm1")["state"] == "waits", "the VM waiting", 30, 0.5)
+        taken = self.ask("show", "vm1")["taken"]
+        self.assertEqual("", (self.node.share / "filled").read_text())
+        self.virtman(self.node, "limit", "vm1", "0")
+        self.assertEqual(["0"], self.written("filled"))
+        self.assertEqual("ready", self.ask("show", "vm1")["state"])
+        self.assertLess(taken, 9 * MIB)
+
+    def test_a_full_disk_lets_vms_wait(self):
+        node, small = self.node, "/var/lib/small"
+        self.end_agent()
+        self.addCleanup(self.deployment.start_agent, node)
+        self.addCleanup(node.run, ["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
+        self.addCleanup(self.end_agent)
+        node.run(["sh", "-ec", f"truncate -s 160M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
+                  f"mkdir {small}; mount -o loop {small}.img {small}; chown virtman {small}; "
+                  f"fallocate -l 64M {small}/filler"])  # fmt: skip
+        self.deployment.start_agent(node, {
+            "agent": {"state_dir": small},
+            "store": {"overcommit": 8, "reserve": 40, "ahead": 4},
+        })  # fmt: skip
+        vms = ["vm1", "vm2", "vm3"]
+        self.addCleanup(self.deployment.drop, node, self.image)
+        self.addCleanup(self.deployment.destroy, node, *vms)
+        devices = [self.deployment.create(node, self.image, vm)["device"] for vm in vms]
+        for vm, device in zip(vms, devices, strict=True):
+            self.fill(device, f"filled-{vm}", 28)
+        wait_until(lambda: "waits" in [one["state"] for one in self.ask("list")],
+                   "a VM waiting", 60, 0.5)  # fmt: skip
+        node.run(["sleep", "3"])
+        free = node.run(["stat", "-f", "-c", "%a %S", small]).stdout.split()
+        report(f"full disk: VMs waited with {int(free[0]) * int(free[1]) >> 20} MiB left")
+        node.run(["rm", f"{small}/filler"])
+        for vm, device in zip(vms, devices, strict=True):
+            self.assertEqual(["0"], self.written(f"filled-{vm}"))
+            self.assertEqual("ready", self.ask("show", vm)["state"])
+            self.assertEqual(0, self.count_others(device))
+
+    def test_a_device_that_is_there_takes_what_a_vm_writes(self):
+        node, file = self.node, "/root/given"
+        node.run(["truncate", "-s", "40M", file])
+        self.addCleanup(node.run, ["rm", file])
+        given = node.run(["losetup", "--find", "--show", file]).stdout.strip()
+        self.addCleanup(node.run, ["losetup", "--detach", given])
+        self.virtman(node, "create", "--store", given, self.image, "vm1")
+        self.created.append((node, "vm1"))
+        said = self.refused(node, "create", "--store", given, self.image, "vm2")
+        self.assertIn("[virtman.store.unusable]", said)
+        device = self.ask("show", "vm1")["device"]
+        node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
+        found = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
+        self.assertEqual("mine", found.stdout.strip())
+        self.destroy(node, "vm1")
+        node.run(["cmp", "-n", "65536", given, "/dev/zero"])
+        node.run(["dd", f"of={given}", "conv=fsync"], input="something")
+        said = self.refused(node, "create", "--store", given, self.image, "vm1")
+        self.assertIn("it holds something", said)
+
+    def fill(self, device, log, count):
+        """Write zeros over the start of a device; the log has dd's status when it is done."""
+        command = f"dd if=/dev/zero of={device} bs=1M count={count} oflag=direct 2>&3; echo $?"
+        self.node.spawn(["sh", "-c", f"{{ {command}; }} 3>/dev/null"], log=log)
+
+    def count_others(self, device):
+        """Bytes of a device's first 28 MiB that are not zero."""
+        done = self.node.run(["sh", "-c", f"head -c {28 * MIB} {device} | tr -d '\\0' | wc -c"])
+        return int(done.stdout)
+
+    def end_agent(self):
+        self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])

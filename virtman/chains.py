@@ -1,0 +1,174 @@
+"""Which exception stores a VM or a snapshot consists of; which can be merged, which can go.
+
+Pure. The stores of an image form trees over it. A VM and a snapshot each end at one store
+and consist of that one and all below it, the chain::
+
+    image ── s1 ── s2 ── s4      vm1 = s1 s2 s4     snapshot "monday" = s1
+                    └─── s3      vm2 = s1 s2 s3     snapshot "tuesday" = s1 s2
+
+What a VM writes goes to the store that it ends at, which is its own. All others are frozen:
+something else lies on them, or a snapshot ends there.
+
+A chain is kept short, as ACStor does (section 3.4.3): when it has more than three stores, the
+one on the image and the one on that become one. A store is emptied into the one below, by the
+kernel and under load. Where somebody needs the one below as it is, a copy of it takes the rest.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+LONGEST = 3
+"""Stores of a chain. More cost each read another look-up, and nobody any data."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """An exception store.
+
+    :ivar size: of the image, in bytes
+    :ivar path: file or block device that holds it
+    :ivar lower: name of the store below; empty if it lies on the image
+    :ivar merging: it is being emptied into the one below
+    """
+
+    name: str
+    image: str
+    size: int
+    path: str
+    lower: str = ""
+    merging: bool = False
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A VM's device.
+
+    :ivar store: name of the one that takes what the VM writes
+    :ivar quota: bytes that its chain may take; 0 for all that it can need
+    """
+
+    vm: str
+    image: str
+    size: int
+    store: str
+    quota: int = 0
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A VM's data as of a moment.
+
+    :ivar vm: whose it was
+    :ivar store: name of the last one of its chain
+    :ivar created_at: seconds since 1970
+    """
+
+    name: str
+    vm: str
+    image: str
+    size: int
+    store: str
+    created_at: float
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two stores, one on the other, that become one.
+
+    :ivar copy: somebody needs the lower one as it is: a copy takes its place
+    """
+
+    upper: Store
+    lower: Store
+    copy: bool
+
+
+class Inventory:
+    """All stores of a node and who needs them, as of a moment."""
+
+    def __init__(
+        self,
+        stores: Iterable[Store],
+        instances: Iterable[Instance],
+        snapshots: Iterable[Snapshot],
+    ) -> None:
+        self.stores = {one.name: one for one in stores}
+        self.instances = {one.vm: one for one in instances}
+        self.snapshots = {one.name: one for one in snapshots}
+
+    def chain(self, top: str) -> tuple[Store, ...]:
+        """Return the stores of a VM or snapshot that ends at ``top``, the one on the image first.
+
+        :raises KeyError: if one of them is not known
+        """
+        found: list[Store] = []
+        while top:
+            found.append(self.stores[top])
+            top = found[-1].lower
+        return tuple(reversed(found))
+
+    def on(self, store: Store) -> tuple[Instance, ...]:
+        """Return the VMs that have a store in their chains."""
+        return tuple(one for one in self.instances.values() if store in self.chain(one.store))
+
+    def served(self) -> set[str]:
+        """Return the names of all stores of which a VM consists."""
+        return {store.name for one in self.instances.values() for store in self.chain(one.store)}
+
+    def frozen(self) -> set[str]:
+        """Return the names of the stores to which nothing is written any more."""
+        lower = {one.lower for one in self.stores.values()}
+        return lower | {one.store for one in self.snapshots.values()}
+
+    def descending(self) -> list[Store]:
+        """Return all stores, each before those that it lies on."""
+        return sorted(self.stores.values(), key=self._depth, reverse=True)
+
+    def garbage(self) -> list[Store]:
+        """Return the stores that nobody needs, each before those that it lies on."""
+        needed = {store.name for top in self._tops() for store in self.chain(top)}
+        return [one for one in self.descending() if one.name not in needed]
+
+    def merge(self, vm: str) -> Merge | None:
+        """Return what should be merged next of a VM's chain, or is being merged."""
+        chain = self.chain(self.instances[vm].store) if vm in self.instances else ()
+        pairs = [(upper, lower) for lower, upper in itertools.pairwise(chain)]
+        for upper, lower in pairs:
+            if upper.merging:
+                return Merge(upper, lower, copy=False)
+        for upper, lower in pairs:
+            if self.may_take(lower, upper):
+                return Merge(upper, lower, copy=False)
+        if len(chain) > LONGEST:
+            return Merge(*pairs[0], copy=True)
+        return None
+
+    def may_take(self, lower: Store, upper: Store) -> bool:
+        """Tell whether all who need a store need the one on it too."""
+        return lower.name not in self._tops() and all(
+            one.name == upper.name for one in self.stores.values() if one.lower == lower.name
+        )
+
+    def without(self, store: Store) -> Iterator[Store | Instance | Snapshot]:
+        """Return who has to be led past an emptied store to the one below, and so changed."""
+        for one in self.stores.values():
+            if one.lower == store.name:
+                yield replace(one, lower=store.lower)
+        for end in self._ends():
+            if end.store == store.name:
+                yield replace(end, store=store.lower)
+
+    def _ends(self) -> tuple[Instance | Snapshot, ...]:
+        return (*self.instances.values(), *self.snapshots.values())
+
+    def _tops(self) -> set[str]:
+        return {end.store for end in self._ends()}
+
+    def _depth(self, store: Store) -> int:
+        depth = 0
+        while store.lower in self.stores:
+            store, depth = self.stores[store.lower], depth + 1
+        return depth

@@ -1,0 +1,52 @@
+"""A VM's own device: the last store of its chain, under a name and number that stay."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from virtman import plan, sysfs
+from virtman.layers import Mapped, explained
+from virtman.privileged import dm
+
+
+class Instance(Mapped):
+    """dm-linear over a store, so that a VM moves to another one by a new table.
+
+    A swap waits for what is on its way, and has a file system that is mounted on the device
+    settle: all stores below then have the data of one moment.
+    """
+
+    read_only = False
+    freeze = True
+
+    def __init__(self, step: plan.Instance) -> None:
+        super().__init__(str(step.device))
+        self.step = step
+
+    def up(self, below: Sequence[str]) -> str:
+        """Lie on the last store."""
+        (store,) = below
+        self.set_up([(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")])
+        return self.node
+
+    def lies_on(self, store: str) -> bool:
+        """Tell whether the device lies on the device of this path."""
+        number = sysfs.number(store)
+        return any(number in row[3].split() for row in self.table())
+
+    def waits(self) -> bool:
+        """Tell whether the VM's I/O is held back."""
+        with contextlib.suppress(FileNotFoundError):
+            return sysfs.is_suspended(self.node)
+        return False
+
+    def hold(self) -> None:
+        """Let the VM wait: all that it reads or writes, until ``resume``."""
+        with explained(f"device {self.name}"):
+            dm.suspend(self.name, True)
+
+    def resume(self) -> None:
+        """Let the VM go on."""
+        with explained(f"device {self.name}"):
+            dm.resume(self.name)

@@ -1,0 +1,79 @@
+"""A store: what was written over what lies below, up to some moment or still."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from virtman import plan, sysfs
+from virtman.errors import StoreInvalid
+from virtman.layers import Mapped, detach_loop, explained
+from virtman.plan import SECTOR
+from virtman.privileged import dm, loop
+
+CHUNK = 16
+"""Sectors that one first write copies."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes of a store that are taken, in all and by what it knows of itself."""
+
+    taken: int
+    metadata: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether it holds no data."""
+        return self.taken <= self.metadata
+
+
+class Store(Mapped):
+    """dm-snapshot with a persistent exception store, or snapshot-merge, which empties it.
+
+    Both show the same data at any moment. A store goes from one to the other, and from one
+    store below to another, by a new table: the kernel hands the exceptions over in memory.
+    """
+
+    read_only = False
+
+    def __init__(self, step: plan.Store) -> None:
+        super().__init__(str(step.device))
+        self.step = step
+
+    def up(self, below: Sequence[str]) -> str:
+        """Put the store on what lies below."""
+        (lower,) = below
+        with explained(f"exception store {self.step.path}"):
+            device = self._attach()
+        target = "snapshot-merge" if self.step.merging else "snapshot"
+        parameters = f"{sysfs.number(lower)} {sysfs.number(device)} P {CHUNK}"
+        self.set_up([(0, self.step.sectors, target, parameters)])
+        return self.node
+
+    def down(self) -> None:
+        """Remove the device and let go of the file."""
+        super().down()
+        detach_loop(self.step.path)
+
+    def _attach(self) -> str:
+        """Return the store's block device, which a file becomes by a loop device."""
+        if self.step.path.startswith("/dev/"):
+            return self.step.path
+        return sysfs.loop_of(self.step.path) or loop.attach(self.step.path, 0, False)
+
+    def usage(self) -> Usage:
+        """Return how full the store is.
+
+        :raises StoreInvalid: if it is lost
+        """
+        with explained(f"device {self.name}"):
+            ((_, _, _, status),) = dm.status(self.name)
+        # "taken/size metadata" in sectors, or a word
+        taken, _, rest = status.partition("/")
+        if not rest:
+            raise StoreInvalid(
+                f"the exception store {self.step.path} is lost; the kernel says {status!r}: "
+                "roll back to a snapshot, or destroy the VM and create it again"
+            )
+        return Usage(int(taken) * SECTOR, int(rest.split()[1]) * SECTOR)

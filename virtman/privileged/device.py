@@ -1,0 +1,69 @@
+"""Verbs on what block devices hold."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from virtman.privileged import context
+
+_STEP = 1024 * 1024
+_HEAD = 64 * 1024
+_MAGIC = b"SnAp"
+"""What dm-snapshot writes first."""
+
+
+@context.entrypoint
+def claim(path: str, size: int) -> None:
+    """Check that a device may be written over.
+
+    :param size: bytes that it must have
+    :raises OSError: EBUSY if it is in use, EEXIST if it does not begin with zeros, ENOSPC if it
+        is too short, ENOTBLK if it is no block device
+    """
+    # the kernel refuses O_EXCL for a device that is mounted or below another
+    descriptor = os.open(path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISBLK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOTBLK, "not a block device")
+        if os.lseek(descriptor, 0, os.SEEK_END) < size:
+            raise OSError(errno.ENOSPC, f"shorter than {size} bytes")
+        if any(os.pread(descriptor, _HEAD, 0)):
+            raise OSError(errno.EEXIST, "it holds something; erase its start if that may go")
+    finally:
+        os.close(descriptor)
+
+
+@context.entrypoint
+def clear(path: str) -> None:
+    """Make a device begin with zeros again if it begins as an exception store does.
+
+    One that is not there any more is fine.
+
+    :raises OSError: EBUSY if it is in use
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        if os.pread(descriptor, len(_MAGIC), 0) == _MAGIC:
+            os.pwrite(descriptor, bytes(_HEAD), 0)
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@context.entrypoint
+def copy(source: str, target: str, length: int) -> None:
+    """Copy the first bytes of one file or device to another, and have them on the disk."""
+    with open(source, "rb") as old, open(target, "r+b") as new:
+        while length:
+            data = old.read(min(length, _STEP))
+            if not data:
+                break
+            new.write(data)
+            length -= len(data)
+        new.flush()
+        os.fsync(new.fileno())

@@ -1,0 +1,33 @@
+"""LVM verbs: logical volumes made and removed."""
+
+from __future__ import annotations
+
+from virtman.privileged import context
+from virtman.privileged.command import run
+
+
+@context.entrypoint
+def create(group: str, name: str, size: int) -> None:
+    """Make an active volume that begins with zeros.
+
+    :param size: bytes, rounded up to the group's extents
+    """
+    words = ("--yes", "--quiet", "--wipesignatures", "y", "--zero", "y")
+    run("lvcreate", *words, "--size", f"{size}b", "--name", name, group)
+
+
+@context.entrypoint
+def remove(group: str, name: str) -> None:
+    """Remove a volume; that there is none is fine."""
+    try:
+        run("lvremove", "--yes", "--quiet", f"{group}/{name}")
+    except OSError as err:
+        if "Failed to find logical volume" not in str(err):
+            raise
+
+
+@context.entrypoint
+def free(group: str) -> int:
+    """Return the bytes of a group that no volume has."""
+    words = ("--noheadings", "--nosuffix", "--units", "b", "--options", "vg_free")
+    return int(run("vgs", *words, group).strip())

@@ -1,0 +1,356 @@
+"""What VMs wrote: exception stores are made, stacked and given back.
+
+Each verb is ordered so that the agent may die between any two of its steps::
+
+    create     store, VM, devices
+    snapshot   store, its device, VM, the VM's device moves to the new store, snapshot
+    rollback   store, the VM's device goes, VM, its device comes over the new store
+    delete     snapshot
+    destroy    devices, VM
+
+A store is written down before there is a file of it, so no file is ever forgotten; and before
+anybody refers to it: until then it is garbage, which ``tidy`` takes away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from virtman import plan
+from virtman.chains import Instance, Inventory, Snapshot, Store
+from virtman.errors import (
+    InstanceNotServed,
+    NoSpace,
+    SnapshotMismatch,
+    StoreInvalid,
+    StoreUnusable,
+    VirtmanError,
+)
+from virtman.layers.instance import Instance as InstanceLayer
+from virtman.layers.store import Store as StoreLayer
+from virtman.record import Records
+from virtman.space import Space, volume
+from virtman.stack import Stack
+from virtman.volumes import full_size
+from virtman.volumes.device import Given
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that the stores of a VM's chain take, each, the one on the image first.
+
+    :ivar ahead: disk space that is there for what the VM will write; infinite if it is enough
+        for all of it
+    """
+
+    each: tuple[int, ...]
+    ahead: float
+
+    @property
+    def taken(self) -> int:
+        """What they take in all."""
+        return sum(self.each)
+
+
+class Stores:
+    """The exception stores of this node.
+
+    :ivar locks: one an image; guards its stores and their devices. Never held while a store is
+        copied or emptied, nor across the network
+    :ivar kept: names of stores that are no garbage, although nobody refers to them yet
+    :ivar changed: set when there may be something to merge
+    """
+
+    def __init__(self, stack: Stack, records: Records, space: Space) -> None:
+        self.stack = stack
+        self.records = records
+        self.space = space
+        self.locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self.kept: set[str] = set()
+        self.changed = threading.Event()
+
+    def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
+        """Give a VM an empty store over the image, or over a snapshot, and its device.
+
+        :param wanted: the VM, still without a store
+        :param snapshot: name; empty for none
+        :param path: of a block device for the store; empty for one of the configured backing
+        :raises StoreUnusable: if that device is somebody's, or too short
+        """
+        vm, image, size = wanted.vm, wanted.image, wanted.size
+        with self.locks[image]:
+            lower = self._start(snapshot, image, size)
+            try:
+                with self.space.promising:
+                    self._check(wanted, path)
+                    instance = replace(wanted, store=self._make(image, size, lower, path))
+                    self.records.put(instance)
+                self.resume(vm)
+            except BaseException:
+                self._device(wanted).down()
+                self.records.forget(wanted)
+                self.tidy_up(image)
+                raise
+        return instance
+
+    def resume(self, vm: str) -> None:
+        """Bring the devices of a VM into the state that its record says."""
+        with self._held(vm) as instance:
+            self._up(plan.instance(instance, self._chain(instance)))
+
+    def destroy(self, vm: str) -> None:
+        """Take a VM's device away, and the stores that nobody else needs.
+
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        with self._held(vm) as instance:
+            self._device(instance).down()
+            rest = self.records.inventory()
+            del rest.instances[vm]
+            self._retire(rest, instance.image)
+            self.records.forget(instance)
+            self.tidy_up(instance.image)
+        self.changed.set()
+
+    def snapshot(self, vm: str, name: str) -> Snapshot:
+        """Keep a VM's data as of now; its device goes on over a new store.
+
+        :raises SnapshotExists: if there is a snapshot of this name
+        """
+        with self._held(vm) as instance:
+            self.records.check_snapshot(name)
+            made = self._next(instance, instance.store)
+            try:
+                steps = plan.instance(made, self._chain(made))
+                self._up(steps[:-1])
+                self.records.put(made)
+                begin = time.monotonic()
+                self._up(steps[-2:])
+                pause = time.monotonic() - begin
+            except BaseException:
+                # Once the VM may have written to the new store it cannot go back.
+                if self._device(instance).lies_on(plan.device(instance).below[0].node):
+                    self.records.put(instance)
+                    self.tidy_up(instance.image)
+                raise
+            kept = Snapshot(name, vm, instance.image, instance.size, instance.store, time.time())
+            self.records.put(kept)
+        self.changed.set()
+        LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
+        return kept
+
+    def rollback(self, vm: str, snapshot: str) -> None:
+        """Have a VM's device begin anew at one of its snapshots.
+
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        with self._held(vm) as instance:
+            whose = self.records.snapshot(snapshot).vm
+            if whose != vm:
+                raise SnapshotMismatch(
+                    f"snapshot {snapshot} is of VM {whose}, not of {vm}; create a new VM from it "
+                    "instead"
+                )
+            made = self._next(instance, self._start(snapshot, instance.image, instance.size))
+            try:
+                self._device(instance).down()
+                self.records.put(made)
+                self.resume(vm)
+            except BaseException:
+                # nothing was written to the new store: the VM's device has been away
+                self.records.put(instance)
+                self.resume(vm)
+                self.tidy_up(instance.image)
+                raise
+            self.tidy_up(instance.image)
+        self.changed.set()
+        LOG.info("VM %s is as in snapshot %s again", vm, snapshot)
+
+    def delete(self, snapshot: Snapshot) -> None:
+        """Forget a snapshot; what only it needs goes."""
+        with self.locks[snapshot.image]:
+            self.records.forget(snapshot)
+            self.tidy_up(snapshot.image)
+        self.changed.set()
+
+    # How much room a VM has.
+
+    def room(self, chain: tuple[Store, ...]) -> Room:
+        """Return how full the stores of a VM are."""
+        each = tuple(self.layer(one).usage().taken for one in chain)
+        ahead = (
+            volume(one).ahead(taken)
+            for one, taken in zip(chain, each, strict=True)
+            if one in _written(chain)
+        )
+        return Room(each, min(ahead))
+
+    def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
+        """Return how a VM's device is, in a word, and the bytes that its stores take."""
+        if not self.is_served(instance):
+            return "absent", None
+        try:
+            taken = self.room(chain).taken
+        except StoreInvalid:
+            return "lost", None
+        if self.waits(instance):
+            return "waits", taken
+        low = 0 < instance.quota * self.space.limits.warning <= taken
+        return ("low" if low else "ready"), taken
+
+    def reserve(self, chain: tuple[Store, ...], ahead: int) -> None:
+        """Have disk space for what a VM will write.
+
+        :raises NoSpace: if there is too little
+        """
+        for store in _written(chain):
+            self.space.afford(0)
+            volume(store).reserve(self.layer(store).usage().taken + ahead)
+
+    def limit(self, vm: str, quota: int) -> None:
+        """Give a VM another quota."""
+        with self._held(vm) as instance:
+            self.records.put(replace(instance, quota=quota))
+
+    def is_served(self, instance: Instance) -> bool:
+        """Tell whether a VM's device is there."""
+        return self._device(instance).is_up()
+
+    def waits(self, instance: Instance) -> bool:
+        """Tell whether a VM's I/O is held back."""
+        return self._device(instance).waits()
+
+    def hold(self, instance: Instance) -> None:
+        """Let a VM wait."""
+        with self.locks[instance.image]:
+            self._device(instance).hold()
+
+    def release(self, instance: Instance) -> None:
+        """Let a VM go on."""
+        with self.locks[instance.image]:
+            self._device(instance).resume()
+
+    def mend(self, image: str) -> None:
+        """Bring the devices of all VMs of an image into the state that the records say."""
+        with self.locks[image]:
+            for one in self.records.all():
+                if one.image == image:
+                    self.resume(one.vm)
+            self.tidy(image)
+
+    def tidy(self, image: str) -> None:
+        """Take away what no VM is made of any more, and the stores that nobody needs."""
+        with self.locks[image]:
+            inventory = self.records.inventory()
+            self._retire(inventory, image)
+            for store in inventory.garbage():
+                if store.image == image and store.name not in self.kept:
+                    volume(store).remove()
+                    self.records.forget(store)
+
+    def tidy_up(self, image: str) -> None:
+        """Tidy; what fails is tried again after the next verb, or by the next agent."""
+        try:
+            self.tidy(image)
+        except (VirtmanError, OSError) as err:
+            LOG.warning("image %s: %s", image, err)
+
+    def add(self, image: str, size: int, lower: str, path: str = "") -> Store:
+        """Write a new store down."""
+        place = (lambda _: path) if path else self.space.backing.path
+        return self.records.add_store(image, size, lower, place)
+
+    def layer(self, store: Store) -> StoreLayer:
+        """Return what makes the device of a store."""
+        layer = self.stack.layer(plan.store(store))
+        assert isinstance(layer, StoreLayer)
+        return layer
+
+    # The rest is inside.
+
+    @contextlib.contextmanager
+    def _held(self, vm: str) -> Iterator[Instance]:
+        """Hold an image's stores still; give a VM of it as it is then."""
+        with self.locks[self.records.get(vm).image]:
+            yield self.records.get(vm)
+
+    def _retire(self, inventory: Inventory, image: str) -> None:
+        """Take down the devices of stores of which no VM consists, upper ones first."""
+        served = inventory.served()
+        for store in inventory.descending():
+            if store.image == image and store.name not in served:
+                self.layer(store).down()
+
+    def _check(self, wanted: Instance, path: str) -> None:
+        """See that there is room for a VM's first store.
+
+        A device is looked at before it is written down: what is written down is cleared.
+        """
+        if not path:
+            self.space.check(wanted.size, wanted.quota)
+        elif any(one.path == path for one in self.records.inventory().stores.values()):
+            raise StoreUnusable(f"{path} is the exception store of another VM or snapshot")
+        else:
+            Given(path).make(full_size(wanted.size))
+
+    def _make(self, image: str, size: int, lower: str, path: str = "") -> str:
+        """Make an empty store; return its name."""
+        store = self.add(image, size, lower, path)
+        try:
+            volume(store).make(full_size(size))
+        except NoSpace:
+            self.records.forget(store)
+            raise
+        return store.name
+
+    def _next(self, instance: Instance, lower: str) -> Instance:
+        """Return a VM as it will be over a new store of its own."""
+        self._must_be_served(instance)
+        with self.space.promising:
+            self.space.check(instance.size, instance.quota, instance.store)
+            return replace(instance, store=self._make(instance.image, instance.size, lower))
+
+    def _start(self, snapshot: str, image: str, size: int) -> str:
+        """Return the store on which a snapshot has a VM begin; that is the image without one."""
+        if not snapshot:
+            return ""
+        found = self.records.snapshot(snapshot)
+        if (found.image, found.size) != (image, size):
+            raise SnapshotMismatch(
+                f"snapshot {snapshot} is of image {found.image} of {found.size} bytes, not of "
+                f"{image} of {size} bytes"
+            )
+        return found.store
+
+    def _must_be_served(self, instance: Instance) -> None:
+        if not self.is_served(instance):
+            raise InstanceNotServed(
+                f"the device of VM {instance.vm} is not there yet: the agent tries to bring it "
+                "back, its log says what it waits for"
+            )
+
+    def _chain(self, instance: Instance) -> tuple[Store, ...]:
+        return self.records.inventory().chain(instance.store)
+
+    def _up(self, steps: plan.Plan) -> None:
+        """Bring devices up; what the first one lies on is there."""
+        self.stack.up(steps, {below: below.node for below in steps[0].below})
+
+    def _device(self, instance: Instance) -> InstanceLayer:
+        layer = self.stack.layer(plan.device(instance))
+        assert isinstance(layer, InstanceLayer)
+        return layer
+
+
+def _written(chain: tuple[Store, ...]) -> tuple[Store, ...]:
+    """Return the stores that take what a VM writes: one that is being merged passes some down."""
+    *_, top = chain
+    return chain[-2:] if top.merging else chain[-1:]

@@ -1,0 +1,66 @@
+"""A block device that somebody else made and connects, such as a Cinder volume."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+
+from virtman import sysfs
+from virtman.errors import StoreUnusable
+from virtman.layers import explained
+from virtman.privileged import device
+
+_PATH = re.compile(r"(?!/dev/mapper/virtman_)/dev/(?:[\w+:-][\w.+:-]*/)*[\w+:-][\w.+:-]*", re.ASCII)
+_SECTOR = 512
+
+
+def check(path: str) -> str:
+    """Return ``path`` if it can be that of a device.
+
+    :raises StoreUnusable: if not
+    """
+    if not _PATH.fullmatch(path) or len(path) > 255:
+        raise StoreUnusable(f"{path!r} is no path of a block device below /dev that may be used")
+    return path
+
+
+class Given:
+    """The device of one store."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def make(self, size: int) -> None:
+        """Check that the device is long enough and nobody's.
+
+        :raises StoreUnusable: if not; nothing was written then
+        """
+        try:
+            device.claim(self.path, size)
+        except OSError as err:
+            raise StoreUnusable(
+                f"{self.path} cannot be an exception store: {err.strerror or err}"
+            ) from err
+
+    def reserve(self, end: int) -> None:
+        """Nothing: the space is there."""
+
+    def copy(self, source: str, length: int) -> None:
+        """Never asked for: copies are of the configured backing."""
+        raise NotImplementedError
+
+    def allocated(self) -> int:
+        """Return the size of the device."""
+        with contextlib.suppress(FileNotFoundError):
+            return sysfs.sectors(sysfs.kernel_name(self.path)) * _SECTOR
+        return 0
+
+    def ahead(self, taken: int) -> float:
+        """Return that there is no end of it."""
+        return math.inf
+
+    def remove(self) -> None:
+        """Leave the device as it was found."""
+        with explained(f"exception store {self.path}"):
+            device.clear(self.path)
