@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Sequence
@@ -9,9 +10,9 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
-from virtman.chains import Instance, Inventory, Snapshot, Store
+from virtman.chains import Instance, Snapshot, Store
 from virtman.coordinator import Coordinator
-from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
+from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
@@ -179,16 +180,24 @@ class Agent:
 
     def list(self) -> Sequence[Shown]:
         """Return the VMs of this node, by name."""
-        inventory = self.records.inventory()
-        return [self._shown(one, inventory) for one in self.records.all()]
+        found = []
+        for one in self.records.all():
+            with contextlib.suppress(InstanceUnknown):  # destroyed meanwhile
+                found.append(self.show(one.vm))
+        return found
 
     def show(self, vm: str) -> Shown:
         """Return one VM.
 
         :raises InstanceUnknown: if there is none
         """
-        instance = self.records.get(naming.check("VM", vm))
-        return self._shown(instance, self.records.inventory())
+        with self.stores.held(naming.check("VM", vm)) as instance:
+            inventory = self.records.inventory()
+            chain = inventory.chain(instance.store)
+            state, taken = self.stores.state(instance, chain)
+        mine = [one for one in inventory.snapshots.values() if one.vm == vm]
+        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
+        return Shown(instance, chain, state, taken, names)
 
     def snapshots(self) -> Sequence[Kept]:
         """Return the snapshots on this node, the oldest first."""
@@ -254,13 +263,6 @@ class Agent:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
-
-    def _shown(self, instance: Instance, inventory: Inventory) -> Shown:
-        chain = inventory.chain(instance.store)
-        mine = [one for one in inventory.snapshots.values() if one.vm == instance.vm]
-        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
-        state, taken = self.stores.state(instance, chain)
-        return Shown(instance, chain, state, taken, names)
 
     def _resume(self, instance: Instance) -> None:
         with _Claim(self, instance.vm):

@@ -103,7 +103,7 @@ class Stores:
 
     def resume(self, vm: str) -> None:
         """Bring the devices of a VM into the state that its record says."""
-        with self._held(vm) as instance:
+        with self.held(vm) as instance:
             self._up(plan.instance(instance, self._chain(instance)))
 
     def destroy(self, vm: str) -> None:
@@ -111,7 +111,7 @@ class Stores:
 
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
-        with self._held(vm) as instance:
+        with self.held(vm) as instance:
             self._device(instance).down()
             rest = self.records.inventory()
             del rest.instances[vm]
@@ -125,7 +125,7 @@ class Stores:
 
         :raises SnapshotExists: if there is a snapshot of this name
         """
-        with self._held(vm) as instance:
+        with self.held(vm) as instance:
             self.records.check_snapshot(name)
             made = self._next(instance, instance.store)
             try:
@@ -152,7 +152,7 @@ class Stores:
 
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
-        with self._held(vm) as instance:
+        with self.held(vm) as instance:
             whose = self.records.snapshot(snapshot).vm
             if whose != vm:
                 raise SnapshotMismatch(
@@ -217,7 +217,7 @@ class Stores:
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota."""
-        with self._held(vm) as instance:
+        with self.held(vm) as instance:
             self.records.put(replace(instance, quota=quota))
 
     def is_served(self, instance: Instance) -> bool:
@@ -228,15 +228,16 @@ class Stores:
         """Tell whether a VM's I/O is held back."""
         return self._device(instance).waits()
 
+    # These two do not wait for the lock, for space may be short. A swap of tables at the same
+    # moment lets the VM go on, until the next look at its stores.
+
     def hold(self, instance: Instance) -> None:
         """Let a VM wait."""
-        with self.locks[instance.image]:
-            self._device(instance).hold()
+        self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
         """Let a VM go on."""
-        with self.locks[instance.image]:
-            self._device(instance).resume()
+        self._device(instance).resume()
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
@@ -263,6 +264,12 @@ class Stores:
         except (VirtmanError, OSError) as err:
             LOG.warning("image %s: %s", image, err)
 
+    @contextlib.contextmanager
+    def held(self, vm: str) -> Iterator[Instance]:
+        """Hold an image's stores still; give a VM of it as it is then."""
+        with self.locks[self.records.get(vm).image]:
+            yield self.records.get(vm)
+
     def add(self, image: str, size: int, lower: str, path: str = "") -> Store:
         """Write a new store down."""
         place = (lambda _: path) if path else self.space.backing.path
@@ -275,12 +282,6 @@ class Stores:
         return layer
 
     # The rest is inside.
-
-    @contextlib.contextmanager
-    def _held(self, vm: str) -> Iterator[Instance]:
-        """Hold an image's stores still; give a VM of it as it is then."""
-        with self.locks[self.records.get(vm).image]:
-            yield self.records.get(vm)
 
     def _retire(self, inventory: Inventory, image: str) -> None:
         """Take down the devices of stores of which no VM consists, upper ones first."""
