@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.base import FOREVER, TestCase
 from virtman.errors import CoordinatorUnreachable, KernelFailure
 from virtman.naming import iqn
 from virtman.recovery import Recovery
@@ -181,7 +181,7 @@ class HeartbeatTest(PlacementCase):
         node.stop()
         node.reboot()
         self.bed.volt.forget("debian", "a")
-        recovery = Recovery(node.agent)
+        recovery = Recovery(node.agent, FOREVER)
         with node.process.here():
             recovery.start()
             node.heartbeat.start()
