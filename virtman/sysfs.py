@@ -37,11 +37,6 @@ def sectors(name: str) -> int:
     return int((_BLOCK / name / "size").read_text())
 
 
-def sectors_read(device: str) -> int:
-    """Return how much was read of a block device since it was made, in sectors."""
-    return int((_BLOCK / kernel_name(device) / "stat").read_text().split()[2])
-
-
 def loop_of(path: str) -> str | None:
     """Return the loop device that shows this file or device; None if there is none."""
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
