@@ -37,11 +37,6 @@ def sectors(name: str) -> int:
     return int((_BLOCK / name / "size").read_text())
 
 
-def sectors_read(device: str) -> int:
-    """Return how much was read of a block device since it was made, in sectors."""
-    return int((_BLOCK / kernel_name(device) / "stat").read_text().split()[2])
-
-
 def is_suspended(device: str) -> bool:
     """Tell whether a device-mapper device holds its I/O back."""
     return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"

@@ -32,7 +32,7 @@ class Member(Layer, Protocol):
     """One image's part of the group."""
 
     def figures(self) -> Figures:
-        """Return what it has done; no root is asked."""
+        """Return what it has done."""
 
 
 class Group(Protocol):

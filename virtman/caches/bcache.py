@@ -99,7 +99,7 @@ class Group:
                 self.detach(member)
             self._stop(found)
             with explained(f"cache on {self.ssd}"):
-                bcache.format_cache_anew(self.ssd.node)
+                bcache.format_cache(self.ssd.node)
             renewed = self._up()
             for member in members:
                 with explained(f"cache member {member}"):
@@ -125,7 +125,7 @@ class Group:
             self.ssd.down()
 
     def _up(self) -> str:
-        """Show the devices to bcache, formatted first if they never were."""
+        """Show the devices to bcache, formatted first if it knows no cache of this size there."""
         if self._uuid() is None:
             self.ssd.up()
             with explained(f"cache on {self.ssd}"):

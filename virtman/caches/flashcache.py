@@ -8,11 +8,12 @@ flashcache wants a writable device below, so a shim lies between it and the imag
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Member
+from virtman.caches import Figures, Member
 from virtman.caches.local import Shim
 from virtman.caches.slices import Sliced, Slices
 from virtman.layers import explained
@@ -48,6 +49,13 @@ class FlashCache(Sliced):
             super().down()
         finally:
             self.shim.down()
+
+    def _read(self, status: str) -> Figures:
+        reads, hits, bypassed = (
+            int(found[1]) if (found := re.search(rf"(?<!\w ){what}\((\d+)\)", status)) else 0
+            for what in ("reads", "read hits", "uncached reads")
+        )
+        return Figures(hits, max(0, reads - hits - bypassed), bypassed)
 
     def _make(self, below: str) -> None:
         self.slices.take(self.step.device.image, 0, self.step.sectors)

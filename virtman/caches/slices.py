@@ -28,13 +28,13 @@ from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
-from virtman.plan import BLOCK, SECTOR
-from virtman.privileged import dm, ssd
+from virtman.plan import SECTOR
+from virtman.privileged import dm
 
 LOG = logging.getLogger(__name__)
 
 UNIT = 1024 * 1024 // SECTOR
-"""Sectors: extents are multiples of it. The SSD group's first unit says that it is ours."""
+"""Sectors: extents are multiples of it."""
 
 _ROLES = ("cachemeta", "cachedata")
 _LEAST = 8 * UNIT
@@ -61,8 +61,6 @@ class Slices:
         with self._changing:
             if not _taken():  # else other caches would find themselves on other devices
                 self.ssd.up()
-            with explained(f"cache on {self.ssd}"):
-                ssd.claim(self.ssd.node)
             for part, wanted, least in zip(
                 _parts(image), (meta, data), (meta, min(data, _LEAST)), strict=True
             ):
@@ -82,7 +80,7 @@ class Slices:
         number = sysfs.number(self.ssd.node)
         table: Table = []
         length = 0
-        for start, end in gaps(_taken(), UNIT, self.ssd.sectors()):
+        for start, end in gaps(_taken(), self.ssd.sectors()):
             piece = min(end - start, wanted - length)
             if piece > 0:
                 table.append((length, piece, "linear", f"{number} {start}"))
@@ -95,9 +93,9 @@ class Slices:
         return table
 
 
-def gaps(taken: Sequence[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+def gaps(taken: Sequence[tuple[int, int]], end: int) -> list[tuple[int, int]]:
     """Return what lies between extents (first sector, sector after the last), in whole units."""
-    free = []
+    free, start = [], 0
     for first, behind in [*sorted(taken), (end - end % UNIT, end)]:
         if first > start:
             free.append((start, first))
@@ -169,18 +167,13 @@ class Sliced:
         return any(row[2] != "error" for row in self.cached.table())
 
     def figures(self) -> Figures:
-        """Return blocks of 4 KiB, as the devices counted them: the drivers count per group."""
-        image = self.step.device.image
-        try:
-            asked, cached, fetched = (
-                sysfs.sectors_read(device.node) * SECTOR // BLOCK
-                for device in (Device(image, role) for role in ("image", "cached", "stripe"))
-            )
-        except OSError:  # it comes or goes just now
-            return Figures()
-        bypassed = max(0, asked - cached)
-        misses = max(0, fetched - bypassed)
-        return Figures(max(0, cached - misses), misses, bypassed)
+        """Return what the driver counted."""
+        with explained(f"device {self.cached.name}"):
+            return self._read(dm.status(self.cached.name)[0][3]) if self.is_up() else Figures()
+
+    def _read(self, status: str) -> Figures:
+        """Return what the driver says in its status line."""
+        raise NotImplementedError
 
     def _make(self, below: str) -> None:
         """Take a slice and make the cache on it."""

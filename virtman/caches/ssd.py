@@ -1,4 +1,8 @@
-"""The SSD group: the node's local cache devices, put end to end."""
+"""The SSD group: the node's local cache devices, put end to end.
+
+What each device begins with is left out, and says that the device is ours. So nobody else
+finds a cache there: udev's rules for bcache would take the device before we do.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,11 @@ from virtman import sysfs
 from virtman.errors import KernelFailure
 from virtman.layers import Mapped, Table
 from virtman.naming import CACHE_GROUP
+from virtman.plan import SECTOR
+from virtman.privileged import ssd
+
+UNIT = 1024 * 1024 // SECTOR
+"""Sectors that are left out."""
 
 
 class Ssd(Mapped):
@@ -27,7 +36,8 @@ class Ssd(Mapped):
     def up(self) -> None:
         """Make the device; one that lies on other devices than these is moved to them.
 
-        :raises KernelFailure: if there are no devices, or one is not there
+        :raises KernelFailure: if there are no devices, or one is not there or holds
+            something else
         """
         if not self.devices:
             raise KernelFailure("no cache device: set [cache] devices, or [cache] driver = none")
@@ -36,12 +46,13 @@ class Ssd(Mapped):
         for device in self.devices:
             try:
                 number, length = sysfs.number(device), sysfs.sectors(sysfs.kernel_name(device))
+                ssd.claim(device)
             except OSError as err:
                 raise KernelFailure(
                     f"cache device {device}: {err.strerror}; check [cache] devices"
                 ) from err
-            table.append((start, length, "linear", f"{number} 0"))
-            start += length
+            table.append((start, length - UNIT, "linear", f"{number} {UNIT}"))
+            start += length - UNIT
         self.set_up(table)
 
     def sectors(self) -> int:

@@ -16,13 +16,7 @@ _BLOCK = "4k"
 
 @context.entrypoint
 def format_cache(device: str) -> None:
-    """Write an empty cache's superblock; a device that holds anything is refused."""
-    run("make-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
-
-
-@context.entrypoint
-def format_cache_anew(device: str) -> None:
-    """Write an empty cache's superblock over another one."""
+    """Write an empty cache's superblock, over another one if there is one."""
     run("make-bcache", "--wipe-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
 
 

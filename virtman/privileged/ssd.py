@@ -13,7 +13,7 @@ _SAYS = b"virtman cache group 1\n".ljust(4096, b"\0")
 
 @context.entrypoint
 def claim(device: str) -> None:
-    """Write on a device that it is a cache; one that says so already is fine.
+    """Write at a device's start that it is our cache; one that says so already is fine.
 
     :raises OSError: EMEDIUMTYPE if it holds anything else
     """
