@@ -19,9 +19,9 @@ from virtman.stack import Stack, check_modules
 LOG = logging.getLogger(__name__)
 
 MODULES = (
-    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-switch", "dm-snapshot",
-    "bcache", "loop", "iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file",
-    "iscsi_target_mod",
+    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-queue-length", "dm-switch",
+    "dm-snapshot", "dm-verity", "bcache", "loop", "iscsi_tcp", "sd_mod", "target_core_mod",
+    "target_core_file", "iscsi_target_mod",
 )  # fmt: skip
 
 

@@ -13,21 +13,26 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 
 from virtman import plan, sysfs
 from virtman.caches.bcache import Bcache
-from virtman.coordinator import Coordinator, ImageInfo, ImageReport
+from virtman.coordinator import CORRUPT, Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
+    CoordinatorUnreachable,
     DeviceBusy,
+    ImageMismatch,
     KernelFailure,
     ParentUnreachable,
     PlacementStale,
     VirtmanError,
 )
+from virtman.hashtree import fits
 from virtman.layer import wait_until
 from virtman.layers.export import Export
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path
+from virtman.layers.verity import corrupt
 from virtman.naming import Device
 from virtman.plan import SOURCE, Placement, Portal
 from virtman.stack import Stack
@@ -70,6 +75,8 @@ class Attachment:
         self._devices: dict[Device, str] = {}
         # parents of whom Volt knows that they do not answer
         self._accused: set[str] = set()
+        # and those of whom it knows that they sent wrong bytes
+        self._convicted: set[str] = set()
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -136,6 +143,8 @@ class Attachment:
                 self._accused.discard(host)
             elif host not in self._accused:
                 self._accuse(host)
+        if placement is not None and self.stack.verify and self.info.tree is not None:
+            self._check_bytes(plan.connect(placement, self.info.tree))
 
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
@@ -168,6 +177,21 @@ class Attachment:
         except VirtmanError as err:
             LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
 
+    def _check_bytes(self, steps: plan.Plan) -> None:
+        """Tell Volt of those who sent wrong bytes, once; these paths have failed already."""
+        found = corrupt(step for step in steps if isinstance(step, plan.Verity))
+        self._convicted &= found
+        for host in found - self._convicted:
+            try:
+                verdict = self.coordinator.report(self.info.name, host, CORRUPT)
+            except CoordinatorUnreachable as err:  # it shall hear this later
+                LOG.warning("image %s: %s sent wrong bytes; %s", self.info.name, host, err)
+                continue
+            except VirtmanError as err:
+                verdict = str(err)
+            self._convicted.add(host)
+            LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.info.name, host, verdict)
+
     # From here on everything runs on the worker.
 
     def _bring_up(self) -> None:
@@ -181,7 +205,7 @@ class Attachment:
             # children hear of this place as soon as we do
             self._export().require(placement.chap)
             below = plan.assemble(name, size, self.info.stripes)
-            self._devices = self.stack.up(below, self._devices)
+            self._devices = self.stack.up((*self._hashes(), *below), self._devices)
             self._connect(placement, begin + self.times.attach)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
@@ -197,9 +221,9 @@ class Attachment:
             try:
                 self.placement = placement
                 self._export().require(placement.chap)
-                steps = plan.connect(placement, standby=False)
+                steps = self._paths(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
-                self.stack.prune(placement.image, plan.connect(placement))
+                self.stack.prune(placement.image, self._paths(placement))
                 self.coordinator.ready(placement.image, placement.generation)
                 self.generation = placement.generation
                 return
@@ -226,7 +250,7 @@ class Attachment:
         while feasible is not None:
             LOG.warning("image %s: %s; using standbys", placement.image, err)
             try:
-                steps = plan.connect(feasible, standby=False)
+                steps = self._paths(feasible, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
             except ParentUnreachable as also:
                 err = also
@@ -237,13 +261,12 @@ class Attachment:
 
     def _connect_standby(self) -> None:
         if self.placement is not None:
-            self._devices = self.stack.up(plan.connect(self.placement), self._devices)
+            self._devices = self.stack.up(self._paths(self.placement), self._devices)
 
     def _mend(self) -> None:
         if self.placement is None:
             return
-        stripes = plan.assemble(self.info.name, self.info.size, self.info.stripes)
-        layers = [self.stack.layer(step) for step in stripes]
+        layers = [self.stack.layer(step) for step in self._all_steps()]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
 
@@ -303,6 +326,7 @@ class Attachment:
             every=_ASK,
         )
         self.stack.down(self._all_steps())
+        self._upper.unlink(missing_ok=True)
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
@@ -316,6 +340,7 @@ class Attachment:
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
             self.stack.down(self._all_steps())
+            self._upper.unlink(missing_ok=True)
         self.placement = None
         self.generation = 0
         self._devices = {}
@@ -325,11 +350,45 @@ class Attachment:
     def _all_steps(self) -> plan.Plan:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
+        below, above = self.stack.paths(name)
+        if self.info.tree is not None:
+            upper, hashes = plan.hashes(name, size, str(self._upper))
+            below = (upper, *below, *plan.leaves(name, size), hashes)
         steps = plan.assemble(name, size, self.info.stripes)
-        return (*self.stack.paths(name), *steps, *self._serve())
+        return (*below, *above, *steps, *self._serve())
 
     def _serve(self) -> plan.Plan:
-        return plan.serve(self.info.name, self.info.size, self.portal, self.info.stripes)
+        """What is up before there is anything to read."""
+        name, size, hashed = self.info.name, self.info.size, self.info.tree is not None
+        leaves = plan.leaves(name, size) if hashed else ()
+        return (*leaves, *plan.serve(name, size, self.portal, self.info.stripes, hashed=hashed))
+
+    def _paths(self, placement: Placement, *, standby: bool = True) -> plan.Plan:
+        return plan.connect(placement, self.info.tree, verify=self.stack.verify, standby=standby)
+
+    def _hashes(self) -> plan.Plan:
+        """What the paths are verified by, if they are; its upper levels come from Volt.
+
+        :raises ImageMismatch: if these are not those of the image's root hash
+        """
+        name, size, tree = self.info.name, self.info.size, self.info.tree
+        if tree is None or not self.stack.verify:
+            return ()
+        if not (self._upper.exists() and fits(self._upper.read_bytes(), size, tree)):
+            upper = self.coordinator.upper_hashes(name)
+            if not fits(upper, size, tree):
+                raise ImageMismatch(
+                    f"Volt's upper hashes of image {name} do not belong to its root hash: "
+                    "remove the image from Volt and add it again"
+                )
+            part = self._upper.with_suffix(".part")
+            part.write_bytes(upper)
+            part.rename(self._upper)
+        return plan.hashes(name, size, str(self._upper))
+
+    @property
+    def _upper(self) -> FilePath:
+        return self.stack.folder / f"{self.info.name}.upper"
 
     def _export(self) -> Export:
         step = next(step for step in self._serve() if isinstance(step, plan.Export))

@@ -12,12 +12,14 @@ from virtman.caches.bcache import Bcache, Group
 from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
+from virtman.layers.hashes import Hashes
 from virtman.layers.image import Image
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
 from virtman.layers.reader import Reader
 from virtman.layers.snapshot import Snapshot
 from virtman.layers.stripe import Stripe
+from virtman.layers.verity import Verity
 from virtman.layers.void import Void
 from virtman.naming import Device
 
@@ -29,13 +31,26 @@ class Stack:
 
     :param cache_devices: local block devices of the cache group
     :param folder: where small files of the stack may live
+    :param verify: whether what parents send is held against the images' hash trees
+    :param selector: of the stripes' multipath
     """
 
-    def __init__(self, cache_devices: Iterable[str], folder: Path) -> None:
+    def __init__(
+        self,
+        cache_devices: Iterable[str],
+        folder: Path,
+        *,
+        verify: bool = True,
+        selector: str = "service-time",
+    ) -> None:
+        self.folder = folder
+        self.verify = verify
         self.group = Group(tuple(cache_devices))
         self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
             plan.Path: PathLayer,
-            plan.Multipath: Multipath,
+            plan.Verity: Verity,
+            plan.Hashes: Hashes,
+            plan.Multipath: lambda step: Multipath(step, selector),
             plan.Stripe: Stripe,
             plan.Cache: lambda step: Bcache(step, self.group, folder),
             plan.Image: Image,
@@ -94,18 +109,21 @@ class Stack:
             found.setdefault(path.device.image, [])
         return found
 
-    def paths(self, image: str) -> tuple[plan.Path, ...]:
-        """Return the paths of an image that the kernel has, be it only their sessions."""
-        mapped = (plan.Path(device, 0, (), None) for device in self.present().get(image, [])
-                  if plan.is_path(device))  # fmt: skip
-        return (*mapped, *(path for path in _strays() if path.device.image == image))
+    def paths(self, image: str) -> tuple[plan.Plan, plan.Plan]:
+        """Return the paths of an image that the kernel has, be it only their sessions.
+
+        :returns: those below the leaves of the hash tree, and those above
+        """
+        below, above = plan.found(self.present().get(image, []))
+        return (*(path for path in _strays() if path.device.image == image), *below), above
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""
         wanted = {step.device for step in steps}
-        for path in self.paths(image):
-            if path.device not in wanted:
-                self.layer(path).down()
+        below, above = self.paths(image)
+        for step in reversed((*below, *above)):
+            if step.device not in wanted:
+                self.layer(step).down()
 
 
 def _strays() -> list[plan.Path]:

@@ -118,7 +118,12 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     images.mkdir(exist_ok=True)
     return Agent(
         host,
-        Stack(conf.cache.devices, images),
+        Stack(
+            conf.cache.devices,
+            images,
+            verify=conf.image.verify,
+            selector=conf.image.path_selector,
+        ),
         Coordinator(
             conf.volt.url,
             host.name,

@@ -120,6 +120,12 @@ def source() -> None:
 )
 @click.option("--stripes", type=click.IntRange(1, 8), help="How many trees the image has.")
 @click.option("--fanout", type=click.IntRange(0, 64), help="Hosts that a host feeds in a tree.")
+@click.option(
+    "--hash-tree/--no-hash-tree",
+    default=True,
+    show_default=True,
+    help="Whether hosts can verify what they read; all of PATH is read once for that.",
+)
 def add(
     name: str,
     path: str,
@@ -129,13 +135,29 @@ def add(
     volt: str,
     token_file: str,
     cafile: str,
+    hash_tree: bool,
     **trees: Any,
 ) -> None:
     """Serve PATH, write-protected, as the source of IMAGE and register it. Run as root."""
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
     access = Access(token_file, cafile)
-    where = sources.add(name, path, host, ip, port, volt, access, Shape(**trees))
+    with click.progressbar(length=1, label="hashing", file=sys.stderr) as bar:
+
+        def show(done: int, size: int) -> None:
+            bar.length = size
+            bar.update(done)
+
+        where = sources.add(
+            name,
+            path,
+            sources.Storage(host, ip, port),
+            volt,
+            access,
+            Shape(**trees),
+            hashed=hash_tree,
+            progress=show,
+        )
     click.echo(f"{name}: {where.iqn} on {where.ip}:{where.port}")
 
 

@@ -30,4 +30,20 @@ OPTS = [
         help="Seconds for which a node that leaves a tree waits for its children to go to "
         "their new parents. If they have not gone by then it keeps serving and tries again.",
     ),
+    cfg.BoolOpt(
+        "verify",
+        default=True,
+        help="Whether what parents send is held against the image's hash tree (dm-verity), if it "
+        "has one. Then wrong bytes are read again from somebody else, never cached or seen by a "
+        "VM, and whoever sent them is reported to Volt. False: wrong bytes of a parent are "
+        "cached, handed on to VMs and children, and nobody notices; a node reads faster from its "
+        "parents where its processor cannot hash as fast as the network is.",
+    ),
+    cfg.StrOpt(
+        "path_selector",
+        default="service-time",
+        choices=["service-time", "queue-length", "round-robin"],
+        help="How the kernel chooses among paths of equal rank: by what they have been asked for "
+        "and how fast they are, by how much they have been asked for, or in turn.",
+    ),
 ]

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
@@ -20,6 +21,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Name = String(48)
+
+LARGEST_HASHES = 2**24 - 1
+"""Bytes; the longest MEDIUMBLOB of MariaDB."""
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -78,6 +82,10 @@ class ImageRow(Base):
     at_source: Mapped[list[int]] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime]
+    root_hash: Mapped[str | None] = mapped_column(String(64))
+    salt: Mapped[str | None] = mapped_column(String(64))
+    # larger than all the rest, and seldom wanted
+    upper_hashes: Mapped[bytes | None] = mapped_column(LargeBinary(LARGEST_HASHES), deferred=True)
 
 
 class HostRow(Base):
@@ -105,6 +113,16 @@ class ClockRow(Base):
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     holder: Mapped[str] = mapped_column(String(64))
+    tick: Mapped[int] = mapped_column(BigInteger)
+
+
+class AccusationRow(Base):
+    """A host that another says sent it wrong bytes, and the tick of Volt's clock then."""
+
+    __tablename__ = "accusations"
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    reporter: Mapped[str] = mapped_column(Name, primary_key=True)
     tick: Mapped[int] = mapped_column(BigInteger)
 
 

@@ -76,9 +76,11 @@ class Network:
         self.silent: set[tuple[str, int]] = set()
         self.kernels: list[Kernel] = []
 
-    def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
+    def add_source(self, portal: Portal, sizes: list[int], chap: tuple[str, str]) -> None:
+        """Serve LUNs of so many bytes."""
         key = (portal.ip, portal.port, portal.iqn)
-        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)}, chap)
+        luns = {lun: Lun(f"source{lun}", "", size // SECTOR) for lun, size in enumerate(sizes)}
+        self.targets[key] = Target(None, *key, luns, chap)
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -90,7 +92,11 @@ class Network:
 
 @dataclass
 class Mapping:
-    """A device-mapper device."""
+    """A device-mapper device.
+
+    :ivar failed: numbers of a multipath's paths that met an error since its last reload
+    :ivar corrupt: whether a verity device has met wrong bytes
+    """
 
     name: str
     number: str
@@ -98,6 +104,8 @@ class Mapping:
     read_only: bool
     suspended: bool = False
     reloads: int = 0
+    failed: set[str] = field(default_factory=set)
+    corrupt: bool = False
 
     @property
     def below(self) -> list[str]:
@@ -287,6 +295,24 @@ class Kernel:
         return [name for one in self._targets() if one.iqn == iqn
                 for name in self.network.sessions_at(one)]  # fmt: skip
 
+    def meet_wrong_bytes(self, name: str) -> None:
+        """Let a verity device be read where its data are wrong, through what lies on it."""
+        with self.lock:
+            verity = self._mapping(name)
+            assert verity.table[0][2] == "verity", name
+            verity.corrupt = True
+            for one in self.mappings.values():
+                if one.table[0][2] == "multipath" and verity.number in one.below:
+                    one.failed.add(verity.number)
+
+    def path_states(self, name: str) -> dict[str, str]:
+        """Which of a multipath's paths work (A) and which failed (F), best first."""
+        with self.lock:
+            names = self._names()
+            (row,) = self.dm_status(name)
+            words = row[3].split()
+            return {names[n]: state for n, state in zip(words[::3], words[1::3], strict=False)}
+
     # Device mapper.
 
     def dm_create(self, name: str, table: list[tuple[int, int, str, str]], read_only: bool) -> None:
@@ -303,8 +329,12 @@ class Kernel:
         self._check_table(table, read_only, device.number)
         if flush and device.suspended:
             self.harm.append(f"{name}: flushed while suspended")
+        kinds = {row[2] for row in (*device.table, *table)}
+        if "verity" in kinds and len(kinds) > 1:
+            raise OSError(errno.EINVAL, "a verity device stays one")
         device.table, device.read_only = [_reworded(row) for row in table], read_only
-        device.suspended = False
+        device.suspended = device.corrupt = False
+        device.failed.clear()
         device.reloads += 1
         self._settle()
 
@@ -325,6 +355,8 @@ class Kernel:
         device = self._mapping(name)
         if words in ("fail_if_no_path", "queue_if_no_path"):
             device.table = [_with_queueing(row, words[0] == "q") for row in device.table]
+        if words.startswith("reinstate_path "):
+            device.failed.discard(words.split()[1])
 
     def dm_table(self, name: str) -> list[tuple[int, int, str, str]]:
         return list(self.mappings[name].table) if name in self.mappings else []
@@ -334,10 +366,14 @@ class Kernel:
         rows = []
         for row in device.table:
             states = [
-                f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
+                f"{n} {'A' if self.sys_disks_run(n) and n not in device.failed else 'F'} 0"
+                for n in _NUMBER.findall(row[3])
             ]
             rows.append((*row[:3], " ".join(states)))
         return rows
+
+    def dm_corrupt(self, names: list[str]) -> list[str]:
+        return [name for name in names if name in self.mappings and self.mappings[name].corrupt]
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
@@ -537,8 +573,7 @@ class Kernel:
 
     def sys_disks_run(self, device_number: str) -> bool:
         """Tell whether all disks below a device are still served."""
-        below = {n for one in self.mappings.values() if one.number == device_number
-                 for n in one.below}  # fmt: skip
+        below = self._all_below(device_number)
         return all(
             not session.is_cut
             and session.key in self.network.targets
@@ -547,6 +582,9 @@ class Kernel:
             for lun, disk in session.disks.items()
             if disk.number in below
         )
+
+    def sys_mapped_name(self, device_number: str) -> str:
+        return self._names()[device_number]
 
     def sys_is_cut_off(self, iqn: str) -> bool:
         return any(
@@ -675,7 +713,10 @@ class Kernel:
                 if number not in sizes:
                     raise OSError(errno.ENXIO, f"{target}: there is no {number}")
             offset = int(words[1]) if target == "linear" else 0
-            if target != "snapshot" and any(sizes[n] < offset + length for n in numbers):
+            if target == "verity":
+                _check_verity(read_only, sizes[numbers[1]], int(words[5]))
+            whole = {"snapshot": [], "verity": numbers[:1]}.get(target, numbers)
+            if any(sizes[n] < offset + length for n in whole):
                 raise OSError(errno.EINVAL, f"{target}: too small")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
@@ -710,6 +751,12 @@ class Kernel:
             or any(one.device == number for one in self.cache_sets.values())
         )
 
+    def _all_below(self, device_number: str) -> set[str]:
+        """Numbers of all that a device lies on, through device-mapper devices."""
+        direct = {n for one in self.mappings.values() if one.number == device_number
+                  for n in one.below}  # fmt: skip
+        return direct | {n for below in direct for n in self._all_below(below)}
+
     def _must_be_free(self, device: str) -> None:
         if self._is_used(self._number(device), device):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
@@ -737,6 +784,18 @@ def _reworded(row: tuple[int, int, str, str]) -> tuple[int, int, str, str]:
         "4 queue_if_no_path retain_attached_hw_handler queue_mode bio",
     )
     return (*row[:3], re.sub(r"service-time 0 1 1 (\S+) 1", r"service-time 0 1 2 \1 1 1", words))
+
+
+def _check_verity(read_only: bool, hash_sectors: int, blocks: int) -> None:
+    """Refuse what dm-verity refuses, such as a hash device shorter than the tree."""
+    if not read_only:
+        raise OSError(errno.EINVAL, "verity: read-only, or not at all")
+    total = 0
+    while blocks > 1:
+        blocks = -(-blocks // 128)
+        total += blocks
+    if hash_sectors < total * 8:
+        raise OSError(errno.E2BIG, "verity: the hash device is too small")
 
 
 def _with_queueing(row: tuple[int, int, str, str], on: bool) -> tuple[int, int, str, str]:
