@@ -193,7 +193,7 @@ class Bed:
         )
         self.register("debian")
 
-    def register(self, image: str, fanout: int = 2) -> None:
+    def register(self, image: str, fanout: int = 2, *, hashed: bool = True) -> None:
         """Have the source serve another image."""
         where = replace(self.source, iqn=f"iqn.2026-11.org.virtman:storage:{image}")
         chap = Chap(image, "secret-of-the-source")
@@ -202,7 +202,7 @@ class Bed:
         shape = Shape("forest", 2, fanout)
         access = self.access("operator", self.volt.ground.operator)
         Coordinator(self.volt.url, "any", PATIENCE, access).register(
-            image, SIZE, shape, where, chap, hashes()
+            image, SIZE, shape, where, chap, hashes() if hashed else None
         )
 
     def access(self, name: str, token: str) -> Access:
