@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from virtman import naming
+from virtman import naming, scrub
 from virtman.agent import Agent, device_path
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.record import Instance
@@ -31,6 +32,7 @@ ROUTES = (
     ("DELETE", "/v1/instances/<vm>", "destroy"),
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
+    ("POST", "/v1/images/<image>/scrub", "scrub"),
 )
 
 Answer = tuple[int, Any]
@@ -111,6 +113,10 @@ class Api:
         """Leave an image now."""
         self.agent.drop(image)
         return 204, None
+
+    def scrub(self, request: Request, image: str) -> Answer:
+        """Compare the cache with the image's hashes, and drop what is wrong."""
+        return 200, asdict(scrub.scrub(self.agent.attached(image)))
 
 
 def _shown(instance: Instance) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.scrub import Scrubbing
 from virtman.stack import Stack
 from virtman.watch import Watch
 
@@ -165,7 +166,8 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
-    services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent)]
+    scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
+    services: list[Service] = [heartbeat, Recovery(agent), watch, Pulse(agent), scrubbing]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -101,6 +101,22 @@ def drop(client: Client, name: str) -> None:
     client.drop(name)
 
 
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@_json
+@click.pass_obj
+def scrub(client: Client, name: str, as_json: bool) -> None:
+    """Compare what the cache holds of IMAGE with its hashes, and drop what is wrong.
+
+    What the cache lacks is fetched from the node's parents, and cached.
+    """
+    found = client.scrub(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"{found['checked']} bytes checked, {len(found['dropped'])} blocks dropped")
+
+
 @shell.group()
 def source() -> None:
     """Raw files or block devices that are the source of an image."""

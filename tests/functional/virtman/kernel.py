@@ -13,6 +13,7 @@ device is an error. What a real kernel would not survive well is kept in ``harm`
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import os
 import re
@@ -27,7 +28,7 @@ import fixtures
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
-from virtman.privileged import bcache, dm, iscsi, kernel, lio, loop, sockets
+from virtman.privileged import bcache, block, dm, iscsi, kernel, lio, loop, sockets
 
 SECTOR = 512
 SSD = "/dev/ssd"
@@ -35,6 +36,8 @@ _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 _SUPERBLOCK = b"bcache superblock"
+SALT = hashlib.sha256(b"debian").digest()
+_ZERO_DIGEST = hashlib.sha256(SALT + bytes(4096)).digest()
 
 
 class Killed(BaseException):
@@ -151,7 +154,10 @@ class Session:
 
 @dataclass
 class Member:
-    """A bcache device over a backing device."""
+    """A bcache device over a backing device.
+
+    :ivar rotten: where in the image the cache device gives wrong bytes
+    """
 
     number: str
     backing: str
@@ -159,6 +165,7 @@ class Member:
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int] = (0, 0)
+    rotten: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -221,6 +228,7 @@ class Kernel:
 
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
     :ivar log: verbs that were called, with their first argument
+    :ivar forgotten: devices, and where on them the page cache was dropped
     """
 
     def __init__(self, network: Network, name: str) -> None:
@@ -237,6 +245,7 @@ class Kernel:
         self.harm: list[str] = []
         self.log: list[tuple[str, str]] = []
         self.ssd_superblock = b""
+        self.forgotten: list[tuple[str, int]] = []
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -524,6 +533,27 @@ class Kernel:
             raise OSError(errno.ENOENT, cache_set)
         if any(one.cache_set == cache_set for one in self.members.values()):
             self.harm.append("stopped a cache set that has members")
+
+    # Blocks. An image is zeros; its leaves are hashes of these.
+
+    def block_read(self, device: str, offset: int, length: int) -> bytes:
+        self._number(device)
+        return (_ZERO_DIGEST * (length // 32))[:length]
+
+    def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
+        member = self._member(device.rsplit("/", 1)[-1])
+        right = hashlib.sha256(salt + bytes(4096)).digest()
+        return b"".join(
+            bytes(32) if at in member.rotten else right
+            for at in range(offset, offset + length, 4096)
+        )
+
+    def block_discard(self, device: str, offset: int, length: int) -> None:
+        self._member(device.rsplit("/", 1)[-1]).rotten.discard(offset)
+
+    def block_forget(self, device: str, offset: int, length: int) -> None:
+        self._number(device)
+        self.forgotten.append((device.rsplit("/", 1)[-1], offset))
 
     # Modules.
 
@@ -822,7 +852,7 @@ class _Sockets:
 
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
-    (kernel, "kernel"), (sockets, "sockets"),
+    (kernel, "kernel"), (sockets, "sockets"), (block, "block"),
 )  # fmt: skip
 
 
