@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from typing import Any, NoReturn
@@ -158,7 +159,8 @@ def add(
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
     access = Access(token_file, cafile)
-    with click.progressbar(length=1, label="hashing", file=sys.stderr) as bar:
+    seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=1, label="hashing", file=seen) as bar:
 
         def show(done: int, size: int) -> None:
             bar.length = size

@@ -8,22 +8,23 @@ from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, repor
 
 BLOCK = 4096
 
-# Overwrites blocks where a disk holds them, which are known by how they begin.
+# Overwrites blocks wherever a disk holds them; they are known by how they begin. bcache may
+# have written a block twice, and uses one of both.
 ROT = """
 import sys
-wanted = [bytes.fromhex(word) for word in sys.argv[2:]]
+wanted = {bytes.fromhex(word) for word in sys.argv[2:]}
+found = set()
 with open(sys.argv[1], "r+b") as disk:
-    place = 0
-    while wanted and (piece := disk.read(1 << 20)):
-        for one in list(wanted):
-            at = piece.find(one)
-            if at >= 0:
-                wanted.remove(one)
+    for place in range(0, 512 << 20, 1 << 20):
+        disk.seek(place)
+        piece = disk.read(1 << 20)
+        for at in range(0, len(piece), 4096):
+            block = piece[at:at + 4096]
+            if block[:32] in wanted:
+                found.add(block[:32])
                 disk.seek(place + at)
-                disk.write(bytes(reversed(piece[at:at + 4096])))
-                disk.seek(place + len(piece))
-        place += len(piece)
-print(len(wanted))
+                disk.write(block[::-1])
+print(len(wanted - found))
 """
 
 
