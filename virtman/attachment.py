@@ -266,7 +266,8 @@ class Attachment:
     def _mend(self) -> None:
         if self.placement is None:
             return
-        layers = [self.stack.layer(step) for step in self._all_steps()]
+        stripes = plan.assemble(self.info.name, self.info.size, self.info.stripes)
+        layers = [self.stack.layer(step) for step in (*self._serve(), *stripes)]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
 

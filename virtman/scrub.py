@@ -82,10 +82,12 @@ def _compare(
     for offset in range(0, end, plan.REGION):
         begin = time.monotonic()
         length = min(plan.REGION, end - offset)
-        for wrong in blocks.wrong(cache, leaves, offset, length, tree):
-            LOG.error("image %s: the cache was wrong at byte %d", info.name, wrong)
-            blocks.drop(cache, wrong, exports)
-            dropped.append(wrong)
+        wrong = blocks.wrong(cache, leaves, offset, length, tree)
+        for one in wrong:
+            blocks.drop(cache, one, exports)
+        if wrong:
+            LOG.error("image %s: the cache was wrong at bytes %s", info.name, wrong)
+        dropped += wrong
         if rate:
             pause(max(0.0, length / rate - (time.monotonic() - begin)))
     LOG.info("image %s is scrubbed: %d blocks were wrong", info.name, len(dropped))
