@@ -352,11 +352,14 @@ class Attachment:
         """Everything of this image that the kernel may have, bottom to top."""
         name, size = self.info.name, self.info.size
         below, above = self.stack.paths(name)
+        serve, steps = self._serve(), plan.assemble(name, size, self.info.stripes)
         if self.info.tree is not None:
             upper, hashes = plan.hashes(name, size, str(self._upper))
-            below = (upper, *below, *plan.leaves(name, size), hashes)
-        steps = plan.assemble(name, size, self.info.stripes)
-        return (*below, *above, *steps, *self._serve())
+            # By a device's name a new agent finds what is left of an image; a loop device has
+            # none, so something else must go last.
+            last = [step for step in serve if isinstance(step, plan.Void)]
+            below = (*last, upper, *below, *plan.leaves(name, size), hashes)
+        return (*below, *above, *steps, *serve)
 
     def _serve(self) -> plan.Plan:
         """What is up before there is anything to read."""
