@@ -18,12 +18,13 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
+from sqlalchemy.dialects.mysql import MEDIUMBLOB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Name = String(48)
 
-LARGEST_HASHES = 2**24 - 1
-"""Bytes; the longest MEDIUMBLOB of MariaDB."""
+# MariaDB's ordinary BLOB ends at 64 KiB.
+Hashes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -85,7 +86,7 @@ class ImageRow(Base):
     root_hash: Mapped[str | None] = mapped_column(String(64))
     salt: Mapped[str | None] = mapped_column(String(64))
     # larger than all the rest, and seldom wanted
-    upper_hashes: Mapped[bytes | None] = mapped_column(LargeBinary(LARGEST_HASHES), deferred=True)
+    upper_hashes: Mapped[bytes | None] = mapped_column(Hashes, deferred=True)
 
 
 class HostRow(Base):

@@ -2,18 +2,19 @@
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.mysql import MEDIUMBLOB
 
 revision = "0004"
 down_revision = "0003"
 
-_LARGEST = 2**24 - 1
+_HASHES = sa.LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 
 def upgrade() -> None:
     with op.batch_alter_table("images") as table:
         table.add_column(sa.Column("root_hash", sa.String(64)))
         table.add_column(sa.Column("salt", sa.String(64)))
-        table.add_column(sa.Column("upper_hashes", sa.LargeBinary(_LARGEST)))
+        table.add_column(sa.Column("upper_hashes", _HASHES))
     op.create_table(
         "accusations",
         sa.Column("host", sa.String(48), nullable=False),
