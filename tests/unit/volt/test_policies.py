@@ -58,17 +58,17 @@ class TestPolicies(testtools.TestCase):
 
     def test_a_host_speaks_for_itself(self):
         own = self.allowed("host", "a", "a")
-        assert {"placement:join", "host:heartbeat", "image:show"} < own
+        assert {"placement:join", "host:heartbeat", "image:show", "image:hashes"} < own
         assert own > SECRET
         assert not own & {"image:create", "image:delete", "image:rotate", "host:change"}
 
     def test_a_host_speaks_for_no_other_and_sees_only_images(self):
         for target in ("b", "", "None", "%(host)s"):
-            assert self.allowed("host", "a", target) == {"image:show"}
+            assert self.allowed("host", "a", target) == {"image:show", "image:hashes"}
 
     def test_a_host_that_is_none_speaks_for_nobody(self):
         for target in ("a", "", "None"):
-            assert self.allowed("host", None, target) == {"image:show"}
+            assert self.allowed("host", None, target) == {"image:show", "image:hashes"}
 
     def test_who_has_no_role_may_do_nothing(self):
         assert self.allowed("member", "a", "a") == set()
