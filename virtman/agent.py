@@ -235,12 +235,19 @@ class Agent:
         :raises ImageUnknown: if it is not attached here
         :raises DeviceBusy: while VMs use it
         """
+        self.attached(image).drop()
+
+    def attached(self, image: str) -> Attachment:
+        """Return an image that is attached.
+
+        :raises ImageUnknown: if it is not
+        """
         naming.check("image", image)
         with self._lock:
             attachment = self._attachments.get(image)
         if attachment is None or attachment.placement is None:
             raise ImageUnknown(f"image {image} is not attached on this node")
-        attachment.drop()
+        return attachment
 
     def recover(self) -> Sequence[str]:
         """Take over what an earlier agent left, or build it again after a reboot.

@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
+from virtman import scrub
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.chains import Store
 from virtman.errors import InvalidRequest, VirtmanError
@@ -39,6 +40,7 @@ ROUTES = (
     ("DELETE", "/v1/snapshots/<snapshot>", "delete_snapshot"),
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
+    ("POST", "/v1/images/<image>/scrub", "scrub"),
 )
 
 Answer = tuple[int, Any]
@@ -156,6 +158,10 @@ class Api:
         """Leave an image now."""
         self.agent.drop(image)
         return 204, None
+
+    def scrub(self, request: Request, image: str) -> Answer:
+        """Compare the cache with the image's hashes, and drop what is wrong."""
+        return 200, asdict(scrub.scrub(self.agent.attached(image)))
 
 
 def _body(request: Request, **kinds: type) -> dict[str, Any]:

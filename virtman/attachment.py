@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 
 from virtman import plan, sysfs
 from virtman.caches import Figures
-from virtman.coordinator import Coordinator, ImageInfo, ImageReport
+from virtman.coordinator import CORRUPT, Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
+    CoordinatorUnreachable,
     DeviceBusy,
     ImageMismatch,
     KernelFailure,
@@ -25,10 +27,12 @@ from virtman.errors import (
     PlacementStale,
     VirtmanError,
 )
+from virtman.hashtree import fits
 from virtman.layer import wait_until
 from virtman.layers.export import Export
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path
+from virtman.layers.verity import corrupt
 from virtman.naming import Device
 from virtman.plan import SOURCE, Placement, Portal
 from virtman.stack import Stack
@@ -71,6 +75,8 @@ class Attachment:
         self._devices: dict[Device, str] = {}
         # parents of whom Volt knows that they do not answer
         self._accused: set[str] = set()
+        # and those of whom it knows that they sent wrong bytes
+        self._convicted: set[str] = set()
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -142,6 +148,8 @@ class Attachment:
                 self._accused.discard(host)
             elif host not in self._accused:
                 self._accuse(host)
+        if placement is not None and self.stack.verify and self.info.tree is not None:
+            self._check_bytes(plan.connect(placement, self.info.tree))
 
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
@@ -174,6 +182,21 @@ class Attachment:
         except VirtmanError as err:
             LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
 
+    def _check_bytes(self, steps: plan.Plan) -> None:
+        """Tell Volt of those who sent wrong bytes, once; these paths have failed already."""
+        found = corrupt(step for step in steps if isinstance(step, plan.Verity))
+        self._convicted &= found
+        for host in found - self._convicted:
+            try:
+                verdict = self.coordinator.report(self.info.name, host, CORRUPT)
+            except CoordinatorUnreachable as err:  # it shall hear this later
+                LOG.warning("image %s: %s sent wrong bytes; %s", self.info.name, host, err)
+                continue
+            except VirtmanError as err:
+                verdict = str(err)
+            self._convicted.add(host)
+            LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.info.name, host, verdict)
+
     # From here on everything runs on the worker.
 
     def _bring_up(self) -> None:
@@ -187,7 +210,7 @@ class Attachment:
             placement = self.coordinator.join(name, self.portal)
             # children hear of this place as soon as we do
             self._export().require(placement.chap)
-            self._devices = self.stack.up(self._assemble(), self._devices)
+            self._devices = self.stack.up((*self._hashes(), *self._assemble()), self._devices)
             self._connect(placement, begin + self.times.attach)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
@@ -213,9 +236,9 @@ class Attachment:
             try:
                 self.placement = placement
                 self._export().require(placement.chap)
-                steps = plan.connect(placement, standby=False)
+                steps = self._paths(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
-                self.stack.prune(placement.image, plan.connect(placement))
+                self.stack.prune(placement.image, self._paths(placement))
                 self.coordinator.ready(placement.image, placement.generation)
                 self.generation = placement.generation
                 return
@@ -242,7 +265,7 @@ class Attachment:
         while feasible is not None:
             LOG.warning("image %s: %s; using standbys", placement.image, err)
             try:
-                steps = plan.connect(feasible, standby=False)
+                steps = self._paths(feasible, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
             except ParentUnreachable as also:
                 err = also
@@ -253,12 +276,12 @@ class Attachment:
 
     def _connect_standby(self) -> None:
         if self.placement is not None:
-            self._devices = self.stack.up(plan.connect(self.placement), self._devices)
+            self._devices = self.stack.up(self._paths(self.placement), self._devices)
 
     def _mend(self) -> None:
         if self.placement is None:
             return
-        layers = [self.stack.layer(step) for step in self._assemble()]
+        layers = [self.stack.layer(step) for step in (*self._serve(), *self._assemble())]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
         self._devices = self.stack.up(self._assemble(), self._devices)
@@ -324,6 +347,7 @@ class Attachment:
             every=_ASK,
         )
         self.stack.down(self._all_steps())
+        self._upper.unlink(missing_ok=True)
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
@@ -337,6 +361,7 @@ class Attachment:
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
             self.stack.down(self._all_steps())
+            self._upper.unlink(missing_ok=True)
         self.placement = None
         self.generation = 0
         self._devices = {}
@@ -348,17 +373,54 @@ class Attachment:
 
         The voids go last: until then they tell which image all the others belong to.
         """
-        name = self.info.name
-        found = (*self.stack.voids(name), *self.stack.paths(name))
-        return (*found, *self._assemble(), *self._serve())
+        name, size = self.info.name, self.info.size
+        below, above = self.stack.paths(name)
+        serve = self._serve()
+        if self.info.tree is not None:
+            upper, hashes = plan.hashes(name, size, str(self._upper))
+            below = (upper, *below, *plan.leaves(name, size), hashes)
+        # By a device's name a new agent finds what is left of an image, which a loop device
+        # has not: so the voids are last in any case.
+        last = (*self.stack.voids(name), *(one for one in serve if isinstance(one, plan.Void)))
+        return (*last, *below, *above, *self._assemble(), *serve)
 
     def _assemble(self) -> plan.Plan:
         info = self.info
         return plan.assemble(info.name, info.size, info.stripes, info.identity)
 
     def _serve(self) -> plan.Plan:
-        info = self.info
-        return plan.serve(info.name, info.size, self.portal, info.stripes, info.identity)
+        """What is up before there is anything to read."""
+        info, hashed = self.info, self.info.tree is not None
+        return plan.serve(
+            info.name, info.size, self.portal, info.stripes, info.identity, hashed=hashed
+        )
+
+    def _paths(self, placement: Placement, *, standby: bool = True) -> plan.Plan:
+        return plan.connect(placement, self.info.tree, verify=self.stack.verify, standby=standby)
+
+    def _hashes(self) -> plan.Plan:
+        """What the paths are verified by, if they are; its upper levels come from Volt.
+
+        :raises ImageMismatch: if these are not those of the image's root hash
+        """
+        name, size, tree = self.info.name, self.info.size, self.info.tree
+        if tree is None or not self.stack.verify:
+            return ()
+        if not (self._upper.exists() and fits(self._upper.read_bytes(), size, tree)):
+            upper = self.coordinator.upper_hashes(name)
+            if not fits(upper, size, tree):
+                raise ImageMismatch(
+                    f"Volt's upper hashes of image {name} do not belong to its root hash: "
+                    "remove the image from Volt and add it again"
+                )
+            part = self._upper.with_suffix(".part")
+            part.write_bytes(upper)
+            part.rename(self._upper)
+        return plan.hashes(name, size, str(self._upper))
+
+    @property
+    def _upper(self) -> FilePath:
+        return self.stack.folder / f"{self.info.name}.upper"
 
     def _export(self) -> Export:
         step = next(step for step in self._serve() if isinstance(step, plan.Export))

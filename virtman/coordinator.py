@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import logging
 import time
@@ -24,9 +25,14 @@ from virtman.errors import (
     Unauthenticated,
     VirtmanError,
 )
+from virtman.hashtree import HashTree
 from virtman.plan import SOURCE, Chap, Feed, Parent, Placement, Portal
 
 LOG = logging.getLogger(__name__)
+
+SILENT = "silent"
+CORRUPT = "corrupt"
+"""What can be wrong with a parent: it does not answer, or it sends wrong bytes."""
 
 
 class PlacementUnknown(CoordinatorRefused):
@@ -63,6 +69,7 @@ class ImageInfo:
     """An image as Volt knows it; size in bytes.
 
     :ivar identity: tells it from an earlier image of the same name
+    :ivar tree: by which its content is verified; None if it was registered without one
     """
 
     name: str
@@ -70,6 +77,7 @@ class ImageInfo:
     stripes: int
     fanout: int
     identity: str
+    tree: HashTree | None = None
 
 
 @dataclass(frozen=True)
@@ -166,22 +174,41 @@ class Coordinator:
         :raises ImageUnknown: if it is not registered
         """
         answer = self._call("GET", f"/v1/images/{quote(name, safe='')}")
+        root = answer["root_hash"]
         return ImageInfo(
             answer["name"],
             answer["size"],
             answer["stripes"],
             answer["fanout"],
             answer["created_at"],
+            HashTree(root, answer["salt"]) if root else None,
         )
 
+    def upper_hashes(self, name: str) -> bytes:
+        """Return the levels of an image's hash tree above the leaves."""
+        return self._ask("GET", f"/v1/images/{quote(name, safe='')}/hashes").content
+
     def register(
-        self, name: str, size: int, shape: Shape, source: Portal, chap: Chap | None
+        self,
+        name: str,
+        size: int,
+        shape: Shape,
+        source: Portal,
+        chap: Chap | None,
+        hashes: tuple[HashTree, bytes] | None = None,
     ) -> None:
-        """Make an image known, with the portal that has all of it and what that asks for."""
+        """Make an image known, with the portal that has all of it and what that asks for.
+
+        :param hashes: the image's hash tree and its upper levels
+        """
         wishes = {key: value for key, value in asdict(shape).items() if value is not None}
         body = {"name": name, "size": size, "source": asdict(source), **wishes}
         if chap is not None:
             body["source_chap"] = asdict(chap)
+        if hashes is not None:
+            tree, upper = hashes
+            body |= {"root_hash": tree.root, "salt": tree.salt}
+            body["upper_hashes"] = base64.b64encode(upper).decode()
         self._call("POST", "/v1/images", body)
 
     def forget(self, name: str) -> None:
@@ -223,9 +250,10 @@ class Coordinator:
         """
         self._call("PATCH", self._own(image), {"state": "ready", "generation": generation})
 
-    def report(self, image: str, parent: str) -> str:
-        """Say that a parent, or standby, does not answer; return what Volt makes of it."""
-        answer = self._call("POST", f"{self._own(image)}/reports", {"parent": parent})
+    def report(self, image: str, parent: str, reason: str = SILENT) -> str:
+        """Say what is wrong with a parent, or standby; return what Volt makes of it."""
+        body = {"parent": parent, "reason": reason}
+        answer = self._call("POST", f"{self._own(image)}/reports", body)
         return str(answer["verdict"])
 
     def leave(self, image: str) -> None:

@@ -4,6 +4,7 @@ Pure: a plan is data. ``stack`` carries it out, in order. The devices, bottom to
 for an image of two stripes::
 
     path0 ...   path1 ...     one a parent: its disk, from the image's first byte on
+    verity0     verity1       the same, but wrong bytes are errors; see below
        s0          s1         multipath: queues I/O while there is no path
         └─ stripe ─┘          dm-switch: 1 MiB regions dealt to the stripes in turn
            cache              what was read once stays here
@@ -24,16 +25,32 @@ through one page cache, a read-ahead across the border of two regions would hold
 pages of one stripe locked until the other stripe's part has come, on both hosts at
 once: each would wait for the other for ever. In an export, regions of other stripes are
 an ``error`` target: a read-ahead into them fails at once, and nobody asks for them.
+
+What an image's blocks must be its hash tree says (``virtman.hashtree``), of which a node
+has the upper levels in a file. The leaves lie behind the image in the export of the first
+stripe, and come the same way::
+
+    leafpath ...              one a parent of stripe 0: the leaves on its disk
+    leafverity ...            verified by the upper levels
+       leaves                 multipath, as above
+     leafcache                buffered reader: fetched once, for the two above it
+       │  └── export0         behind the image, for the children
+     hashes                   upper levels, then leaves: what verity0, verity1 ... go by
+
+A block that is wrong is thus an error of one path, and read again from the next one; it
+never reaches the cache. Leaves come through one tree alone, which has no cycle: to verify
+a block, a host waits only for its ancestors in the first stripe.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from virtman import chains
+from virtman import chains, hashtree
 from virtman.errors import InvalidSize
+from virtman.hashtree import HashTree
 from virtman.naming import Device, iqn
 
 SECTOR = 512
@@ -96,6 +113,10 @@ class Feed:
         """Parent first, then standby."""
         return (self.parent, self.standby) if self.standby else (self.parent,)
 
+    def chosen(self, standby: bool) -> tuple[Parent, ...]:
+        """Return the parents, or the parent alone."""
+        return self.parents if standby else (self.parent,)
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -147,6 +168,16 @@ class Path(Step):
 
 
 @dataclass(frozen=True)
+class Verity(Step):
+    """What lies below, first of the two devices, verified by the hashes on the second.
+
+    No tree where only the kernel knows it any more.
+    """
+
+    tree: HashTree | None
+
+
+@dataclass(frozen=True)
 class Multipath(Step):
     """The paths of one stripe, best first."""
 
@@ -178,14 +209,32 @@ class Void(Step):
 
 @dataclass(frozen=True)
 class Export(Step):
-    """One stripe of the image, served; lies on the image, and on the void elsewhere."""
+    """One stripe of the image, served; lies on the image, and on the void elsewhere.
+
+    :ivar leaves: sectors of leaves behind the image; they are the last device below
+    """
 
     portal: Portal
+    leaves: int = 0
 
 
 @dataclass(frozen=True)
 class Reader(Step):
-    """One stripe of the image as the VMs of this node read it."""
+    """A file, or a device, from some byte on, read-only and buffered.
+
+    :ivar path: of what is read
+    :ivar offset: bytes
+    """
+
+    path: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Hashes(Step):
+    """The upper levels of a hash tree, and its leaves."""
+
+    upper: int
 
 
 @dataclass(frozen=True)
@@ -233,7 +282,28 @@ def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
     return Portal(ip, port, iqn(host, image), 0, HEADER)
 
 
-def serve(image: str, size: int, portal: Portal, stripes: int, identity: str) -> Plan:
+def leaves(image: str, size: int) -> Plan:
+    """The leaves of the hash tree, still without a parent: they hold their I/O back."""
+    length = hashtree.leaves(size) // SECTOR
+    paths = Multipath(Device(image, "leaves"), length, ())
+    reader = Device(image, "leafcache")
+    return (paths, Reader(reader, length, (paths.device,), paths.device.node))
+
+
+def hashes(image: str, size: int, upper: str) -> Plan:
+    """The upper levels of the hash tree, and the whole of it.
+
+    :param upper: path of the file with the upper levels
+    """
+    first, *rest = (blocks * BLOCK // SECTOR for blocks in hashtree.levels(size))
+    file = Reader(Device(image, "upper"), sum(rest), (), upper)
+    below = (file.device, Device(image, "leafcache"))
+    return (file, Hashes(Device(image, "hashes"), sum(rest) + first, below, sum(rest)))
+
+
+def serve(
+    image: str, size: int, portal: Portal, stripes: int, identity: str, *, hashed: bool
+) -> Plan:
     """First the image and all that lies on it, before there is anything to read.
 
     The image holds its I/O back until it lies on something, so children may log in
@@ -241,17 +311,30 @@ def serve(image: str, size: int, portal: Portal, stripes: int, identity: str) ->
 
     The void comes up before all others and goes after them. Its name says which image of
     this name they belong to.
+
+    :param hashed: whether the image has a hash tree, whose leaves are served too
     """
     length = padded(size)
+    behind = leaves(image, size) if hashed else ()
     top = Image(Device(image, "image"), length, ())
     void = Void(Device(image, "void", mark(size, identity)), length, ())
-    steps: list[Step] = [void, top]
+    steps: list[Step] = [void, *behind, top]
     readers = []
     for index in range(stripes):
         regions = tuple(top.device if one == index else void.device for one in range(stripes))
         served = replace(portal, lun=portal.lun + index)
-        export = Export(Device(image, f"export{index}"), length + HEADER // SECTOR, regions, served)
-        reader = Reader(Device(image, f"reader{index}"), length, (export.device,))
+        last = behind[-1:] if index == 0 else ()
+        tail = sum(step.sectors for step in last)
+        export = Export(
+            Device(image, f"export{index}"),
+            length + HEADER // SECTOR + tail,
+            (*regions, *(step.device for step in last)),
+            served,
+            tail,
+        )
+        reader = Reader(
+            Device(image, f"reader{index}"), length, (export.device,), export.device.node, HEADER
+        )
         steps += [export, reader]
         readers.append(reader.device)
     return (*steps, Stripe(origin(image), length, tuple(readers)))
@@ -272,29 +355,80 @@ def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
     return (*feeds, stripe, cache, top)
 
 
-def connect(placement: Placement, *, standby: bool = True) -> Plan:
+def connect(
+    placement: Placement,
+    tree: HashTree | None = None,
+    *,
+    verify: bool = True,
+    standby: bool = True,
+) -> Plan:
     """The parents' disks, and the stripes over them.
 
+    :param tree: of the image, if it has one
+    :param verify: whether what parents send is held against it
     :param standby: connect those too who only take over; False to be ready sooner
     """
     name, length = placement.image, padded(placement.size)
-    paths: list[Path] = []
-    fed: list[Multipath] = []
+    steps: list[Step] = []
+    if tree is not None:
+        behind = hashtree.leaves(placement.size) // SECTOR
+        steps += _fed(
+            Multipath(Device(name, "leaves"), behind, ()),
+            ("leafpath", "leafverity"),
+            [(one, _serving_leaves(one, length)) for one in placement.feeds[0].chosen(standby)],
+            (tree, Device(name, "upper")) if verify else None,
+        )
     for index, feed in enumerate(placement.feeds):
-        parents = feed.parents if standby else (feed.parent,)
-        mine = [
-            Path(
-                Device(name, f"path{index}", parent.host),
-                length,
-                (),
-                _serving(parent, index),
-                parent.chap,
+        steps += _fed(
+            Multipath(_stripe(name, index), length, ()),
+            (f"path{index}", f"verity{index}"),
+            [(parent, _serving(parent, index)) for parent in feed.chosen(standby)],
+            (tree, Device(name, "hashes")) if tree is not None and verify else None,
+        )
+    return tuple(steps)
+
+
+def _fed(
+    top: Multipath,
+    roles: tuple[str, str],
+    parents: list[tuple[Parent, Portal]],
+    by: tuple[HashTree, Device] | None,
+) -> list[Step]:
+    """Return a multipath's paths, verified by a tree on a device if there is one, and itself."""
+    image = top.device.image
+    paths: list[Step] = [
+        Path(Device(image, roles[0], parent.host), top.sectors, (), portal, parent.chap)
+        for parent, portal in parents
+    ]
+    ends = paths
+    if by is not None:
+        tree, hashing = by
+        ends = [
+            Verity(
+                Device(image, roles[1], path.device.argument),
+                top.sectors,
+                (path.device, hashing),
+                tree,
             )
-            for parent in parents
+            for path in paths
         ]
-        paths += mine
-        fed.append(Multipath(_stripe(name, index), length, tuple(path.device for path in mine)))
-    return (*paths, *fed)
+        paths = [*paths, *ends]
+    return [*paths, replace(top, below=tuple(step.device for step in ends))]
+
+
+def found(devices: Iterable[Device]) -> tuple[Plan, Plan]:
+    """Return what the kernel has of parents: below the leaves, and above them; each in order."""
+    kinds = {"leafpath": Path, "leafverity": Verity, "path": Path, "verity": Verity}
+    have = {kind: [one for one in devices if one.role.rstrip("0123456789") == kind]
+            for kind in kinds}  # fmt: skip
+    steps = {
+        kind: tuple(make(device, 0, (), None) for device in have[kind])
+        for kind, make in kinds.items()
+    }
+    return (
+        (*steps["leafpath"], *steps["leafverity"]),
+        (*steps["path"], *steps["verity"]),
+    )
 
 
 def instance(vm: chains.Instance, chain: Sequence[chains.Store]) -> Plan:
@@ -320,16 +454,19 @@ def origin(image: str) -> Device:
     return Device(image, "origin")
 
 
-def is_path(device: Device) -> bool:
-    """Tell whether a device is a parent's disk."""
-    return device.role.startswith("path")
-
-
 def _serving(parent: Parent, stripe: int) -> Portal:
     """Where a parent serves a stripe; the source has all of them in one LUN."""
     if parent.host == SOURCE:
         return parent.portal
     return replace(parent.portal, lun=parent.portal.lun + stripe)
+
+
+def _serving_leaves(parent: Parent, length: int) -> Portal:
+    """Where a parent serves the leaves: behind the image; the source in a LUN of their own."""
+    portal = parent.portal
+    if parent.host == SOURCE:
+        return replace(portal, lun=portal.lun + 1, offset=0)
+    return replace(portal, offset=portal.offset + length * SECTOR)
 
 
 def _stripe(image: str, index: int) -> Device:

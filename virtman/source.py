@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import secrets
+import shutil
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from virtman import naming, plan, privileged
+from virtman import hashtree, naming, plan, privileged
 from virtman.access import Access
 from virtman.coordinator import Coordinator, Shape
 from virtman.errors import InvalidRequest, VirtmanError
+from virtman.hashtree import HashTree
 from virtman.layers.source import Source
 from virtman.naming import Device
 from virtman.plan import Chap, Portal
@@ -19,42 +25,65 @@ _TIMEOUT = 30.0
 _SECRET_BYTES = 16
 # On disk, so that a source that is added again after a reboot is the one that Volt knows.
 _SECRETS = Path("/var/lib/virtman/sources")
+_HASHES = Path("/var/lib/virtman/hashes")
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes more were hashed, and of how many."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """This storage node: its name, and where it serves."""
+
+    host: str
+    ip: str
+    port: int
 
 
 def add(
     image: str,
     path: str,
-    host: str,
-    ip: str,
-    port: int,
+    where: Storage,
     volt: str,
     access: Access,
     shape: Shape,
+    *,
+    hashed: bool = True,
+    progress: Progress = lambda done, size: None,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
 
     Hosts must know a secret, which is made here once and told to Volt.
 
+    :param hashed: whether hosts shall be able to verify what they read; all of the image is
+        read for that, unless it is a file that was added before and has not changed
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     """
     naming.check("image", image)
-    naming.check("host", host)
+    naming.check("host", where.host)
     size = _size(path)
-    step = _step(image, host, size, path, ip, port)
+    steps = _steps(image, where, size, path)
     _become_privileged()
-    source = Source(step)
-    served = source.is_up()
-    source.up(())
+    hashes = None
+    if hashed and hashtree.has_tree(size):
+        hashes = _hashes(image, path, size, progress)
+    else:
+        steps = steps[:1]
+    sources = [Source(step) for step in steps]
+    served = all(source.is_up() for source in sources)
     try:
+        for source in sources:
+            source.up(())
         chap = Chap(image, _secret(image))
-        source.require(chap)
-        coordinator = Coordinator(volt, host, _TIMEOUT, access)
-        coordinator.register(image, size, shape, step.portal, chap)
+        sources[0].require(chap)
+        coordinator = Coordinator(volt, where.host, _TIMEOUT, access)
+        coordinator.register(image, size, shape, steps[0].portal, chap, hashes)
     except VirtmanError:
         if not served:
-            source.down()  # the secret stays: Volt may know it, and the answer was lost
+            for source in sources:
+                source.down()  # the secret stays: Volt may know it, and the answer was lost
         raise
-    return step.portal
+    return steps[0].portal
 
 
 def remove(image: str, host: str, volt: str, access: Access) -> None:
@@ -63,13 +92,58 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     naming.check("host", host)
     Coordinator(volt, host, _TIMEOUT, access).forget(image)
     _become_privileged()
-    Source(_step(image, host, plan.SECTOR, "", "", 0)).down()
+    for step in _steps(image, Storage(host, "", 0), plan.SECTOR, ""):
+        Source(step).down()
     (_SECRETS / image).unlink(missing_ok=True)
+    shutil.rmtree(_HASHES / image, ignore_errors=True)
 
 
-def _step(image: str, host: str, size: int, path: str, ip: str, port: int) -> plan.Source:
-    portal = Portal(ip, port, naming.iqn(host, image))
-    return plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal)
+def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Source, ...]:
+    """The image in one LUN, the leaves of its hash tree in the next."""
+    portal = Portal(where.ip, where.port, naming.iqn(where.host, image))
+    length = hashtree.leaves(size) if hashtree.has_tree(size) else plan.BLOCK
+    return (
+        plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal),
+        plan.Source(
+            Device(image, "leaves"),
+            plan.sectors(length),
+            (),
+            str(_HASHES / image / "leaves"),
+            replace(portal, lun=portal.lun + 1),
+        ),
+    )
+
+
+def _hashes(image: str, path: str, size: int, progress: Progress) -> tuple[HashTree, bytes]:
+    """Return the hash tree and its upper levels; the leaves are in a file then."""
+    folder = _HASHES / image
+    note, leaves = folder / "tree", folder / "leaves"
+    salt = hashtree.salt_of(image)
+    seen = _identity(path)
+    if seen and note.exists() and leaves.exists():
+        kept = json.loads(note.read_text())
+        if kept["seen"] == seen:
+            return HashTree(kept["root"], salt), base64.b64decode(kept["upper"])
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / "leaves.part"
+    with open(path, "rb") as data, open(part, "wb") as into:
+        tree, upper = hashtree.build(data, size, salt, into, lambda done: progress(done, size))
+        into.flush()
+        os.fsync(into.fileno())
+    note.unlink(missing_ok=True)
+    part.rename(leaves)
+    if seen == _identity(path):
+        text = base64.b64encode(upper).decode()
+        note.write_text(json.dumps({"seen": seen, "root": tree.root, "upper": text}))
+    return tree, upper
+
+
+def _identity(path: str) -> list[int]:
+    """What changes with a file's content; nothing tells that of a block device's."""
+    info = os.stat(path)
+    if not stat.S_ISREG(info.st_mode):
+        return []
+    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def _secret(image: str) -> str:

@@ -12,6 +12,7 @@ from virtman.caches import Group, Member, bcache, dmcache, flashcache, none
 from virtman.errors import ModulesMissing, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
+from virtman.layers.hashes import Hashes
 from virtman.layers.image import Image
 from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
@@ -19,14 +20,16 @@ from virtman.layers.path import Path as PathLayer
 from virtman.layers.reader import Reader
 from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
+from virtman.layers.verity import Verity
 from virtman.layers.void import Void
 from virtman.naming import Device
 
 LOG = logging.getLogger(__name__)
 
 _MODULES = (
-    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-switch", "dm-snapshot",
-    "loop", "iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file", "iscsi_target_mod",
+    "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-queue-length", "dm-switch",
+    "dm-snapshot", "dm-verity", "loop", "iscsi_tcp", "sd_mod", "target_core_mod",
+    "target_core_file", "iscsi_target_mod",
 )  # fmt: skip
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], Group]] = {
     "bcache": bcache.Group,
@@ -42,14 +45,28 @@ class Stack:
     :param driver: what caches
     :param cache_devices: local block devices of the cache group
     :param folder: where small files of the stack may live; they survive a reboot
+    :param verify: whether what parents send is held against the images' hash trees
+    :param selector: of the stripes' multipath
     """
 
-    def __init__(self, driver: str, cache_devices: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self,
+        driver: str,
+        cache_devices: Sequence[str],
+        folder: Path,
+        *,
+        verify: bool = True,
+        selector: str = "service-time",
+    ) -> None:
+        self.folder = folder
+        self.verify = verify
         self.group = _DRIVERS[driver](cache_devices, folder)
         self.modules = (*_MODULES, *self.group.modules)
         self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
             plan.Path: PathLayer,
-            plan.Multipath: Multipath,
+            plan.Verity: Verity,
+            plan.Hashes: Hashes,
+            plan.Multipath: lambda step: Multipath(step, selector),
             plan.Stripe: Stripe,
             plan.Cache: self.group.member,
             plan.Image: Image,
@@ -113,11 +130,13 @@ class Stack:
             found.setdefault(path.device.image, [])
         return found
 
-    def paths(self, image: str) -> tuple[plan.Path, ...]:
-        """Return the paths of an image that the kernel has, be it only their sessions."""
-        mapped = (plan.Path(device, 0, (), None) for device in self.present().get(image, [])
-                  if plan.is_path(device))  # fmt: skip
-        return (*mapped, *(path for path in _strays() if path.device.image == image))
+    def paths(self, image: str) -> tuple[plan.Plan, plan.Plan]:
+        """Return the paths of an image that the kernel has, be it only their sessions.
+
+        :returns: those below the leaves of the hash tree, and those above
+        """
+        below, above = plan.found(self.present().get(image, []))
+        return (*(path for path in _strays() if path.device.image == image), *below), above
 
     def voids(self, image: str) -> tuple[plan.Void, ...]:
         """Return the voids that the kernel has for images of this name: one, or none."""
@@ -127,9 +146,10 @@ class Stack:
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""
         wanted = {step.device for step in steps}
-        for path in self.paths(image):
-            if path.device not in wanted:
-                self.layer(path).down()
+        below, above = self.paths(image)
+        for step in reversed((*below, *above)):
+            if step.device not in wanted:
+                self.layer(step).down()
 
 
 def _strays() -> list[plan.Path]:

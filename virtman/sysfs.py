@@ -120,9 +120,20 @@ def session_in_use(iqn: str) -> bool:
 
 
 def disks_run(device_number: str) -> bool:
-    """Tell whether all disks below a device-mapper device take I/O."""
-    states = (Path("/sys/dev/block") / device_number).glob("slaves/*/device/state")
-    return all(state.read_text().strip() == "running" for state in states)
+    """Tell whether all disks below a device-mapper device, however deep, take I/O."""
+    below = [Path("/sys/dev/block") / device_number]
+    while below:
+        device = below.pop()
+        below += device.glob("slaves/*")
+        with contextlib.suppress(FileNotFoundError):
+            if (device / "device/state").read_text().strip() != "running":
+                return False
+    return True
+
+
+def mapped_name(device_number: str) -> str:
+    """Return the name of a device-mapper device."""
+    return (Path("/sys/dev/block") / device_number / "dm/name").read_text().strip()
 
 
 def bcache_over(device: str) -> str | None:

@@ -27,7 +27,7 @@ from volt.errors import (
     Unknown,
     VoltError,
 )
-from volt.handlers import Answer, Service
+from volt.handlers import Answer, Service, images
 from volt.keystone import KeystoneTokens
 from volt.names import check_name
 from volt.rates import Rates
@@ -37,6 +37,7 @@ from volt.worker import Worker
 LOG = logging.getLogger(__name__)
 
 LARGEST_BODY = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
+LARGEST_IMAGE = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB
 STATUS = (
     (Invalid, 400),
     (Unauthenticated, 401),
@@ -101,8 +102,6 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
 def create_app(service: Service, guard: Access) -> Flask:
     """Return the WSGI application over a service, for whom the guard admits."""
     app = _VoltApp(__name__, static_folder=None)
-    # One more: werkzeug cuts a chunked body at this length without a word.
-    app.config["MAX_CONTENT_LENGTH"] = LARGEST_BODY + 1
     app.url_map.converters["path"] = _Host
     app.url_map.merge_slashes = False  # a redirect would hide an empty name
     for route in ROUTES:
@@ -118,15 +117,18 @@ def create_app(service: Service, guard: Access) -> Flask:
 def _bind(route: Route, service: Service, guard: Access) -> Callable[..., Answer]:
     method, path, handler, rule = route
     query = openapi.query_of(method, path)
+    largest = LARGEST_IMAGE if handler is images.create else LARGEST_BODY
 
     def serve(**names: str) -> Answer:
         request.environ[ROUTE] = path
+        # One more: werkzeug cuts a chunked body at this length without a word.
+        request.max_content_length = largest + 1
         if rule is not None:
             guard.admit(rule, request.environ, names.get("host") or request.args.get("host"))
         for noun, name in names.items():
             check_name(noun, name)
-        if len(request.get_data()) > LARGEST_BODY:
-            raise RequestEntityTooLarge(f"send at most {LARGEST_BODY} bytes")
+        if len(request.get_data()) > largest:
+            raise RequestEntityTooLarge(f"send at most {largest} bytes")
         schemas.parameters(request.args, query)
         response = make_response(handler(service, **names))
         if request.method in {"GET", "HEAD"} and response.status_code == 200:

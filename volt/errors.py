@@ -68,6 +68,12 @@ class ImageSizeInvalid(Invalid):
     code = "volt.image.size"
 
 
+class HashesInvalid(Invalid):
+    """Hashes that cannot be those of an image of that size."""
+
+    code = "volt.image.hashes"
+
+
 class ShapeInvalid(Invalid):
     """Stripes and fan-out for which no trees exist."""
 
@@ -84,6 +90,12 @@ class ImageUnknown(Unknown):
     """No image has that name."""
 
     code = "volt.image.unknown"
+
+
+class HashesUnknown(Unknown):
+    """The image was registered without a hash tree."""
+
+    code = "volt.image.no_hashes"
 
 
 class HostUnknown(Unknown):

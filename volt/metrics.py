@@ -32,7 +32,7 @@ JOINS = Counter("volt_joins", "Hosts that got a place in an image's trees.", reg
 EXPIRIES = Counter("volt_expiries", "Silent hosts that were expired.", registry=_OWN)
 PARENT_REPORTS = Counter(
     "volt_parent_reports",
-    "Reports of hosts that their parent does not answer, by Volt's verdict.",
+    "Reports of hosts about their parents, by Volt's verdict.",
     ["verdict"],
     registry=_OWN,
 )

@@ -16,6 +16,27 @@ class State(StrEnum):
     LEAVING = "leaving"
 
 
+class Reason(StrEnum):
+    """What a host says is wrong with its parent."""
+
+    SILENT = "silent"
+    CORRUPT = "corrupt"
+
+
+class Verdict(StrEnum):
+    """What Volt makes of a report.
+
+    A silent parent is *dead* or *alive*, or that is *unclear*; that a parent sends wrong bytes
+    is *noted*, or it is *drained* because others have said so too.
+    """
+
+    DEAD = "dead"
+    ALIVE = "alive"
+    UNCLEAR = "unclear"
+    NOTED = "noted"
+    DRAINED = "drained"
+
+
 @dataclass(frozen=True)
 class Portal:
     """Where an image can be read: an iSCSI LUN, and the byte of it where the image starts."""
@@ -40,7 +61,8 @@ class NewImage:
     """What a caller says about an image; ``size`` in bytes.
 
     ``foreign_children`` is how many hosts of other racks a host feeds in one tree at most;
-    None is no limit.
+    None is no limit. ``root_hash`` and ``salt`` (hex) are those of the image's hash tree, and
+    ``upper_hashes`` its levels above the leaves; all None without a tree.
     """
 
     name: str
@@ -51,6 +73,10 @@ class NewImage:
     source: Portal
     source_chap: Chap | None = None
     foreign_children: int | None = None
+    root_hash: str | None = None
+    salt: str | None = None
+    # the root hash stands for these
+    upper_hashes: bytes | None = field(default=None, repr=False, compare=False)
 
     def without_secret(self) -> "NewImage":
         """Return the same but for what the source asks of those whom it feeds."""
@@ -71,6 +97,8 @@ class Image:
     hosts: int
     generation: int
     created_at: datetime
+    root_hash: str | None
+    salt: str | None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from volt import schemas
-from volt.objects import Candidate, Event, Host, Image, Placement, Trees
+from volt.objects import Candidate, Event, Host, Image, Placement, Trees, Verdict
 
 Schema = dict[str, Any]
 
@@ -133,6 +133,14 @@ OPERATIONS: Final = (
         has_etag=True,
     ),
     Operation("GET", _IMAGE, "Show an image.", {200: _of(Image)}, (404,), has_etag=True),
+    Operation(
+        "GET",
+        f"{_IMAGE}/hashes",
+        "The levels of an image's hash tree above the leaves, the highest first.",
+        {200: "application/octet-stream"},
+        (404,),
+        has_etag=True,
+    ),
     Operation("DELETE", _IMAGE, "Forget an image.", {204: None}, (404, 409)),
     Operation(
         "GET",
@@ -175,8 +183,8 @@ OPERATIONS: Final = (
     Operation(
         "POST",
         f"{_PLACE}/reports",
-        "Say that a parent does not answer.",
-        {200: _record(verdict={"enum": ["dead", "alive", "unclear"]})},
+        "Say that a parent does not answer, or sends wrong bytes.",
+        {200: _record(verdict={"enum": [verdict.value for verdict in Verdict]})},
         (404, 409),
         body=schemas.REPORT,
     ),

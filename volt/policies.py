@@ -39,6 +39,7 @@ _RULES: Final = [
     _rule("image:create", OPERATOR, "POST", "/v1/images", "Make an image known."),
     _rule("image:list", READER, "GET", "/v1/images", "List images."),
     _rule("image:show", ANYBODY, "GET", _IMAGE, "Show an image."),
+    _rule("image:hashes", ANYBODY, "GET", f"{_IMAGE}/hashes", "Show an image's upper hashes."),
     _rule("image:delete", OPERATOR, "DELETE", _IMAGE, "Forget an image."),
     _rule("image:rotate", OPERATOR, "POST", f"{_IMAGE}/chap", "Renew an image's CHAP secret."),
     _rule("image:trees", READER, "GET", f"{_IMAGE}/trees", "Show an image's trees."),

@@ -1,8 +1,11 @@
-"""What Volt makes of a host that says its parent is dead.
+"""What Volt makes of a host that says its parent is dead, or sends wrong bytes.
 
-It takes nobody's word: it tries the parent itself, and as a control the host that reported. If
-neither answers, it is Volt who cannot see the storage network, and only missing heartbeats
-count.
+It takes nobody's word. A parent that is said to be dead it tries itself, and as a control the
+host that reported. If neither answers, it is Volt who cannot see the storage network, and only
+missing heartbeats count.
+
+Wrong bytes Volt cannot see. The host that met them reads from its standby already; what one
+host says is kept for the operator, and a parent is drained once several have said it.
 """
 
 import logging
@@ -11,10 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from enum import StrEnum
 
 from volt import metrics
-from volt.objects import Portal
+from volt.objects import Portal, Reason, Verdict
 from volt.roster import Roster
 
 LOG = logging.getLogger(__name__)
@@ -22,15 +24,10 @@ LOG = logging.getLogger(__name__)
 PATIENCE = 1.0  # seconds for a TCP connection
 REMEMBERED = 1.0  # seconds for which the outcome serves others who ask the same
 AT_ONCE = 64  # probes
+WITNESSES = 2  # hosts that must have met a parent's wrong bytes
+MEMORY = 24 * 3600  # seconds for which one's word counts
+SOURCE = "source"  # what hosts call the root of a tree
 Address = tuple[str, int]
-
-
-class Verdict(StrEnum):
-    """Whether the parent lives."""
-
-    DEAD = "dead"
-    ALIVE = "alive"
-    UNCLEAR = "unclear"
 
 
 class Prober:
@@ -60,22 +57,36 @@ class Prober:
 
 
 class Reports:
-    """Judges reports, and expires parents that are dead."""
+    """Judges reports, expires parents that are dead and drains those that send wrong bytes."""
 
     def __init__(self, roster: Roster, prober: Prober) -> None:
         self._roster = roster
         self._prober = prober
 
-    def judge(self, image: str, host: str, parent: str) -> Verdict:
-        """Check a host's word that its parent is dead; act if it is.
+    def judge(self, image: str, host: str, parent: str, reason: Reason) -> Verdict:
+        """Check a host's word about its parent; act if it is true.
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
-        verdict = self._judge(image, host, parent)
+        look = self._probe if reason == Reason.SILENT else self._hear
+        verdict = look(image, host, parent)
         metrics.PARENT_REPORTS.labels(verdict.value).inc()
         return verdict
 
-    def _judge(self, image: str, host: str, parent: str) -> Verdict:
+    def _hear(self, image: str, host: str, parent: str) -> Verdict:
+        """Keep the word of a host that got wrong bytes; the source feeds on all the same."""
+        if parent == SOURCE:
+            self._roster.suspect(image, host, None)
+            self._roster.note("source_corrupt", image, None, f"reported by {host}")
+            return Verdict.NOTED
+        self._roster.suspect(image, host, parent)
+        self._roster.note("parent_corrupt", image, parent, f"reported by {host}")
+        if self._roster.accuse(parent, host, MEMORY) < WITNESSES:
+            return Verdict.NOTED
+        self._roster.drain(parent, True)
+        return Verdict.DRAINED
+
+    def _probe(self, image: str, host: str, parent: str) -> Verdict:
         suspect, control = self._roster.suspect(image, host, parent)
         of_parent, is_news = self._prober.probe(suspect)
         of_control, _ = self._prober.probe(control)

@@ -125,6 +125,8 @@ class Roster:
             row = _known(session, host, lock=True)
             if row.draining != draining:
                 row.draining = draining
+                if not draining:
+                    hosts.acquit(session, [host])
                 hosts.note(session, "drain" if draining else "undrain", [host])
             return answers.host(row, hosts.tick(session))
 
@@ -172,8 +174,10 @@ class Roster:
             return sorted(session.scalars(images))
 
     @retried
-    def suspect(self, image: str, host: str, parent: str) -> tuple[Portal, Portal]:
-        """Return where the host's parent or standby of that name, and the host itself, serve.
+    def suspect(self, image: str, host: str, parent: str | None) -> tuple[Portal, Portal]:
+        """Return where the host's parent or standby, and the host itself, serve.
+
+        None is the source.
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
@@ -183,8 +187,16 @@ class Roster:
             if peer is not None and peer.host == parent:
                 return peer.portal, self._portal(image, host)
         raise ReportMismatch(
-            f"host {host} does not read image {image} from {parent}: fetch its placement again"
+            f"host {host} does not read image {image} from {parent or 'the source'}: "
+            "fetch its placement again"
         )
+
+    @retried
+    def accuse(self, host: str, reporter: str, memory: int) -> int:
+        """Keep that a host sent wrong bytes to another; return how many said so of late."""
+        with self._writing.begin() as session:
+            hosts.hold(session, [host])
+            return hosts.accuse(session, host, reporter, memory)
 
     @retried
     def _portal(self, image: str, host: str) -> Portal:

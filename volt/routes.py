@@ -24,6 +24,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("POST", "/v1/images", images.create, "image:create"),
     ("GET", "/v1/images", images.index, "image:list"),
     ("GET", "/v1/images/<image>", images.show, "image:show"),
+    ("GET", "/v1/images/<image>/hashes", images.hashes, "image:hashes"),
     ("DELETE", "/v1/images/<image>", images.delete, "image:delete"),
     ("POST", "/v1/images/<image>/chap", images.rotate, "image:rotate"),
     ("GET", "/v1/images/<image>/trees", images.trees, "image:trees"),

@@ -1,21 +1,24 @@
 """What each request body must look like, and how it becomes typed objects."""
 
+import base64
 import ipaddress
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jsonschema_rs
 from jsonschema import Draft202012Validator
 
-from volt.errors import ImageSizeInvalid, RequestInvalid
+from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.names import PATTERN, check_name
-from volt.objects import Chap, ImageReport, NewImage, Portal, Report, State
+from volt.objects import Chap, ImageReport, NewImage, Portal, Reason, Report, State
 from volt.topology import DEFAULTS, Rules, Shape
 
 SECTOR = 512
+HASHED = 4096  # bytes of a block that is hashed, and of one that holds hashes
+FANNED = 128  # hashes in such a block
 LARGEST_WAIT = 60  # seconds for which an answer may be held back
 _NUMBER = re.compile("-?[0-9]{1,19}")
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
@@ -51,6 +54,8 @@ _CHAP = {
     "additionalProperties": False,
 }
 
+_HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
+
 # A rule that has an error code of its own: for names in paths no schema checks it.
 NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
 
@@ -68,8 +73,16 @@ IMAGE = Draft202012Validator(
             "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
             "source": _PORTAL,
             "source_chap": _CHAP,
+            "root_hash": _HASH,
+            "salt": _HASH,
+            "upper_hashes": {"type": "string", "contentEncoding": "base64"},
         },
         "required": ["name", "size", "source"],
+        "dependentRequired": {
+            "root_hash": ["salt", "upper_hashes"],
+            "salt": ["root_hash"],
+            "upper_hashes": ["root_hash"],
+        },
         "additionalProperties": False,
     }
 )
@@ -135,7 +148,10 @@ _SOUND_HEARTBEAT = jsonschema_rs.Draft202012Validator(_HEARTBEAT)
 REPORT = Draft202012Validator(
     {
         "type": "object",
-        "properties": {"parent": {"type": "string"}},
+        "properties": {
+            "parent": {"type": "string"},
+            "reason": {"enum": [reason.value for reason in Reason], "default": Reason.SILENT},
+        },
         "required": ["parent"],
         "additionalProperties": False,
     }
@@ -228,7 +244,7 @@ def image(body: bytes) -> NewImage:
     """Parse the body of POST /v1/images."""
     content = _load(body, IMAGE)
     chap = content.get("source_chap")
-    return new_image(
+    new = new_image(
         content["name"],
         content["size"],
         Shape(content.get("shape", Shape.FOREST)),
@@ -238,6 +254,35 @@ def image(body: bytes) -> NewImage:
         Chap(**chap) if chap else None,
         content.get("foreign_children"),
     )
+    if "root_hash" not in content:
+        return new
+    return replace(
+        new,
+        root_hash=content["root_hash"],
+        salt=content["salt"],
+        upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
+    )
+
+
+def _upper_hashes(text: str, size: int) -> bytes:
+    """Return the hashes above the leaves of an image of that size, as dm-verity has them."""
+    try:
+        hashes = base64.b64decode(text, validate=True)
+    except ValueError as err:
+        raise HashesInvalid(f"upper_hashes are not base64: {err}") from err
+    level = -(-size // HASHED)  # blocks
+    expected = -HASHED * -(-level // FANNED)  # without the leaves
+    while level > 1:
+        level = -(-level // FANNED)
+        expected += level * HASHED
+    expected = max(0, expected)
+    if not 0 < len(hashes) == expected:
+        raise HashesInvalid(
+            f"upper_hashes have {len(hashes)} bytes, those of {size} bytes in blocks of {HASHED} "
+            f"have {expected}: send all levels above the leaves, and none for an image that has "
+            "no such levels"
+        )
+    return hashes
 
 
 def new_image(
@@ -289,9 +334,10 @@ def heartbeat(body: bytes) -> Report:
     return Report(images, **content)
 
 
-def report(body: bytes) -> str:
-    """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent's name."""
-    return check_name("host", _load(body, REPORT)["parent"])
+def report(body: bytes) -> tuple[str, Reason]:
+    """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent, and why."""
+    content = _load(body, REPORT)
+    return check_name("host", content["parent"]), Reason(content.get("reason", Reason.SILENT))
 
 
 def drain(body: bytes) -> bool:

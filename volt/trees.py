@@ -25,7 +25,14 @@ from volt.batches import Batches, Turns
 from volt.db import answers, figures, forests, hosts, statistics
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
-from volt.errors import HostUnknown, ImageExists, ImageInUse, ImageUnknown, PlacementStale
+from volt.errors import (
+    HashesUnknown,
+    HostUnknown,
+    ImageExists,
+    ImageInUse,
+    ImageUnknown,
+    PlacementStale,
+)
 from volt.objects import Candidate, Chap, Figures, Image, NewImage, Placement, Portal, State, Trees
 from volt.topology import Forest, Newcomer, PartTooSmall
 
@@ -80,6 +87,15 @@ class Coordinator:
         with self._reading.begin() as session:
             _image_row(session, name)
             return answers.images(session, name)[0]
+
+    @retried
+    def upper_hashes(self, name: str) -> bytes:
+        """Return the image's hashes above the leaves; raises ImageUnknown, HashesUnknown."""
+        with self._reading.begin() as session:
+            hashes = _image_row(session, name).upper_hashes
+        if hashes is None:
+            raise HashesUnknown(f"image {name} has no hash tree: it was registered without one")
+        return hashes
 
     @retried
     def delete_image(self, name: str) -> None:
@@ -326,6 +342,9 @@ class Coordinator:
                 stripes=new.stripes,
                 fanout=new.fanout,
                 foreign_children=new.foreign_children,
+                root_hash=new.root_hash,
+                salt=new.salt,
+                upper_hashes=new.upper_hashes,
                 secret=secrets.token_hex(16),
                 inner=[0] * new.stripes,
                 at_source=[0] * new.stripes,

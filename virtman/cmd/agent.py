@@ -30,6 +30,7 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.scrub import Scrubbing
 from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
@@ -127,7 +128,13 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     records.prepare()
     images = folder / "images"
     images.mkdir(exist_ok=True)
-    stack = Stack(conf.cache.driver, conf.cache.devices, images)
+    stack = Stack(
+        conf.cache.driver,
+        conf.cache.devices,
+        images,
+        verify=conf.image.verify,
+        selector=conf.image.path_selector,
+    )
     return Agent(
         host,
         stack,
@@ -192,7 +199,8 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     watch = Watch(agent, heartbeat, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
-    services: list[Service] = [heartbeat, recovery, watch, Pulse(agent)]
+    scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
+    services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
     services += [Merger(agent.stores), Supply(agent.stores)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))

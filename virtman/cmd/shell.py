@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -229,6 +230,22 @@ def drop(client: Client, name: str) -> None:
     client.drop(name)
 
 
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@_json
+@click.pass_obj
+def scrub(client: Client, name: str, as_json: bool) -> None:
+    """Compare what the cache holds of IMAGE with its hashes, and drop what is wrong.
+
+    What the cache lacks is fetched from the node's parents, and cached.
+    """
+    found = client.scrub(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"{found['checked']} bytes checked, {len(found['dropped'])} blocks dropped")
+
+
 @shell.group()
 def source() -> None:
     """Raw files or block devices that are the source of an image."""
@@ -248,6 +265,12 @@ def source() -> None:
 )
 @click.option("--stripes", type=click.IntRange(1, 8), help="How many trees the image has.")
 @click.option("--fanout", type=click.IntRange(0, 64), help="Hosts that a host feeds in a tree.")
+@click.option(
+    "--hash-tree/--no-hash-tree",
+    default=True,
+    show_default=True,
+    help="Whether hosts can verify what they read; all of PATH is read once for that.",
+)
 def add(
     name: str,
     path: str,
@@ -257,13 +280,30 @@ def add(
     volt: str,
     token_file: str,
     cafile: str,
+    hash_tree: bool,
     **trees: Any,
 ) -> None:
     """Serve PATH, write-protected, as the source of IMAGE and register it. Run as root."""
     from virtman import source as sources  # noqa: PLC0415 - needs root's libraries
 
     access = Access(token_file, cafile)
-    where = sources.add(name, path, host, ip, port, volt, access, Shape(**trees))
+    seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=1, label="hashing", file=seen) as bar:
+
+        def show(done: int, size: int) -> None:
+            bar.length = size
+            bar.update(done)
+
+        where = sources.add(
+            name,
+            path,
+            sources.Storage(host, ip, port),
+            volt,
+            access,
+            Shape(**trees),
+            hashed=hash_tree,
+            progress=show,
+        )
     click.echo(f"{name}: {where.iqn} on {where.ip}:{where.port}")
 
 

@@ -30,4 +30,36 @@ OPTS = [
         help="Seconds for which a node that leaves a tree waits for its children to go to "
         "their new parents. If they have not gone by then it keeps serving and tries again.",
     ),
+    cfg.BoolOpt(
+        "verify",
+        default=True,
+        help="Whether what parents send is held against the image's hash tree (dm-verity), if it "
+        "has one. Then wrong bytes are read again from somebody else, never cached or seen by a "
+        "VM, and whoever sent them is reported to Volt. False: wrong bytes of a parent are "
+        "cached, handed on to VMs and children, and nobody notices; a node reads faster from its "
+        "parents where its processor cannot hash as fast as the network is.",
+    ),
+    cfg.StrOpt(
+        "path_selector",
+        default="service-time",
+        choices=["service-time", "queue-length", "round-robin"],
+        help="How the kernel chooses among paths of equal rank: by what they have been asked for "
+        "and how fast they are, by how much they have been asked for, or in turn.",
+    ),
+    cfg.FloatOpt(
+        "scrub_interval",
+        default=0.0,
+        min=0.0,
+        help="Seconds after which the caches of all attached images are compared with their hash "
+        "trees again, and wrong blocks dropped. What a cache lacks of an image is fetched for "
+        "that. Lower: rot on local disks is found sooner, at more load. 0: never, but by "
+        "'virtman image scrub'.",
+    ),
+    cfg.FloatOpt(
+        "scrub_rate",
+        default=16.0,
+        min=0.1,
+        help="MiB a second, at most, that such a comparison reads. Higher: it ends sooner and "
+        "takes more of the disks, the processor and, where the cache lacks blocks, the network.",
+    ),
 ]

@@ -25,11 +25,16 @@ class Export(Mapped):
         self.storage = f"virtman_{step.device.image}_{step.portal.lun}"
 
     def up(self, below: Sequence[str]) -> str:
-        """Serve the regions below: one device a stripe, of which one is the image."""
-        header, length = HEADER // SECTOR, self.step.sectors - HEADER // SECTOR
-        devices = "".join(f" {sysfs.number(device)} 0" for device in below)
-        regions = f"{len(below)} {REGION // SECTOR} 0{devices}"
-        self.set_up([(0, header, "zero", ""), (header, length, "switch", regions)])
+        """Serve the regions below, one device a stripe of which one is the image; then leaves."""
+        header, leaves = HEADER // SECTOR, self.step.leaves
+        length = self.step.sectors - header - leaves
+        numbers = [sysfs.number(device) for device in below]
+        behind = [numbers.pop()] if leaves else []
+        devices = "".join(f" {number} 0" for number in numbers)
+        regions = f"{len(numbers)} {REGION // SECTOR} 0{devices}"
+        table = [(0, header, "zero", ""), (header, length, "switch", regions)]
+        table += [(header + length, leaves, "linear", f"{number} 0") for number in behind]
+        self.set_up(table)
         portal = self.step.portal
         with explained(f"serving {portal.iqn} on {portal.ip}"):
             if not self._served():

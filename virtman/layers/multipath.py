@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped
+from virtman.layers import Mapped, explained
 from virtman.privileged import dm
 
 
@@ -19,14 +19,15 @@ class Multipath(Mapped):
 
     flush = False  # I/O that waits for a path can only end after the swap
 
-    def __init__(self, step: plan.Multipath) -> None:
+    def __init__(self, step: plan.Multipath, selector: str) -> None:
         super().__init__(str(step.device))
         self.step = step
+        self.selector = selector
 
     def up(self, below: Sequence[str]) -> str:
         """Use these paths, best first; a failed path that is named again is tried again."""
         if below or not self.exists():
-            groups = "".join(f" service-time 0 1 1 {sysfs.number(path)} 1" for path in below)
+            groups = "".join(f" {self.selector} 0 1 1 {sysfs.number(path)} 1" for path in below)
             first = 1 if below else 0
             features = "3 queue_if_no_path queue_mode bio"
             parameters = f"{features} 0 {len(below)} {first}{groups}"
@@ -48,6 +49,18 @@ class Multipath(Mapped):
         return any(state == "F" for _, state in self.path_states())
 
     def _retry_failed(self) -> None:
-        """Use paths again whose disks are back."""
-        failed = [device for device, state in self.path_states() if state == "F"]
-        self.reinstate([device for device in failed if sysfs.disks_run(device)])
+        """Use paths again whose disks are back.
+
+        One that sent wrong bytes only while no other works: it may have right ones too, and
+        those that are wrong stay errors.
+        """
+        paths = self.path_states()
+        back = [device for device, state in paths if state == "F" and sysfs.disks_run(device)]
+        if back:
+            names = {sysfs.mapped_name(device): device for device in back}
+            with explained(f"paths of {self.name}"):
+                wrong = {names[name] for name in dm.corrupt(list(names))}
+            good = [device for device in back if device not in wrong]
+            if good or any(state == "A" for _, state in paths):
+                back = good
+        self.reinstate(back)

@@ -1,4 +1,4 @@
-"""How the VMs of this node read a stripe: through the page cache that its export uses."""
+"""A file or device that is read through the page cache, so that all readers share it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import detach_loop, explained
-from virtman.plan import HEADER
 from virtman.privileged import loop
 
 
 class Reader:
-    """One read-only loop device over an export, past its header.
+    """One read-only loop device.
 
-    dm-snapshot reads its origin directly. The loop device makes those reads buffered,
-    so that a block wanted by a VM and by a child at once is read from below once.
+    VMs read an export so, past its header: dm-snapshot reads its origin directly. The loop
+    device makes those reads buffered, so that a block wanted by a VM and by a child at once
+    is read from below once.
     """
 
     def __init__(self, step: plan.Reader) -> None:
         self.step = step
-        self.backing = step.below[0].node
+        self.backing = step.path
 
     def up(self, below: Sequence[str]) -> str:
         """Attach the loop device."""
         device = sysfs.loop_of(self.backing)
         if device is None:
             with explained(f"reader {self.step.device}"):
-                device = loop.attach(self.backing, HEADER, True)
+                device = loop.attach(self.backing, self.step.offset, True)
         return device
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The root of an image's trees: a raw file or block device, served as it is."""
+"""The root of an image's trees: a raw file or block device, and its hashes, as they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Source:
 
     def __init__(self, step: plan.Source) -> None:
         self.step = step
-        self.storage = f"virtman_{step.device.image}"
+        self.storage = str(step.device)
 
     def up(self, below: Sequence[str]) -> str:
         """Serve it."""

@@ -237,6 +237,22 @@ def status(name: str) -> Table:
 
 
 @context.entrypoint
+def corrupt(names: list[str]) -> list[str]:
+    """Return which of these devices have met wrong bytes; only verity devices can."""
+    found = []
+    for name in names:
+        try:
+            rows = _query(_STATUS, name, _Task.read_table)
+        except OSError as err:
+            if err.errno != errno.ENXIO:
+                raise
+            continue
+        if any(row[2:] == ("verity", "C") for row in rows):
+            found.append(name)
+    return found
+
+
+@context.entrypoint
 def names() -> list[str]:
     """Names of all device-mapper devices of this node."""
     with _Task(_LIST, None) as task:

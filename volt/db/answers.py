@@ -75,7 +75,16 @@ def without_secret(row: ImageRow) -> NewImage:
     """Return what a caller once said about the image, but for the source's secret."""
     shape = Shape(row.shape)
     return NewImage(
-        row.name, row.size, shape, row.stripes, row.fanout, portal(row), None, row.foreign_children
+        row.name,
+        row.size,
+        shape,
+        row.stripes,
+        row.fanout,
+        portal(row),
+        None,
+        row.foreign_children,
+        row.root_hash,
+        row.salt,
     )
 
 
@@ -107,6 +116,8 @@ def images(
             number,
             row.generation,
             row.created_at,
+            row.root_hash,
+            row.salt,
         )
         for row, number in session.execute(query)
     ]

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from volt.db.models import ClockRow, EventRow, HostRow, PlacementRow
+from volt.db.models import AccusationRow, ClockRow, EventRow, HostRow, PlacementRow
 from volt.objects import Report, State
 
 _TABLE: Any = HostRow.__table__
@@ -161,8 +161,26 @@ def confirm(session: Session, used: Iterable[tuple[str, str, int]]) -> None:
     session.connection().execute(_CONFIRMED, rows)
 
 
+def accuse(session: Session, host: str, reporter: str, memory: int) -> int:
+    """Keep who says that this host, whose row is held, sent wrong bytes.
+
+    Returns how many have said so in the last ticks.
+    """
+    now = tick(session)
+    session.merge(AccusationRow(host=host, reporter=reporter, tick=now))
+    session.flush()
+    of_late = AccusationRow.host == host, AccusationRow.tick >= now - memory
+    return session.scalars(select(func.count()).select_from(AccusationRow).where(*of_late)).one()
+
+
+def acquit(session: Session, names: Collection[str]) -> None:
+    """Drop what was said against these hosts."""
+    session.execute(delete(AccusationRow).where(AccusationRow.host.in_(sorted(names))))
+
+
 def forget(session: Session, names: Collection[str]) -> None:
     """Delete these hosts' rows."""
+    acquit(session, names)
     session.execute(delete(HostRow).where(HostRow.name.in_(sorted(names))))
 
 

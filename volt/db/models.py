@@ -12,17 +12,21 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Text,
     TypeDecorator,
 )
+from sqlalchemy.dialects.mysql import MEDIUMBLOB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Name = String(48)
 
 WAITING = 0
 """Generation of a placement whose host waits for a place in the trees."""
+# MariaDB's ordinary BLOB ends at 64 KiB.
+Hashes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -81,6 +85,10 @@ class ImageRow(Base):
     at_source: Mapped[list[int]] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
     created_at: Mapped[datetime]
+    root_hash: Mapped[str | None] = mapped_column(String(64))
+    salt: Mapped[str | None] = mapped_column(String(64))
+    # larger than all the rest, and seldom wanted
+    upper_hashes: Mapped[bytes | None] = mapped_column(Hashes, deferred=True)
 
 
 class HostRow(Base):
@@ -108,6 +116,16 @@ class ClockRow(Base):
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     holder: Mapped[str] = mapped_column(String(64))
+    tick: Mapped[int] = mapped_column(BigInteger)
+
+
+class AccusationRow(Base):
+    """A host that another says sent it wrong bytes, and the tick of Volt's clock then."""
+
+    __tablename__ = "accusations"
+
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    reporter: Mapped[str] = mapped_column(Name, primary_key=True)
     tick: Mapped[int] = mapped_column(BigInteger)
 
 

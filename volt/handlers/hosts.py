@@ -65,8 +65,9 @@ def heartbeat(service: Service, host: str) -> Answer:
 
 
 def report(service: Service, image: str, host: str) -> Answer:
-    """Check the host's word that its parent is dead."""
-    return {"verdict": service.reports.judge(image, host, schemas.report(request.get_data()))}
+    """Check the host's word about its parent."""
+    parent, reason = schemas.report(request.get_data())
+    return {"verdict": service.reports.judge(image, host, parent, reason)}
 
 
 def placements(service: Service, host: str) -> Answer:

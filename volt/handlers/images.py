@@ -32,6 +32,12 @@ def show(service: Service, image: str) -> Answer:
     return asdict(service.coordinator.image(image))
 
 
+def hashes(service: Service, image: str) -> Answer:
+    """Show the image's hashes above the leaves."""
+    content = service.coordinator.upper_hashes(image)
+    return Response(content, content_type="application/octet-stream")
+
+
 def delete(service: Service, image: str) -> Answer:
     """Forget an image that no host uses."""
     service.coordinator.delete_image(image)

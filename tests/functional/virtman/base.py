@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import fixtures
@@ -17,12 +19,13 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, layers, merger
+from virtman import attachment, hashtree, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
 from virtman.caches import bcache
 from virtman.coordinator import Coordinator, Shape
+from virtman.hashtree import HashTree
 from virtman.heartbeat import Heartbeat
 from virtman.merger import Merger
 from virtman.network import Card, Overload
@@ -212,6 +215,13 @@ class Node:
         )
 
 
+@cache
+def hashes() -> tuple[HashTree, bytes]:
+    """Return the hash tree of all images, which are zeros, and its upper levels."""
+    salt = hashtree.salt_of("debian")
+    return hashtree.build(BytesIO(bytes(SIZE)), SIZE, salt, BytesIO(), lambda done: None)
+
+
 class Bed:
     """Nodes, a Volt and the source of image ``debian``.
 
@@ -232,15 +242,16 @@ class Bed:
         )
         self.register("debian")
 
-    def register(self, image: str, fanout: int = 2) -> None:
+    def register(self, image: str, fanout: int = 2, *, hashed: bool = True) -> None:
         """Have the source serve another image."""
         where = replace(self.source, iqn=f"iqn.2026-11.org.virtman:storage:{image}")
         chap = Chap(image, "secret-of-the-source")
-        self.network.add_source(where, SIZE, (chap.user, chap.secret))
+        luns = [SIZE, hashtree.leaves(SIZE)]
+        self.network.add_source(where, luns, (chap.user, chap.secret))
         shape = Shape("forest", 2, fanout)
         access = self.access("operator", self.volt.ground.operator)
         Coordinator(self.volt.url, "any", PATIENCE, access).register(
-            image, SIZE, shape, where, chap
+            image, SIZE, shape, where, chap, hashes() if hashed else None
         )
 
     def remake(self, image: str, content: str) -> None:

@@ -13,6 +13,7 @@ device is an error. What a real kernel would not survive well is kept in ``harm`
 from __future__ import annotations
 
 import errno
+import hashlib
 import itertools
 import json
 import os
@@ -30,6 +31,7 @@ from virtman.layers import path as path_layer
 from virtman.plan import Portal
 from virtman.privileged import (
     bcache,
+    block,
     device,
     dm,
     flashcache,
@@ -48,6 +50,8 @@ _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 _SUPERBLOCK = "bcache superblock"
+SALT = hashlib.sha256(b"debian").digest()
+_ZERO_DIGEST = hashlib.sha256(SALT + bytes(4096)).digest()
 # How the drivers say that of 100 reads 60 were hits; flashcache, that it let 10 pass by.
 _CACHE_STATUS = {
     "cache": "8 11/2048 128 10/2048 60 40 0 0 0 10 0 2 writethrough smq 0 rw - ",
@@ -56,7 +60,13 @@ _CACHE_STATUS = {
     "\tuncached reads(10), uncached writes(0), uncached IO requeue(0)\n",
 }
 # Which of the devices in a target's parameters must be as long as the target; else all.
-_ORIGIN = {"snapshot": (0, 0), "snapshot-merge": (0, 0), "cache": (2, 3), "flashcache": (0, 1)}
+_ORIGIN = {
+    "snapshot": (0, 0),
+    "snapshot-merge": (0, 0),
+    "cache": (2, 3),
+    "flashcache": (0, 1),
+    "verity": (0, 1),
+}
 
 
 class Killed(BaseException):
@@ -102,9 +112,11 @@ class Network:
         self.contents: dict[str, str] = {}
         self.kernels: list[Kernel] = []
 
-    def add_source(self, portal: Portal, size: int, chap: tuple[str, str]) -> None:
+    def add_source(self, portal: Portal, sizes: list[int], chap: tuple[str, str]) -> None:
+        """Serve LUNs of so many bytes."""
         key = (portal.ip, portal.port, portal.iqn)
-        self.targets[key] = Target(None, *key, {0: Lun("source", "", size // SECTOR)}, chap)
+        luns = {lun: Lun(f"source{lun}", "", size // SECTOR) for lun, size in enumerate(sizes)}
+        self.targets[key] = Target(None, *key, luns, chap)
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -116,7 +128,11 @@ class Network:
 
 @dataclass
 class Mapping:
-    """A device-mapper device."""
+    """A device-mapper device.
+
+    :ivar failed: numbers of a multipath's paths that met an error since its last reload
+    :ivar corrupt: whether a verity device has met wrong bytes
+    """
 
     name: str
     number: str
@@ -125,6 +141,8 @@ class Mapping:
     suspended: bool = False
     reloads: int = 0
     wiped: bool = False
+    failed: set[str] = field(default_factory=set)
+    corrupt: bool = False
 
     @property
     def below(self) -> list[str]:
@@ -182,6 +200,7 @@ class Member:
 
     :ivar uuid: under which the cache keeps what it holds of it
     :ivar waits: for the set that it was a member of; until then there is no bcache device
+    :ivar rotten: where in the image the cache device gives wrong bytes
     """
 
     number: str
@@ -192,6 +211,7 @@ class Member:
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int, int] = (0, 0, 0)
+    rotten: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -268,6 +288,7 @@ class Kernel:
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
+    :ivar forgotten: devices, and where on them the page cache was dropped
     """
 
     def __init__(self, network: Network, name: str) -> None:
@@ -289,6 +310,7 @@ class Kernel:
         self.ssd_sectors = _SSD_SECTORS
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
+        self.forgotten: list[tuple[str, int]] = []
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -308,6 +330,7 @@ class Kernel:
 
     def return_ssd(self) -> None:
         self.ssd_is_dead = False
+        self.ssd_holds = ""
 
     # What tests ask.
 
@@ -357,6 +380,24 @@ class Kernel:
         return [name for one in self._targets() if one.iqn == iqn
                 for name in self.network.sessions_at(one)]  # fmt: skip
 
+    def meet_wrong_bytes(self, name: str) -> None:
+        """Let a verity device be read where its data are wrong, through what lies on it."""
+        with self.lock:
+            verity = self._mapping(name)
+            assert verity.table[0][2] == "verity", name
+            verity.corrupt = True
+            for one in self.mappings.values():
+                if one.table[0][2] == "multipath" and verity.number in one.below:
+                    one.failed.add(verity.number)
+
+    def path_states(self, name: str) -> dict[str, str]:
+        """Which of a multipath's paths work (A) and which failed (F), best first."""
+        with self.lock:
+            names = self._names()
+            (row,) = self.dm_status(name)
+            words = row[3].split()
+            return {names[n]: state for n, state in zip(words[::3], words[1::3], strict=False)}
+
     # Device mapper.
 
     def dm_create(self, name: str, table: list[tuple[int, int, str, str]], read_only: bool) -> None:
@@ -378,8 +419,12 @@ class Kernel:
         self._check_table(table, read_only, device.number)
         if flush and device.suspended:
             self.harm.append(f"{name}: flushed while suspended")
+        kinds = {row[2] for row in (*device.table, *table)}
+        if "verity" in kinds and len(kinds) > 1:
+            raise OSError(errno.EINVAL, "a verity device stays one")
         device.table, device.read_only = [_reworded(row) for row in table], read_only
-        device.suspended = False
+        device.suspended = device.corrupt = False
+        device.failed.clear()
         device.reloads += 1
         self._fill(device)
         self._settle()
@@ -401,6 +446,8 @@ class Kernel:
         device = self._mapping(name)
         if words in ("fail_if_no_path", "queue_if_no_path"):
             device.table = [_with_queueing(row, words[0] == "q") for row in device.table]
+        if words.startswith("reinstate_path "):
+            device.failed.discard(words.split()[1])
 
     def dm_table(self, name: str) -> list[tuple[int, int, str, str]]:
         return list(self.mappings[name].table) if name in self.mappings else []
@@ -417,10 +464,14 @@ class Kernel:
                 rows.append((*row[:3], self._store_status(row)))
                 continue
             states = [
-                f"{n} {'A' if self.sys_disks_run(n) else 'F'} 0" for n in _NUMBER.findall(row[3])
+                f"{n} {'A' if self.sys_disks_run(n) and n not in device.failed else 'F'} 0"
+                for n in _NUMBER.findall(row[3])
             ]
             rows.append((*row[:3], " ".join(states)))
         return rows
+
+    def dm_corrupt(self, names: list[str]) -> list[str]:
+        return [name for name in names if name in self.mappings and self.mappings[name].corrupt]
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
@@ -714,6 +765,27 @@ class Kernel:
         for path in (cache, disk):
             self._mapping(path.rsplit("/", 1)[-1])
 
+    # Blocks. An image is zeros; its leaves are hashes of these.
+
+    def block_read(self, device: str, offset: int, length: int) -> bytes:
+        self._number(device)
+        return (_ZERO_DIGEST * (length // 32))[:length]
+
+    def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
+        member = self._member(device.rsplit("/", 1)[-1])
+        right = hashlib.sha256(salt + bytes(4096)).digest()
+        return b"".join(
+            bytes(32) if at in member.rotten else right
+            for at in range(offset, offset + length, 4096)
+        )
+
+    def block_discard(self, device: str, offset: int, length: int) -> None:
+        self._member(device.rsplit("/", 1)[-1]).rotten.discard(offset)
+
+    def block_forget(self, device: str, offset: int, length: int) -> None:
+        self._number(device)
+        self.forgotten.append((device.rsplit("/", 1)[-1], offset))
+
     # Modules.
 
     def kernel_load_modules(self, names: list[str]) -> list[str]:
@@ -769,8 +841,7 @@ class Kernel:
 
     def sys_disks_run(self, device_number: str) -> bool:
         """Tell whether all disks below a device are still served."""
-        below = {n for one in self.mappings.values() if one.number == device_number
-                 for n in one.below}  # fmt: skip
+        below = self._all_below(device_number)
         return all(
             not session.is_cut
             and session.key in self.network.targets
@@ -779,6 +850,9 @@ class Kernel:
             for lun, disk in session.disks.items()
             if disk.number in below
         )
+
+    def sys_mapped_name(self, device_number: str) -> str:
+        return self._names()[device_number]
 
     def sys_is_cut_off(self, iqn: str) -> bool:
         return any(
@@ -916,15 +990,20 @@ class Kernel:
             first, last = _ORIGIN.get(target, (0, None))
             if any(sizes[n] < offset + length for n in numbers[first:last]):
                 raise OSError(errno.EINVAL, f"{target}: too small")
-            if target.startswith("snapshot") and self._is_cow_elsewhere(numbers[1], own):
-                raise OSError(errno.EINVAL, f"{target}: the store is another device's")
             written = numbers[1:] if target == "snapshot" else numbers
             if not read_only and write_protected & set(written):
                 raise OSError(errno.EACCES, f"{target}: read-only")
-            if target == "cache":
-                self._check_metadata(numbers)
+            if target == "verity":
+                _check_verity(read_only, sizes[numbers[1]], int(words[5]))
+            self._check_target(target, numbers, own)
             if _SSD_NUMBER in self._under(numbers) and target == "linear":
                 self._check_extent(own, numbers, offset, length)
+
+    def _check_target(self, target: str, numbers: list[str], own: str) -> None:
+        if target.startswith("snapshot") and self._is_cow_elsewhere(numbers[1], own):
+            raise OSError(errno.EINVAL, f"{target}: the store is another device's")
+        if target == "cache":
+            self._check_metadata(numbers)
 
     def _check_metadata(self, numbers: list[str]) -> None:
         """dm-cache takes metadata that it finds for those of what lies below now."""
@@ -986,6 +1065,12 @@ class Kernel:
             or any(one.device == number for one in self.cache_sets.values())
         )
 
+    def _all_below(self, device_number: str) -> set[str]:
+        """Numbers of all that a device lies on, through device-mapper devices."""
+        direct = {n for one in self.mappings.values() if one.number == device_number
+                  for n in one.below}  # fmt: skip
+        return direct | {n for below in direct for n in self._all_below(below)}
+
     def _must_be_free(self, device: str) -> None:
         if self._is_used(self._number(device), device):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
@@ -1030,6 +1115,18 @@ def _reworded(row: tuple[int, int, str, str]) -> tuple[int, int, str, str]:
     return (*row[:3], re.sub(r"service-time 0 1 1 (\S+) 1", r"service-time 0 1 2 \1 1 1", words))
 
 
+def _check_verity(read_only: bool, hash_sectors: int, blocks: int) -> None:
+    """Refuse what dm-verity refuses, such as a hash device shorter than the tree."""
+    if not read_only:
+        raise OSError(errno.EINVAL, "verity: read-only, or not at all")
+    total = 0
+    while blocks > 1:
+        blocks = -(-blocks // 128)
+        total += blocks
+    if hash_sectors < total * 8:
+        raise OSError(errno.E2BIG, "verity: the hash device is too small")
+
+
 def _with_queueing(row: tuple[int, int, str, str], on: bool) -> tuple[int, int, str, str]:
     if row[2] != "multipath":
         return row
@@ -1060,7 +1157,7 @@ class _Sockets:
 _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
     (kernel, "kernel"), (sockets, "sockets"), (ssd, "ssd"), (flashcache, "flashcache"),
-    (lvm, "lvm"), (device, "device"),
+    (lvm, "lvm"), (device, "device"), (block, "block"),
 )  # fmt: skip
 
 

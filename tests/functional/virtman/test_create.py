@@ -1,8 +1,9 @@
 """A VM gets its device, alone and among many."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 
-from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.base import FOREVER, TestCase, hashes
 from virtman.agent import device_path
 from virtman.errors import ParentUnreachable, VirtmanError
 
@@ -19,9 +20,10 @@ class CreateTest(TestCase):
         void = roles.pop(0)
         self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
-            ["image", "export0", "export1", "origin", "s0", "s1", "stripe",
-             "virtman_cachegroup", "shim", "backing", "path0_source", "path1_source",
-             f"store_{instance.store}", "vm_vm1"],
+            ["leaves", "image", "export0", "export1", "origin", "hashes", "s0", "s1",
+             "stripe", "virtman_cachegroup", "shim", "backing", "leafpath_source",
+             "leafverity_source", "path0_source", "verity0_source", "path1_source",
+             "verity1_source", f"store_{instance.store}", "vm_vm1"],
             roles,
         )  # fmt: skip
 
@@ -34,6 +36,7 @@ class CreateTest(TestCase):
             for name, (rows, *rest) in state["dm"].items()
         }
         sectors = 8 * 2048
+        root, salt = astuple(hashes()[0])
         ours = "virtman_debian_"
         (void,) = (name for name in tables if name.startswith("void"))
         paths = "4 queue_if_no_path retain_attached_hw_handler queue_mode bio 0"
@@ -41,9 +44,22 @@ class CreateTest(TestCase):
         for stripe in (0, 1):
             path = f"path{stripe}_source"
             self.assertEqual(([(0, sectors, "linear", f"{disk} 0")], "live", "ro"), tables[path])
-            table = f"{paths} 1 1 service-time 0 1 2 {ours}{path} 1 1"
+            tree = f"1 {ours}{path} {ours}hashes 4096 4096 2048 0 sha256 {root} {salt}"
+            verity = f"verity{stripe}_source"
+            self.assertEqual(([(0, sectors, "verity", tree)], "live", "ro"), tables[verity])
+            table = f"{paths} 1 1 service-time 0 1 2 {ours}{verity} 1 1"
             found = tables[f"s{stripe}"]
             self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), found)
+        path = f"LUN 1 of {self.bed.source.iqn} 0"
+        self.assertEqual([(0, 128, "linear", path)], tables["leafpath_source"][0])
+        upper = f"loop on {node.folder}/images/debian.upper"
+        tree = f"1 {ours}leafpath_source {upper} 4096 4096 16 0 sha256 {root} {salt}"
+        self.assertEqual([(0, 128, "verity", tree)], tables["leafverity_source"][0])
+        table = f"{paths} 1 1 service-time 0 1 2 {ours}leafverity_source 1 1"
+        self.assertEqual([(0, 128, "multipath", table)], tables["leaves"][0])
+        leaves = f"loop on /dev/mapper/{ours}leaves 0"
+        whole = [(0, 8, "linear", f"{upper} 0"), (8, 128, "linear", leaves)]
+        self.assertEqual((whole, "live", "ro"), tables["hashes"])
         table = f"2 2048 0 {ours}s0 0 {ours}s1 0"
         self.assertEqual(([(0, sectors, "switch", table)], "live", "ro"), tables["stripe"])
         image = f"{paths} 2 1 round-robin 0 1 1 bcache over {ours}backing 1 "
@@ -54,8 +70,10 @@ class CreateTest(TestCase):
             (0, f"{ours}image 0 {ours}{void} 0"),
             (1, f"{ours}{void} 0 {ours}image 0"),
         ):
-            rest = (2048, sectors, "switch", f"2 2048 0 {regions}")
-            self.assertEqual(([header, rest], "live", "ro"), tables[f"export{stripe}"])
+            rest = [(2048, sectors, "switch", f"2 2048 0 {regions}")]
+            if stripe == 0:
+                rest.append((2048 + sectors, 128, "linear", leaves))
+            self.assertEqual(([header, *rest], "live", "ro"), tables[f"export{stripe}"])
         readers = " ".join(f"loop on /dev/mapper/{ours}export{stripe} 0" for stripe in (0, 1))
         self.assertEqual(
             ([(0, sectors, "switch", f"2 2048 0 {readers}")], "live", "ro"), tables["origin"]

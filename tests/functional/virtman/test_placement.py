@@ -12,7 +12,7 @@ class PlacementCase(TestCase):
     def parents(self, node, stripe):
         """Hosts under a stripe of a node, best first."""
         ((_, _, _, words),) = node.kernel.state()["dm"][f"virtman_debian_s{stripe}"][0]
-        return [word.split("_")[-1] for word in words.split() if f"_path{stripe}_" in word]
+        return [word.split("_")[-1] for word in words.split() if f"_verity{stripe}_" in word]
 
     def settle(self, *nodes):
         """Beat until no node hears anything new."""

@@ -1,6 +1,7 @@
 """How Volt's answers become placements and errors."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
 
 import fixtures
@@ -11,8 +12,10 @@ from requests.adapters import BaseAdapter
 from virtman import coordinator, errors
 from virtman.access import Access
 from virtman.coordinator import Coordinator, ImageInfo, ImageReport, Report, Shape
+from virtman.hashtree import HashTree
 from virtman.plan import Chap, Feed, Parent, Placement, Portal
 
+BORN = "2026-01-02T03:04:05+00:00"
 CHAP = {"user": "i", "secret": "secret-of-peers"}
 PORTAL = {"ip": "10.0.0.1", "port": 3260, "iqn": "iqn.2026-11.org.x:s:i", "lun": 0, "offset": 0}
 
@@ -125,13 +128,21 @@ class CoordinatorTest(CoordinatorCase):
         self.assertNotIn(CHAP["secret"], repr(self.volt.placement("i")))
 
     def test_an_image_is_what_volt_says(self):
-        self.answers(
-            {"name": "i", "size": 512, "stripes": 2, "fanout": 3, "source": PORTAL, "hosts": 0,
-             "created_at": "2026-01-02T03:04:05+00:00"}
-        )  # fmt: skip
-        self.assertEqual(
-            ImageInfo("i", 512, 2, 3, "2026-01-02T03:04:05+00:00"), self.volt.image("i")
-        )
+        answer = {"name": "i", "size": 512, "stripes": 2, "fanout": 3, "source": PORTAL,
+                  "hosts": 0, "created_at": BORN, "root_hash": None, "salt": None}  # fmt: skip
+        self.answers(answer)
+        self.assertEqual(ImageInfo("i", 512, 2, 3, BORN), self.volt.image("i"))
+        self.answers(answer | {"root_hash": "aa", "salt": "bb"})
+        self.assertEqual(HashTree("aa", "bb"), self.volt.image("i").tree)
+
+    def test_a_hash_tree_is_registered_with_its_upper_levels(self):
+        hashes = HashTree("aa", "bb"), b"levels"
+        self.volt.register("i", 512, Shape(), Portal(**PORTAL), None, hashes)
+        ((_, _, body),) = self.wire.asked
+        self.assertEqual(("aa", "bb"), (body["root_hash"], body["salt"]))
+        self.assertEqual(b"levels", b64decode(body["upper_hashes"]))
+        self.answers(b"levels")
+        self.assertEqual(b"levels", self.volt.upper_hashes("i"))
 
     def test_each_verb_is_one_request(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": [],
@@ -155,7 +166,7 @@ class CoordinatorTest(CoordinatorCase):
                 ("DELETE", own, None),
                 ("POST", "/v1/images", registered),
                 ("DELETE", "/v1/images/i", None),
-                ("POST", f"{own}/reports", {"parent": "b"}),
+                ("POST", f"{own}/reports", {"parent": "b", "reason": "silent"}),
             ],
             self.wire.asked,
         )

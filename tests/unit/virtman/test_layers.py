@@ -1,22 +1,31 @@
 """Which table each layer gives the kernel, and when two tables are the same."""
 
+from dataclasses import replace
+
 import fixtures
 import testtools
 
 from virtman import layers, plan, sysfs
 from virtman.errors import StoreInvalid
+from virtman.hashtree import HashTree
 from virtman.layers.export import Export
+from virtman.layers.hashes import Hashes
 from virtman.layers.image import Image
 from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
 from virtman.layers.store import Store, Usage
 from virtman.layers.stripe import Stripe
+from virtman.layers.verity import Verity
 from virtman.naming import Device
 from virtman.plan import Portal
 from virtman.privileged import dm, lio, loop
 
 NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
 MIB = 2048
+
+
+def plain(step):
+    return Multipath(step, "service-time")
 
 
 class Tables(fixtures.Fixture):
@@ -60,7 +69,7 @@ class TableTest(testtools.TestCase):
         step = plan.Multipath(Device("i", "s0"), MIB, ())
         self.assertEqual(
             [(0, MIB, "multipath", "3 queue_if_no_path queue_mode bio 0 0 0")],
-            self.table(Multipath, step),
+            self.table(plain, step),
         )
 
     def test_each_path_is_a_group_of_its_own(self):
@@ -68,7 +77,30 @@ class TableTest(testtools.TestCase):
         paths = "service-time 0 1 1 254:8 1 service-time 0 1 1 254:9 1"
         self.assertEqual(
             [(0, MIB, "multipath", f"3 queue_if_no_path queue_mode bio 0 2 1 {paths}")],
-            self.table(Multipath, step, "/dev/x", "/dev/y"),
+            self.table(plain, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_paths_are_chosen_as_the_option_says(self):
+        step = plan.Multipath(Device("i", "s0"), MIB, ())
+        for selector in ("round-robin", "queue-length"):
+            layer = Multipath(replace(step, device=Device("i", selector[:5])), selector)
+            layer.up(["/dev/x"])
+            ((_, _, _, words),) = self.tables.live[layer.name]
+            self.assertTrue(words.endswith(f"1 1 {selector} 0 1 1 254:8 1"), words)
+
+    def test_what_is_verified_is_hashed_in_blocks_of_4_kib(self):
+        tree = HashTree("aa", "bb")
+        step = plan.Verity(Device("i", "verity0", "a"), MIB, (), tree)
+        self.assertEqual(
+            [(0, MIB, "verity", "1 254:8 254:9 4096 4096 256 0 sha256 aa bb")],
+            self.table(Verity, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_the_leaves_lie_behind_the_upper_levels(self):
+        step = plan.Hashes(Device("i", "hashes"), 80, (), 16)
+        self.assertEqual(
+            [(0, 16, "linear", "254:8 0"), (16, 64, "linear", "254:9 0")],
+            self.table(Hashes, step, "/dev/x", "/dev/y"),
         )
 
     def test_the_image_lies_on_the_cache_then_the_stripe(self):
@@ -95,6 +127,15 @@ class TableTest(testtools.TestCase):
         self.assertEqual(
             [(0, MIB, "zero", ""), (MIB, 2 * MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
             self.table(Export, step, "/dev/x", "/dev/y"),
+        )
+
+    def test_leaves_are_served_behind_the_image(self):
+        portal = Portal("10.0.0.1", 3260, "iqn")
+        step = plan.Export(Device("i", "export0"), 3 * MIB + 64, (), portal, 64)
+        regions = (MIB, 2 * MIB, "switch", "1 2048 0 254:8 0")
+        self.assertEqual(
+            [(0, MIB, "zero", ""), regions, (3 * MIB, 64, "linear", "7:3 0")],
+            self.table(Export, step, "/dev/x", "/dev/z"),
         )
 
     def test_a_store_keeps_what_is_written_or_gives_it_to_the_one_below(self):
@@ -129,7 +170,7 @@ class TableTest(testtools.TestCase):
             self.assertIn(word, str(error))
 
     def test_only_what_changed_is_swapped(self):
-        layer = Multipath(plan.Multipath(Device("i", "s0"), MIB, ()))
+        layer = plain(plan.Multipath(Device("i", "s0"), MIB, ()))
         for below, swaps in (
             (["/dev/x"], 0),
             (["/dev/x"], 0),

@@ -7,10 +7,13 @@ from hypothesis import strategies as st
 from virtman import plan
 from virtman.chains import Instance, Store
 from virtman.errors import InvalidSize
+from virtman.hashtree import HashTree
 from virtman.naming import Device
 from virtman.plan import Chap, Feed, Parent, Placement, Portal
 
+BORN = "2026-01-02T03:04:05+00:00"
 SIZE = 8 * 1024 * 1024
+TREE = HashTree("aa", "bb")
 
 
 def parent(host):
@@ -30,7 +33,7 @@ feeds = st.builds(
 class PlanTest(testtools.TestCase):
     def test_the_image_is_served_before_it_lies_on_anything(self):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, 2, "born today")
+        steps = plan.serve("i", SIZE, portal, 2, BORN, hashed=False)
         void, image, *above = steps
         self.assertEqual(((), ()), (void.below, image.below))
         self.assertIsInstance(image, plan.Image)
@@ -41,7 +44,7 @@ class PlanTest(testtools.TestCase):
     @given(st.integers(1, 5))
     def test_an_export_holds_its_own_stripe_and_nothing_else(self, stripes):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, stripes, "born today")
+        steps = plan.serve("i", SIZE, portal, stripes, BORN, hashed=False)
         exports = [step for step in steps if isinstance(step, plan.Export)]
         for index, export in enumerate(exports):
             roles = [device.role for device in export.below]
@@ -63,15 +66,20 @@ class PlanTest(testtools.TestCase):
             paths,
         )
 
-    @given(st.lists(feeds, min_size=1, max_size=4), st.booleans())
-    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby):
+    @given(
+        st.lists(feeds, min_size=1, max_size=4),
+        st.booleans(),
+        st.sampled_from([(None, True), (TREE, True), (TREE, False)]),
+    )
+    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes):
+        tree, verify = hashes
         placed = placement(*given_feeds)
+        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
         steps = (
-            *plan.serve(
-                "i", SIZE, plan.own_portal("n", "i", "10.0.0.2", 3260), len(given_feeds), ""
-            ),
-            *plan.assemble("i", SIZE, len(given_feeds), "born today"),
-            *plan.connect(placed, standby=standby),
+            *plan.serve("i", SIZE, portal, len(given_feeds), BORN, hashed=tree is not None),
+            *(plan.hashes("i", SIZE, "/upper") if tree and verify else ()),
+            *plan.assemble("i", SIZE, len(given_feeds), BORN),
+            *plan.connect(placed, tree, verify=verify, standby=standby),
             *plan.instance(
                 Instance("vm", "i", SIZE, "s2"),
                 [Store("s1", "i", SIZE, "/s1"), Store("s2", "i", SIZE, "/s2", "s1")],
@@ -92,6 +100,41 @@ class PlanTest(testtools.TestCase):
                 [Device("i", f"path{index}", one.host) for one in feed.parents],
                 list(stripe.below),
             )
+
+    def test_only_verified_blocks_go_up_and_only_verified_leaves_are_handed_on(self):
+        placed = placement(Feed(parent("a"), parent("source")), Feed(parent("b")))
+        steps = plan.connect(placed, TREE)
+        made = {step.device: step for step in steps}
+        tops = {step.device.role: step for step in steps if isinstance(step, plan.Multipath)}
+        self.assertEqual({"leaves", "s0", "s1"}, tops.keys())
+        for role, hashes, parents in (
+            ("leaves", "upper", ["a", "source"]),
+            ("s0", "hashes", ["a", "source"]),
+            ("s1", "hashes", ["b"]),
+        ):
+            ends = [made[device] for device in tops[role].below]
+            self.assertEqual(parents, [end.device.argument for end in ends])
+            for end in ends:
+                self.assertEqual((TREE, Device("i", hashes)), (end.tree, end.below[1]))
+
+    def test_the_leaves_lie_behind_the_image_and_at_the_source_in_a_lun_of_their_own(self):
+        portal = plan.own_portal("a", "i", "10.0.0.1", 3260)
+        peer = Parent("a", portal)
+        steps = plan.connect(placement(Feed(peer, parent("source")), Feed(peer)), TREE)
+        where = {step.device.argument: (step.portal.lun, step.portal.offset)
+                 for step in steps if step.device.role == "leafpath"}  # fmt: skip
+        self.assertEqual({"a": (0, plan.HEADER + SIZE), "source": (1, 0)}, where)
+        export = next(step for step in plan.serve("i", SIZE, portal, 2, BORN, hashed=True)
+                      if step.device.role == "export0")  # fmt: skip
+        self.assertEqual(Device("i", "leafcache"), export.below[-1])
+        self.assertEqual((plan.HEADER + SIZE + SIZE // 128) // 512, export.sectors)
+
+    def test_what_lies_between_parents_and_leaves_goes_after_what_lies_above(self):
+        devices = [Device("i", role, "a") for role in
+                   ("verity1", "leafverity", "path1", "vm", "path0", "leafpath")]  # fmt: skip
+        below, above = plan.found(devices)
+        self.assertEqual(["leafpath", "leafverity"], [step.device.role for step in below])
+        self.assertEqual(["path1", "path0", "verity1"], [step.device.role for step in above])
 
     def test_without_standby_only_parents_are_connected(self):
         steps = plan.connect(placement(Feed(parent("a"), parent("source"))), standby=False)

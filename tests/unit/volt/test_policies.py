@@ -58,7 +58,7 @@ class TestPolicies(testtools.TestCase):
 
     def test_a_host_speaks_for_itself(self):
         own = self.allowed("host", "a", "a")
-        assert {"placement:join", "host:heartbeat", "image:show"} < own
+        assert {"placement:join", "host:heartbeat", "image:show", "image:hashes"} < own
         assert own > SECRET
         assert not own & {"image:create", "image:delete", "image:rotate", "host:change"}
 

@@ -1,0 +1,65 @@
+"""What has rotted in the cache is found, and dropped without anything else."""
+
+from tests.functional.virtman.base import MIB, SIZE, TestCase
+from virtman.errors import DeviceBusy, ImageUnknown, InvalidRequest
+from virtman.scrub import Scrubbing, scrub
+
+
+class ScrubTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node()
+        self.node.create("vm1")
+        (self.member,) = self.node.kernel.members.values()
+
+    def scrub(self, **settings):
+        with self.node.process.here():
+            return scrub(self.node.agent.attached("debian"), **settings)
+
+    def test_a_sound_cache_keeps_all(self):
+        self.assertEqual((SIZE, ()), (self.scrub().checked, self.scrub().dropped))
+        self.assertEqual([], self.node.kernel.forgotten)
+
+    def test_only_wrong_blocks_are_dropped_from_all_caches(self):
+        wrong = (0, 3 * MIB + 4096, SIZE - 4096)
+        self.member.rotten.update(wrong)
+        self.assertEqual(wrong, self.scrub().dropped)
+        self.assertEqual(
+            {(f"virtman_debian_export{stripe}", at + MIB) for stripe in (0, 1) for at in wrong},
+            set(self.node.kernel.forgotten),
+        )
+        self.assertEqual((), self.scrub().dropped)
+
+    def test_a_slow_scrub_pauses_for_what_it_was_too_fast(self):
+        pauses = []
+        self.scrub(rate=MIB / 100, pause=pauses.append)
+        self.assertEqual(SIZE // MIB, len(pauses))
+        self.assertTrue(all(99 < pause <= 100 for pause in pauses), pauses)
+
+    def test_the_image_stays_while_it_is_scrubbed(self):
+        self.node.destroy("vm1")
+        refused = []
+
+        def drop(delay):
+            error = self.assertRaises(DeviceBusy, self.node.drop)
+            refused.append(str(error))
+
+        self.scrub(rate=1, pause=drop)
+        self.assertEqual({"image debian is in use by (scrub); destroy them first"}, set(refused))
+        self.node.drop()
+        self.assert_nothing_is_left(self.node)
+
+    def test_all_images_with_hashes_are_scrubbed_in_turn(self):
+        self.bed.register("plain", hashed=False)
+        self.node.create("vm2", "plain")
+        self.member.rotten.add(MIB)
+        with self.node.process.here():
+            Scrubbing(self.node.agent, 0, 1e6).round()
+        self.assertEqual(set(), self.member.rotten)
+
+    def test_what_cannot_be_scrubbed_is_refused(self):
+        self.bed.register("plain", hashed=False)
+        self.node.create("vm2", "plain")
+        with self.node.process.here():
+            self.assertRaises(InvalidRequest, scrub, self.node.agent.attached("plain"))
+        self.assertRaises(ImageUnknown, self.node.agent.attached, "other")

@@ -1,0 +1,86 @@
+"""A file becomes the source of an image: hashed once, served, known to Volt."""
+
+from pathlib import Path
+from random import Random
+
+import fixtures
+
+from tests.functional.virtman.base import MIB, TestCase
+from tests.functional.virtman.kernel import Kernel, Process
+from virtman import hashtree, source
+from virtman.coordinator import Coordinator, Shape
+from virtman.errors import CoordinatorRefused
+
+
+class SourceTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        folder = Path(self.useFixture(fixtures.TempDir()).path)
+        self.hashes = folder / "hashes"
+        for name, stand_in in (
+            ("_SECRETS", folder / "sources"),
+            ("_HASHES", self.hashes),
+            ("_become_privileged", lambda: None),
+        ):
+            self.useFixture(fixtures.MockPatchObject(source, name, stand_in))
+        self.kernel = Kernel(self.kernels.network, "storage")
+        self.file = folder / "image.raw"
+        self.write(1)
+        self.where = source.Storage("storage", "127.0.0.1", self.bed.source.port)
+        self.access = self.bed.access("operator", self.bed.volt.ground.operator)
+        self.hashed = 0
+
+    def write(self, seed, size=2 * MIB + 512):
+        self.file.write_bytes(Random(seed).randbytes(size))
+
+    def add(self, **settings):
+        def progress(done, size):
+            self.hashed += done
+
+        with Process(self.kernel).here():
+            return source.add("img", str(self.file), self.where, self.bed.volt.url, self.access,
+                              Shape(), progress=progress, **settings)  # fmt: skip
+
+    def volt(self):
+        return Coordinator(self.bed.volt.url, "any", 5, self.access)
+
+    def served(self):
+        return [(lun, device, sectors) for _, lun, device, sectors in
+                self.kernel.state()["targets"]]  # fmt: skip
+
+    def test_image_and_leaves_are_served_and_the_root_is_at_volt(self):
+        self.add()
+        leaves = self.hashes / "img" / "leaves"
+        self.assertEqual([(0, str(self.file), 4097), (1, str(leaves), 5 * 8)], self.served())
+        tree, upper = self.volt().image("img").tree, self.volt().upper_hashes("img")
+        self.assertTrue(hashtree.fits(upper, 2 * MIB + 512, tree))
+        self.assertEqual(2 * MIB + 512, self.hashed)
+
+    def test_a_file_that_is_as_it_was_is_not_hashed_again(self):
+        self.add()
+        tree, self.hashed = self.volt().image("img").tree, 0
+        self.add()
+        self.assertEqual((0, tree), (self.hashed, self.volt().image("img").tree))
+
+    def test_other_content_is_refused_and_changes_nothing_at_volt(self):
+        self.add()
+        tree = self.volt().image("img").tree
+        self.write(2)
+        self.assertRaises(CoordinatorRefused, self.add)
+        self.assertEqual(tree, self.volt().image("img").tree)
+
+    def test_without_a_tree_there_is_one_lun(self):
+        self.add(hashed=False)
+        self.assertEqual([0], [lun for lun, _, _ in self.served()])
+        self.assertIsNone(self.volt().image("img").tree)
+
+    def test_short_images_have_no_tree(self):
+        self.write(1, 4096)
+        self.add()
+        self.assertEqual([0], [lun for lun, _, _ in self.served()])
+
+    def test_removing_leaves_nothing(self):
+        self.add()
+        with Process(self.kernel).here():
+            source.remove("img", "storage", self.bed.volt.url, self.access)
+        self.assertEqual(([], []), (self.served(), list(self.hashes.rglob("*"))))
