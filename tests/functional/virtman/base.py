@@ -322,9 +322,17 @@ class TestCase(testtools.TestCase):
             time.sleep(0.005)
 
     def assert_nothing_is_left(self, node: Node, after: object = None) -> None:
+        def files():
+            return [path for path in node.folder.rglob("*") if path.is_file()]
+
         self.await_(
-            lambda: node.kernel.is_clean() and node.name not in self.bed.volt.hosts("debian"),
-            lambda: f"after {after}: {node.kernel.state()}, {self.bed.volt.trees('debian')}",
+            lambda: (
+                node.kernel.is_clean()
+                and node.name not in self.bed.volt.hosts("debian")
+                and not files()
+            ),
+            lambda: (
+                f"after {after}: {node.kernel.state()}, {self.bed.volt.trees('debian')}, {files()}"
+            ),
         )
         self.assertEqual([], node.records.all())
-        self.assertEqual([], [path for path in node.folder.rglob("*") if path.is_file()])
