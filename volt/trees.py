@@ -40,7 +40,7 @@ LOG = logging.getLogger(__name__)
 
 _PLACEMENT = insert(PlacementRow.__table__)  # type: ignore[arg-type]
 
-LARGEST_BATCH = 32
+LARGEST_BATCH = 64
 """Joins in one transaction: more share its cost, but the first waits for the last."""
 
 
