@@ -134,16 +134,16 @@ class TestStores(DeployedCase):
         self.virtman(self.node, "snapshot", "delete", "before")
         merges = ["dmsetup", "status", "--target", "snapshot-merge"]
         wait_until(lambda: self.node.run(merges).stdout, "a merge", 30, 0.05)
+        taken, known = self.node.run(merges).stdout.partition("/")[::2]
+        self.assertGreater(int(taken.split()[-1]), int(known.split()[1]))
         self.node.restart()
         self.deployment.start_agent(self.node)
         there = ["test", "-e", device]
         wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
         self.assertEqual(digest, sha256(self.node, device))
-        cut = len(self.chain("vm1")) == 2
         self.await_chain("vm1", 1)
         self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
         self.assertEqual(digest, sha256(self.node, device))
-        self.assertTrue(cut, "the merge had ended before the power cut")
 
     def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
         self.virtman(self.node, "create", "--quota", "4M", self.image, "vm1")
@@ -168,12 +168,12 @@ class TestStores(DeployedCase):
         self.addCleanup(self.deployment.start_agent, node)
         self.addCleanup(node.run, ["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
         self.addCleanup(self.end_agent)
-        node.run(["sh", "-ec", f"truncate -s 160M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
+        node.run(["sh", "-ec", f"truncate -s 200M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
                   f"mkdir {small}; mount -o loop {small}.img {small}; chown virtman {small}; "
                   f"fallocate -l 64M {small}/filler"])  # fmt: skip
         self.deployment.start_agent(node, {
             "agent": {"state_dir": small},
-            "store": {"overcommit": 8, "reserve": 40, "ahead": 4},
+            "store": {"overcommit": 8, "reserve": 64, "ahead": 4},
         })  # fmt: skip
         vms = ["vm1", "vm2", "vm3"]
         self.addCleanup(self.deployment.drop, node, self.image)
