@@ -190,13 +190,14 @@ class Stores:
 
     def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
         """Return how a VM's device is, in a word, and the bytes that its stores take."""
-        if not self.is_served(instance):
+        waits = self.waits(instance)
+        if waits is None:
             return "absent", None
         try:
             taken = self.room(chain).taken
         except StoreInvalid:
             return "lost", None
-        if self.waits(instance):
+        if waits:
             return "waits", taken
         low = 0 < instance.quota * self.space.limits.warning <= taken
         return ("low" if low else "ready"), taken
@@ -219,7 +220,7 @@ class Stores:
 
     def is_served(self, instance: Instance) -> bool:
         """Tell whether a VM's device is there."""
-        return self._device(instance).is_up()
+        return self.waits(instance) is not None
 
     def waits(self, instance: Instance) -> bool | None:
         """Tell whether a VM's I/O is held back; None if it has no device."""
