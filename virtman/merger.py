@@ -121,7 +121,7 @@ class Merger:
     def _await(self, store: Store) -> bool:
         """Wait until a store is empty and end the merge; tell whether that came about."""
         while not self.stores.layer(store).usage().is_empty:
-            if self._stopped.wait(_LOOK):
+            if self._stopped.wait(_LOOK) or not self.records.inventory().on(store):
                 return False
         self._end(store)
         return True

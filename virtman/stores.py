@@ -186,34 +186,32 @@ class Stores:
     def room(self, chain: tuple[Store, ...]) -> Room:
         """Return how full the stores of a VM are."""
         each = tuple(self.layer(one).usage().taken for one in chain)
-        ahead = (
-            volume(one).ahead(taken)
-            for one, taken in zip(chain, each, strict=True)
-            if one in _written(chain)
-        )
-        return Room(each, min(ahead))
+        return Room(each, _ahead(chain, each))
 
     def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
         """Return how a VM's device is, in a word, and the bytes that its stores take."""
-        if not self.is_served(instance):
+        waits = self.waits(instance)
+        if waits is None:
             return "absent", None
         try:
             taken = self.room(chain).taken
         except StoreInvalid:
             return "lost", None
-        if self.waits(instance):
+        if waits:
             return "waits", taken
         low = 0 < instance.quota * self.space.limits.warning <= taken
         return ("low" if low else "ready"), taken
 
-    def reserve(self, chain: tuple[Store, ...], ahead: int) -> None:
-        """Have disk space for what a VM will write.
+    def reserve(self, chain: tuple[Store, ...], room: Room, ahead: int) -> Room:
+        """Have disk space for what a VM will write; return how much there is then.
 
         :raises NoSpace: if there is too little
         """
-        for store in _written(chain):
-            self.space.afford(0)
-            volume(store).reserve(self.layer(store).usage().taken + ahead)
+        for store, taken in zip(chain, room.each, strict=True):
+            if store in _written(chain):
+                self.space.afford(0)
+                volume(store).reserve(taken + ahead)
+        return Room(room.each, _ahead(chain, room.each))
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota."""
@@ -222,10 +220,10 @@ class Stores:
 
     def is_served(self, instance: Instance) -> bool:
         """Tell whether a VM's device is there."""
-        return self._device(instance).is_up()
+        return self.waits(instance) is not None
 
-    def waits(self, instance: Instance) -> bool:
-        """Tell whether a VM's I/O is held back."""
+    def waits(self, instance: Instance) -> bool | None:
+        """Tell whether a VM's I/O is held back; None if it has no device."""
         return self._device(instance).waits()
 
     # These two do not wait for the lock, for space may be short. A swap of tables at the same
@@ -355,3 +353,11 @@ def _written(chain: tuple[Store, ...]) -> tuple[Store, ...]:
     """Return the stores that take what a VM writes: one that is being merged passes some down."""
     *_, top = chain
     return chain[-2:] if top.merging else chain[-1:]
+
+
+def _ahead(chain: tuple[Store, ...], each: tuple[int, ...]) -> float:
+    """Return the disk space that is there for what a VM will write."""
+    written = _written(chain)
+    return min(
+        volume(one).ahead(taken) for one, taken in zip(chain, each, strict=True) if one in written
+    )

@@ -29,9 +29,6 @@ _CALM, _TIGHT = 2.0, 0.2
 _HOLDS = 4
 """VMs at once; each takes a thread of the privileged part."""
 
-_IDLE = 4.0
-"""Times as long as a look there is rest after it, however many VMs there are."""
-
 
 def must_wait(room: Room, quota: int, free: float, limits: Limits) -> str:
     """Say why a VM must wait; empty if it need not."""
@@ -74,22 +71,20 @@ class Supply:
         self._warn("", tight, f"the file system of the stores has only {free} bytes left")
         inventory = self.stores.records.inventory()
         for instance in inventory.instances.values():
-            if tight or instance.quota or self.stores.waits(instance):
+            waits = self.stores.waits(instance)
+            if waits or (waits is not None and (tight or instance.quota)):
                 try:
-                    if not self.stores.is_served(instance):
-                        continue
                     self._supply(instance, inventory.chain(instance.store), tight=tight)
                 except (VirtmanError, OSError) as err:
                     LOG.warning("store of VM %s: %s", instance.vm, err)
         self._warned &= {"", *inventory.instances}
-        return max(_TIGHT if tight else _CALM, _IDLE * (time.monotonic() - begin))
+        return max(_TIGHT if tight else _CALM, time.monotonic() - begin)
 
     def _supply(self, instance: Instance, chain: tuple[Store, ...], *, tight: bool) -> None:
         room = self.stores.room(chain)
         if tight and room.ahead < self.limits.ahead:
             with contextlib.suppress(NoSpace):
-                self.stores.reserve(chain, self.limits.ahead)
-            room = self.stores.room(chain)
+                room = self.stores.reserve(chain, room, self.limits.ahead)
         quota = instance.quota
         self._warn(
             instance.vm,

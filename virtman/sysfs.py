@@ -42,6 +42,12 @@ def is_suspended(device: str) -> bool:
     return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"
 
 
+def mapper_name(device: str) -> str:
+    """Return a block device's device-mapper name; empty if it has none."""
+    name = Path(f"/sys/dev/block/{number(device)}/dm/name")
+    return name.read_text().strip() if name.exists() else ""
+
+
 def loop_of(path: str) -> str | None:
     """Return the loop device that shows this file or device; None if there is none."""
     for backing in Path("/sys/block").glob("loop*/loop/backing_file"):

@@ -335,7 +335,7 @@ def _fields(found: dict[str, Any], names: tuple[str, ...]) -> None:
 
 def _stores(found: dict[str, Any]) -> None:
     for one in found["stores"]:
-        merging = ", being merged into the one above" if one["merging"] else ""
+        merging = ", being merged into the one before" if one["merging"] else ""
         click.echo(f"store: {one['path']}, {one['allocated']} bytes{merging}")
 
 

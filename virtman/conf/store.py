@@ -37,8 +37,9 @@ OPTS = [
         min=0,
         help="MiB of the stores' file system that are left free. Below that, a VM that writes "
         "what it never wrote before waits until there is more. Must be more than all VMs together "
-        "can write in a second. Higher: safer if something else fills the file system. 0: VMs "
-        "never wait, and lose all that they wrote when the file system is full.",
+        "can write in a second. Higher: safer if something else fills the file system, or while "
+        "the agent is down and lets no VM wait. 0: VMs never wait, and lose all that they wrote "
+        "when the file system is full.",
     ),
     cfg.IntOpt(
         "ahead",

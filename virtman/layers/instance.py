@@ -35,11 +35,11 @@ class Instance(Mapped):
         number = sysfs.number(store)
         return any(number in row[3].split() for row in self.table())
 
-    def waits(self) -> bool:
-        """Tell whether the VM's I/O is held back."""
+    def waits(self) -> bool | None:
+        """Tell whether the VM's I/O is held back; None if there is no device."""
         with contextlib.suppress(FileNotFoundError):
             return sysfs.is_suspended(self.node)
-        return False
+        return None
 
     def hold(self) -> None:
         """Let the VM wait: all that it reads or writes, until ``resume``."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import re
 
 from virtman import sysfs
 from virtman.errors import StoreUnusable
 from virtman.layers import explained
+from virtman.naming import PREFIX
 from virtman.privileged import device
 
-_PATH = re.compile(r"(?!/dev/mapper/virtman_)/dev/(?:[\w+:-][\w.+:-]*/)*[\w+:-][\w.+:-]*", re.ASCII)
+_PATH = re.compile(r"/dev/(?:[\w+:-][\w.+:-]*/)*(?!virtman_)[\w+:-][\w.+:-]*", re.ASCII)
 _SECTOR = 512
 
 
@@ -37,6 +39,8 @@ class Given:
         :raises StoreUnusable: if not; nothing was written then
         """
         try:
+            if sysfs.mapper_name(self.path).startswith(PREFIX):
+                raise OSError(errno.EBUSY, "it is one of VirtMan's own devices")
             device.claim(self.path, size)
         except OSError as err:
             raise StoreUnusable(

@@ -811,6 +811,10 @@ class Kernel:
         number = self._number(device)
         return self._mapping(self._named(number)).suspended
 
+    def sys_mapper_name(self, device: str) -> str:
+        number = self._number(device)
+        return next((one.name for one in self.mappings.values() if one.number == number), "")
+
     def sys_loop_of(self, path: str) -> str | None:
         for name, one in self.loops.items():
             if one.path == path and (path.startswith("/dev/") or Path(path).exists()):
@@ -944,11 +948,14 @@ class Kernel:
     def _number(self, device: str) -> str:
         found = self._by_node(device)
         if found is None:
-            raise FileNotFoundError(errno.ENOENT, device)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", device)
         return found
 
     def _by_node(self, device: str) -> str | None:
         name = device.rsplit("/", 1)[-1]
+        if name.startswith("dm-"):
+            numbers = [one.number for one in self.mappings.values()]
+            return next((one for one in numbers if one.endswith(f":{name[3:]}")), None)
         if device.startswith("/dev/mapper/"):
             return self.mappings[name].number if name in self.mappings else None
         if device in self.loops:

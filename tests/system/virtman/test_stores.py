@@ -86,7 +86,7 @@ class TestStores(DeployedCase):
         self.node.spawn(
             ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
              "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
-             "--time_based --runtime=45 > /host/fio.log 2>&1; echo $?"],
+             "--time_based --runtime=35 > /host/fio.log 2>&1; echo $?"],
             log="fio",
         )  # fmt: skip
         self.node.spawn(["python3", "-c", COUNTER, device], log="counter")
@@ -134,33 +134,16 @@ class TestStores(DeployedCase):
         self.virtman(self.node, "snapshot", "delete", "before")
         merges = ["dmsetup", "status", "--target", "snapshot-merge"]
         wait_until(lambda: self.node.run(merges).stdout, "a merge", 30, 0.05)
+        taken, known = self.node.run(merges).stdout.partition("/")[::2]
+        self.assertGreater(int(taken.split()[-1]), int(known.split()[1]))
         self.node.restart()
         self.deployment.start_agent(self.node)
         there = ["test", "-e", device]
         wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
         self.assertEqual(digest, sha256(self.node, device))
-        cut = len(self.chain("vm1")) == 2
         self.await_chain("vm1", 1)
         self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
         self.assertEqual(digest, sha256(self.node, device))
-        self.assertTrue(cut, "the merge had ended before the power cut")
-
-    def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
-        self.virtman(self.node, "create", "--quota", "4M", self.image, "vm1")
-        self.created.append((self.node, "vm1"))
-        device = self.ask("show", "vm1")["device"]
-        step = (
-            f"dd if=/dev/zero of={device} bs=1M count=1 seek=$n oflag=direct 2>&3 || exit; sleep 1"
-        )
-        slowly = f"{{ for n in $(seq 0 11); do {step}; done; echo $?; }} 3>/dev/null"
-        self.node.spawn(["sh", "-c", slowly], log="filled")
-        wait_until(lambda: self.ask("show", "vm1")["state"] == "waits", "the VM waiting", 30, 0.5)
-        taken = self.ask("show", "vm1")["taken"]
-        self.assertEqual("", (self.node.share / "filled").read_text())
-        self.virtman(self.node, "limit", "vm1", "0")
-        self.assertEqual(["0"], self.written("filled"))
-        self.assertEqual("ready", self.ask("show", "vm1")["state"])
-        self.assertLess(taken, 9 * MIB)
 
     def test_a_full_disk_lets_vms_wait(self):
         node, small = self.node, "/var/lib/small"
@@ -168,12 +151,12 @@ class TestStores(DeployedCase):
         self.addCleanup(self.deployment.start_agent, node)
         self.addCleanup(node.run, ["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
         self.addCleanup(self.end_agent)
-        node.run(["sh", "-ec", f"truncate -s 160M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
+        node.run(["sh", "-ec", f"truncate -s 200M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
                   f"mkdir {small}; mount -o loop {small}.img {small}; chown virtman {small}; "
                   f"fallocate -l 64M {small}/filler"])  # fmt: skip
         self.deployment.start_agent(node, {
             "agent": {"state_dir": small},
-            "store": {"overcommit": 8, "reserve": 40, "ahead": 4},
+            "store": {"overcommit": 8, "reserve": 64, "ahead": 4},
         })  # fmt: skip
         vms = ["vm1", "vm2", "vm3"]
         self.addCleanup(self.deployment.drop, node, self.image)
