@@ -31,6 +31,7 @@ class DeployedCase(testtools.TestCase):
 
     name = "virtman"
     node_count = 2
+    memory = "256M"
     size = 32 * MIB
     shape = (2, 2)  # stripes, fan-out
     options: ClassVar = {}
@@ -49,7 +50,7 @@ class DeployedCase(testtools.TestCase):
         cls.sha256 = write_image(file, cls.size, cls.gpt)
         cls.storage = cls.bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, cls.node_count + 1)]
-        cls.nodes = cls.bed.start_nodes(names, "256M")
+        cls.nodes = cls.bed.start_nodes(names, cls.memory)
         cls.deployment = Deployment(cls.bed)
         cls.deployment.start_volt()
         cls.deployment.add_source(cls.storage, cls.image, *cls.shape)

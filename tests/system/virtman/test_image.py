@@ -11,6 +11,7 @@ from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, sha25
 class TestImage(DeployedCase):
     name = "image"
     node_count = 2
+    memory = "320M"  # six commands run at once
 
     def test_two_vms_on_a_node_differ_in_what_they_write_and_share_what_they_read(self):
         node = self.nodes[0]
