@@ -45,6 +45,7 @@ class CacheCase(DeployedCase):
 
     def cut_power(self, size, erase=False):
         """Cut the node's power, and start an agent on what is left."""
+        self.node.run(["sync"])
         self.node.restart()
         self.make_ssd(size, erase)
         self.deployment.start_agent(self.node, self.options)
@@ -59,6 +60,7 @@ class CacheCase(DeployedCase):
 
 class TestCache(CacheCase):
     name = "cache"
+    size = 80 * MIB
     paths_may_fail = True
 
     def test_after_a_power_cut_little_is_fetched_again(self):
@@ -81,6 +83,7 @@ class TestCache(CacheCase):
         self.make_ssd(256 * MIB)
         self.assert_reads_right(self.create(self.node, "vm1"))
         self.destroy(self.node, "vm1")
+        self.node.run(["sync"])
         self.node.kill()
         where = f"/v1/images/{self.image}/hosts/{self.node.name}"
         self.deployment.ask("DELETE", where)
@@ -140,7 +143,7 @@ class TestCache(CacheCase):
         return done.status == 0
 
     def test_a_cache_that_is_full_serves_what_is_right(self):
-        self.make_ssd(16 * MIB)
+        self.make_ssd(40 * MIB)  # bcache wants more than 512 buckets
         device = self.create(self.node, "vm1")
         for _ in range(3):
             self.assert_reads_right(device)
