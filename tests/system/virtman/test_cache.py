@@ -1,5 +1,6 @@
 """What a node's cache keeps, and what happens when its device dies or is full."""
 
+import hashlib
 import json
 import random
 import time
@@ -89,7 +90,8 @@ class TestCache(CacheCase):
         self.deployment.ask("DELETE", where)
         self.deployment.remove_source(self.storage, self.image)
         content = random.Random(2).randbytes(self.size)
-        self.storage.run(["dd", "of=/var/tmp/other", "bs=1M"], input=content)
+        (self.storage.share / "other").write_bytes(content)
+        self.storage.run(["cp", "/host/other", "/var/tmp/other"])
         self.deployment.add_source(self.storage, self.image, *self.shape, disk="/var/tmp/other")
         self.addCleanup(self.restore_image)
         self.node.boot()
@@ -97,8 +99,7 @@ class TestCache(CacheCase):
         self.make_ssd(256 * MIB, erase=False)
         self.deployment.start_agent(self.node, self.options)
         device = self.create(self.node, "vm2")
-        read = self.node.run(["cat", device], timeout=120).stdout_bytes
-        self.assertEqual(content, read)
+        self.assertEqual(hashlib.sha256(content).hexdigest(), sha256(self.node, device))
 
     def restore_image(self):
         self.give_back()
