@@ -1,5 +1,6 @@
 """What a node's cache keeps, and what happens when its device dies or is full."""
 
+import hashlib
 import json
 import random
 import time
@@ -45,6 +46,7 @@ class CacheCase(DeployedCase):
 
     def cut_power(self, size, erase=False):
         """Cut the node's power, and start an agent on what is left."""
+        self.node.run(["sync"])
         self.node.restart()
         self.make_ssd(size, erase)
         self.deployment.start_agent(self.node, self.options)
@@ -59,6 +61,7 @@ class CacheCase(DeployedCase):
 
 class TestCache(CacheCase):
     name = "cache"
+    size = 80 * MIB
     paths_may_fail = True
 
     def test_after_a_power_cut_little_is_fetched_again(self):
@@ -81,12 +84,14 @@ class TestCache(CacheCase):
         self.make_ssd(256 * MIB)
         self.assert_reads_right(self.create(self.node, "vm1"))
         self.destroy(self.node, "vm1")
+        self.node.run(["sync"])
         self.node.kill()
         where = f"/v1/images/{self.image}/hosts/{self.node.name}"
         self.deployment.ask("DELETE", where)
         self.deployment.remove_source(self.storage, self.image)
         content = random.Random(2).randbytes(self.size)
-        self.storage.run(["dd", "of=/var/tmp/other", "bs=1M"], input=content)
+        (self.storage.share / "other").write_bytes(content)
+        self.storage.run(["cp", "/host/other", "/var/tmp/other"])
         self.deployment.add_source(self.storage, self.image, *self.shape, disk="/var/tmp/other")
         self.addCleanup(self.restore_image)
         self.node.boot()
@@ -94,8 +99,7 @@ class TestCache(CacheCase):
         self.make_ssd(256 * MIB, erase=False)
         self.deployment.start_agent(self.node, self.options)
         device = self.create(self.node, "vm2")
-        read = self.node.run(["cat", device], timeout=120).stdout_bytes
-        self.assertEqual(content, read)
+        self.assertEqual(hashlib.sha256(content).hexdigest(), sha256(self.node, device))
 
     def restore_image(self):
         self.give_back()
@@ -140,7 +144,7 @@ class TestCache(CacheCase):
         return done.status == 0
 
     def test_a_cache_that_is_full_serves_what_is_right(self):
-        self.make_ssd(16 * MIB)
+        self.make_ssd(40 * MIB)  # bcache wants more than 512 buckets
         device = self.create(self.node, "vm1")
         for _ in range(3):
             self.assert_reads_right(device)
