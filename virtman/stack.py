@@ -16,7 +16,7 @@ from virtman.layers.hashes import Hashes
 from virtman.layers.image import Image
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
-from virtman.layers.reader import Reader
+from virtman.layers.reader import File, Reader
 from virtman.layers.snapshot import Snapshot
 from virtman.layers.stripe import Stripe
 from virtman.layers.verity import Verity
@@ -57,6 +57,7 @@ class Stack:
             plan.Void: Void,
             plan.Export: Export,
             plan.Reader: Reader,
+            plan.File: File,
             plan.Snapshot: Snapshot,
         }
 
