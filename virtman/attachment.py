@@ -347,7 +347,6 @@ class Attachment:
             every=_ASK,
         )
         self.stack.down(self._all_steps())
-        self._upper.unlink(missing_ok=True)
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
@@ -361,7 +360,6 @@ class Attachment:
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
             self.stack.down(self._all_steps())
-            self._upper.unlink(missing_ok=True)
         self.placement = None
         self.generation = 0
         self._devices = {}

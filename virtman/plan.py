@@ -231,6 +231,11 @@ class Reader(Step):
 
 
 @dataclass(frozen=True)
+class File(Reader):
+    """A file that was made for this device, and goes with it."""
+
+
+@dataclass(frozen=True)
 class Hashes(Step):
     """The upper levels of a hash tree, and its leaves."""
 
@@ -296,7 +301,7 @@ def hashes(image: str, size: int, upper: str) -> Plan:
     :param upper: path of the file with the upper levels
     """
     first, *rest = (blocks * BLOCK // SECTOR for blocks in hashtree.levels(size))
-    file = Reader(Device(image, "upper"), sum(rest), (), upper)
+    file = File(Device(image, "upper"), sum(rest), (), upper)
     below = (file.device, Device(image, "leafcache"))
     return (file, Hashes(Device(image, "hashes"), sum(rest) + first, below, sum(rest)))
 

@@ -17,7 +17,7 @@ from virtman.layers.image import Image
 from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
-from virtman.layers.reader import Reader
+from virtman.layers.reader import File, Reader
 from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
 from virtman.layers.verity import Verity
@@ -73,6 +73,7 @@ class Stack:
             plan.Void: Void,
             plan.Export: Export,
             plan.Reader: Reader,
+            plan.File: File,
             plan.Store: Store,
             plan.Instance: Instance,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from virtman import plan, sysfs
 from virtman.layers import detach_loop, explained
@@ -39,3 +40,12 @@ class Reader:
     def is_up(self) -> bool:
         """Tell whether the loop device is there."""
         return sysfs.loop_of(self.backing) is not None
+
+
+class File(Reader):
+    """The same over a file that nobody needs afterwards."""
+
+    def down(self) -> None:
+        """Detach the loop device and remove the file."""
+        super().down()
+        Path(self.backing).unlink(missing_ok=True)
