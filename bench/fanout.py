@@ -94,6 +94,6 @@ def _read(node: Node, device: str, size: int) -> tuple[float, float]:
          "--output-format=json"],
         timeout=LONGEST,
     )  # fmt: skip
-    job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
-    began = job["job_start"] / 1000
-    return began, began + job["read"]["runtime"] / 1000
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    ended = report["timestamp_ms"] / 1000  # fio reports at once
+    return ended - report["jobs"][0]["read"]["runtime"] / 1000, ended
