@@ -127,7 +127,8 @@ class Deployment:
         """Let a node serve a disk of its own as an image's source."""
         where = ["--ip", storage.address, *self.source_options(storage)]
         trees = ["--shape", shape, "--stripes", str(stripes), "--fanout", str(fanout)]
-        storage.run(["virtman", "source", "add", image, disk, *where, *trees])
+        command = ["virtman", "source", "add", image, disk, *where, *trees]
+        storage.run(command, timeout=CREATE_TIMEOUT)  # it reads the whole image
 
     def remove_source(self, storage: Node, image: str) -> None:
         """Make an image unknown and stop serving it."""

@@ -24,7 +24,7 @@ from typing import BinaryIO
 BLOCK = 4096
 _FANNED = 128
 _DIGEST = 32
-_PIECE = 1024 * BLOCK
+_PIECE = 16 * BLOCK  # little enough that memory is used again, not asked for anew each time
 
 Progress = Callable[[int], None]
 
@@ -76,8 +76,9 @@ def build(
         if not piece:
             raise EOFError(f"the image ends after {done} of {size} bytes")
         done += len(piece)
-        level += _padded(_digests(_padded(piece), salt))
+        level += _digests(_padded(piece), salt)
         progress(len(piece))
+    level = _padded(level)
     into.write(level)
     upper: list[bytes] = []
     while len(level) > BLOCK:
@@ -113,11 +114,18 @@ def wrong_blocks(digests: bytes, leaf: bytes) -> list[int]:
 
 def _digests(blocks: bytes | bytearray, salt: str) -> bytearray:
     salted = hashlib.sha256(bytes.fromhex(salt))
-    digests, view = bytearray(), memoryview(blocks)
-    for start in range(0, len(blocks), BLOCK):
+
+    def digest(block: bytes | bytearray) -> bytes:
         one = salted.copy()
-        one.update(view[start : start + BLOCK])
-        digests += one.digest()
+        one.update(block)
+        return one.digest()
+
+    # Most of an image was never written: zeros are hashed once.
+    zeros = bytes(BLOCK)
+    of_zeros, digests = digest(zeros), bytearray()
+    for start in range(0, len(blocks), BLOCK):
+        block = blocks[start : start + BLOCK]
+        digests += of_zeros if block == zeros else digest(block)
     return digests
 
 
