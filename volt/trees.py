@@ -172,18 +172,21 @@ class Coordinator:
     ) -> tuple[Placement, bool]:
         """Give the host a place, or its present place a new portal; return it and if it is new.
 
-        Raises ImageUnknown.
+        Raises ImageUnknown, HostUnknown.
         """
-        return self._joins.run(image, _Join(host, portal, rack))
+        placement, is_new = self._joins.run(image, _Join(host, portal, rack))
+        if placement is None:  # somebody removed it just now
+            raise _placeless(image, host)
+        return placement, is_new
 
-    def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement, bool]]:
+    def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
         last = {one.host: one for one in wanted}  # of two joins of one host the later counts
         fresh = self._arrive(image, last)
         before, after = self._place(image, last)
         if statistics.is_due(before, after):
             statistics.refresh(self._engine)
         placements = self._placements(image, last)
-        return [(placements[one.host], one.host in fresh) for one in wanted]
+        return [(placements.get(one.host), one.host in fresh) for one in wanted]
 
     @retried
     def _arrive(self, image: str, wanted: Mapping[str, _Join]) -> set[str]:
@@ -229,14 +232,10 @@ class Coordinator:
 
     @retried
     def _placements(self, image: str, names: Collection[str]) -> dict[str, Placement]:
-        """Return the hosts' places, as they are by now; raises HostUnknown."""
+        """Return the places that these hosts have by now."""
         with self._reading.begin() as session:
             found = answers.placements(session, [(image, host) for host in names])
-        places = {one.host: one for one in found}
-        for host in names:
-            if host not in places:
-                raise _placeless(image, host)
-        return places
+        return {one.host: one for one in found}
 
     def ready(self, image: str, host: str, generation: int) -> Placement:
         """Note that the host reads from the parents of that generation.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from lab.client import Answer, Client, ConnectionLost
 
-HEARTBEAT = 4  # seconds: hosts are expired after 15
+HEARTBEAT = 4  # seconds
 PATIENCE = 60  # seconds in which Volt must be back
 PAUSE = 0.05
 

@@ -39,7 +39,9 @@ class TestChaos(testtools.TestCase):
         self.addCleanup(cleanups.close)
         folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
         url = databases.empty(self.database, cleanups)
-        self.volt = cleanups.enter_context(Volt(folder, url, WORKERS[self.database]))
+        # On a slow machine a client may say nothing for as long as would expire its hosts.
+        options = {"heartbeat": {"expiry": 10 * SECONDS}}
+        self.volt = cleanups.enter_context(Volt(folder, url, WORKERS[self.database], options))
         self.source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.dice = random.Random(7)
 

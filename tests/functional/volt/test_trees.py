@@ -243,6 +243,24 @@ class TestInterruptedJoins(TreesCase):
         self.check_trees("ad")
 
 
+class TestRemovedBeforeTheAnswer(TreesCase):
+    def test_only_the_host_itself_hears_of_it(self):
+        answered = self.volt._placements
+
+        def late(image, hosts):
+            self.volt.remove("x", "b")
+            return answered(image, hosts)
+
+        with mock.patch.object(self.volt, "_placements", late):
+            assert self.volt.join("x", "a", portal())[1]
+            self.assertRaises(errors.HostUnknown, self.volt.join, "x", "b", portal())
+            with ThreadPoolExecutor(8) as pool:
+                joins = [pool.submit(self.volt.join, "x", f"h{n}", portal()) for n in range(8)]
+                joins.append(pool.submit(self.volt.join, "x", "b", portal()))
+        faults = [type(join.exception()) for join in joins]
+        assert faults == [type(None)] * 8 + [errors.HostUnknown]
+
+
 class TestConcurrency(TreesCase):
     def test_sixteen_threads_never_give_one_slot_twice(self):
         hosts = [f"h{number}" for number in range(96)]
