@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import math
 import re
 
 from virtman import sysfs
@@ -12,9 +10,9 @@ from virtman.errors import StoreUnusable
 from virtman.layers import explained
 from virtman.naming import PREFIX
 from virtman.privileged import device
+from virtman.volumes.block import Block
 
 _PATH = re.compile(r"/dev/(?:[\w+:-][\w.+:-]*/)*(?!virtman_)[\w+:-][\w.+:-]*", re.ASCII)
-_SECTOR = 512
 
 
 def check(path: str) -> str:
@@ -27,11 +25,8 @@ def check(path: str) -> str:
     return path
 
 
-class Given:
+class Given(Block):
     """The device of one store."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
 
     def make(self, size: int) -> None:
         """Check that the device is long enough and nobody's.
@@ -47,22 +42,9 @@ class Given:
                 f"{self.path} cannot be an exception store: {err.strerror or err}"
             ) from err
 
-    def reserve(self, end: int) -> None:
-        """Nothing: the space is there."""
-
     def copy(self, source: str, length: int) -> None:
         """Never asked for: copies are of the configured backing."""
         raise NotImplementedError
-
-    def allocated(self) -> int:
-        """Return the size of the device."""
-        with contextlib.suppress(FileNotFoundError):
-            return sysfs.sectors(sysfs.kernel_name(self.path)) * _SECTOR
-        return 0
-
-    def ahead(self, taken: int) -> float:
-        """Return that there is no end of it."""
-        return math.inf
 
     def remove(self) -> None:
         """Leave the device as it was found."""

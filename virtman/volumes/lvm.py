@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 
-from virtman import sysfs
 from virtman.errors import NoSpace
 from virtman.layers import explained
 from virtman.privileged import device, lvm
+from virtman.volumes.block import Block
 
 _PREFIX = "virtman_"
-_SECTOR = 512
 
 
 def is_logical(path: str) -> bool:
@@ -39,11 +37,11 @@ class Group:
         return math.inf
 
 
-class Logical:
+class Logical(Block):
     """The volume of one store."""
 
     def __init__(self, path: str) -> None:
-        self.path = path
+        super().__init__(path)
         self.group, self.name = path.split("/")[-2:]
 
     def make(self, size: int) -> None:
@@ -53,23 +51,10 @@ class Logical:
         except OSError as err:
             raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err
 
-    def reserve(self, end: int) -> None:
-        """Nothing: the space is there."""
-
     def copy(self, source: str, length: int) -> None:
         """Copy the beginning."""
         with explained(f"exception store {self.path}"):
             device.copy(source, self.path, length)
-
-    def allocated(self) -> int:
-        """Return the size of the volume."""
-        with contextlib.suppress(FileNotFoundError):
-            return sysfs.sectors(sysfs.kernel_name(self.path)) * _SECTOR
-        return 0
-
-    def ahead(self, taken: int) -> float:
-        """Return that there is no end of it."""
-        return math.inf
 
     def remove(self) -> None:
         """Remove the volume."""
