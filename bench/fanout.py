@@ -15,7 +15,6 @@ from lab import Bed, Disk
 from lab.deployment import Deployment
 from lab.network import bytes_per_second
 from lab.node import Node
-from lab.rootfs import ensure_image
 
 BED = "bench-fanout"
 PIECE = 256 * 1024  # bytes of a read
@@ -29,7 +28,6 @@ def measure(
     nodes: int, link_rate: str, shapes: Sequence[str], size: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Return one entry of ``runs`` for each shape; all have the same nodes."""
-    ensure_image()
     with Bed(BED, link_rate) as bed:
         fanout = _Fanout(bed, link_rate, size)
         step = progress.step("nodes", nodes)

@@ -69,7 +69,6 @@ def build(
     :param data: read from its present position on, ``size`` bytes
     :param progress: called with the bytes done since it was called last
     """
-    digests = bytearray()
     level, done = bytearray(), 0
     while done < size:
         piece = data.read(min(_PIECE, size - done))

@@ -11,12 +11,17 @@ from virtman.recovery import Recovery
 
 
 class ReadinessTest(TestCase):
-    def test_who_starts_afterwards_waits_for_the_devices_of_before(self):
+    def rebooted(self):
+        """A node with a VM of before, whose image cannot be had yet."""
         node = self.bed.node()
         node.create("vm1")
         node.stop()
         node.reboot()
         self.bed.source_dies()
+        return node
+
+    def test_who_starts_afterwards_waits_for_the_devices_of_before(self):
+        node = self.rebooted()
         with Manager() as manager, node.process.here():
             recovery = Recovery(node.agent, FOREVER)
             recovery.start()
@@ -31,11 +36,7 @@ class ReadinessTest(TestCase):
                 recovery.stop()
 
     def test_who_starts_afterwards_does_not_wait_for_ever(self):
-        node = self.bed.node()
-        node.create("vm1")
-        node.stop()
-        node.reboot()
-        self.bed.source_dies()
+        node = self.rebooted()
         with Manager() as manager, node.process.here():
             recovery = Recovery(node.agent, 0)
             recovery.start()
