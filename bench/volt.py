@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -185,21 +185,24 @@ class _Run:
     async def _beat(
         self, hosts: Sequence[str], seconds: float, took: list[float], step: Step | None
     ) -> None:
-        """Send each host's heartbeats in its turn for so long, whatever the answers take."""
+        """Send each host's heartbeats in its turn for so long, whatever the answers take.
+
+        Each host stays on one connection, as agents do.
+        """
         began, rate = time.monotonic(), len(hosts) / INTERVAL
         total = math.inf if seconds == math.inf else round(rate * seconds)
-        number = 0
 
-        async def go_on(client: Client) -> None:
-            nonlocal number
-            while number < total:
-                mine, number = number, number + 1
-                await asyncio.sleep(max(0.0, began + mine / rate - time.monotonic()))
-                await self._heartbeat(client, hosts[mine % len(hosts)], took)
+        async def go_on(client: Client, mine: range) -> None:
+            for turn in (first + host for first in count(0, len(hosts)) for host in mine):
+                if turn >= total:
+                    break
+                await asyncio.sleep(max(0.0, began + turn / rate - time.monotonic()))
+                await self._heartbeat(client, hosts[turn % len(hosts)], took)
                 if step is not None:
                     step.advance()
 
-        await asyncio.gather(*map(go_on, self._clients))
+        shares = (range(number, len(hosts), len(self._clients)) for number in count())
+        await asyncio.gather(*map(go_on, self._clients, shares))
 
     async def _heartbeat(self, client: Client, host: str, took: list[float]) -> None:
         image = {"generation": self._generations[host], "sent": 1 << 30, "hits": 9, "misses": 9}

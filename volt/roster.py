@@ -22,7 +22,7 @@ LARGEST_BATCH = 256
 GATHERING = 0.2
 """Seconds for which a heartbeat waits for others: one transaction costs as much as ten hosts."""
 
-EXPELLED = 50
+EXPELLED = 100
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
 
 _Beat = tuple[str, Report]

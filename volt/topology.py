@@ -26,7 +26,7 @@ those among whom it chooses the nearest to the root, or the lowest. A part is en
 decide, so that no change has to read all hosts; ``Forest.part`` says what it must hold.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -153,6 +153,10 @@ class Node:
         """Tell whether another child may be hung here."""
         return self.inner and self.accepting and self.fed < fanout
 
+    def is_stranger(self, other: "Node") -> bool:
+        """Tell whether the other host is known to be in another rack."""
+        return self.rack != other.rack and self.rack is not None and other.rack is not None
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -177,6 +181,7 @@ class _Tree:
         self.moved: set[str] = set()
         self.stored: set[str] = set()
         self._below: dict[str | None, set[str]] = {}
+        self._rooms: dict[str, Node] = {}
 
     def restore(self, node: Node) -> None:
         """Take in a node that hangs already."""
@@ -184,6 +189,14 @@ class _Tree:
             self.nodes[node.host] = node
             self.stored.add(node.host)
             self._below.setdefault(node.parent, set()).add(node.host)
+            self._review(node)
+
+    def _review(self, node: Node) -> None:
+        """Note whether the host has room; looking at all whenever one is sought takes longer."""
+        if node.has_room(self.rules.fanout):
+            self._rooms[node.host] = node
+        else:
+            self._rooms.pop(node.host, None)
 
     def at_source(self) -> list[Node]:
         """Return those whom the source feeds and who are here, by name."""
@@ -204,8 +217,7 @@ class _Tree:
 
     def crosses(self, node: Node, parent: str | None) -> bool:
         """Tell whether a link to this parent goes from rack to rack."""
-        rack = None if parent is None else self.nodes[parent].rack
-        return rack is not None and node.rack is not None and rack != node.rack
+        return parent is not None and self.nodes[parent].is_stranger(node)
 
     def hang(self, node: Node, parent: str | None) -> None:
         self.nodes[node.host] = node
@@ -213,6 +225,7 @@ class _Tree:
         node.level = 1 if parent is None else self.nodes[parent].level + 1
         self._count(node, 1)
         self._below.setdefault(parent, set()).add(node.host)
+        self._review(node)
         self.dirty.add(node.host)
         self.moved.add(node.host)
 
@@ -220,6 +233,7 @@ class _Tree:
         self._count(node, -1)
         self._below[node.parent].discard(node.host)
         del self.nodes[node.host]
+        self._rooms.pop(node.host, None)
 
     def _count(self, node: Node, by: int) -> None:
         if node.parent is None:
@@ -230,17 +244,26 @@ class _Tree:
             raise PartTooSmall(f"the parent of {node.host} is not here")
         parent.fed += by
         parent.foreign += by * self.crosses(node, parent.host)
+        self._review(parent)
         self.dirty.add(parent.host)
+
+    def accept(self, node: Node, accepting: bool) -> None:
+        """Let the host be given children, or none from now on."""
+        if node.accepting != accepting:
+            node.accepting = accepting
+            self._review(node)
+            self.dirty.add(node.host)
 
     def set_inner(self, node: Node, inner: bool) -> None:
         self.census.inner += inner - node.inner
         node.inner = inner
+        if node.host in self.nodes:  # else it is about to be hung
+            self._review(node)
         self.dirty.add(node.host)
 
-    def rooms(self) -> Iterator[Node]:
-        """Yield the hosts here that may be given a child."""
-        fanout = self.rules.fanout
-        return (node for node in self.nodes.values() if node.has_room(fanout))
+    def rooms(self) -> Collection[Node]:
+        """Return the hosts here that may be given a child."""
+        return self._rooms.values()
 
     def source_has_room(self) -> bool:
         slots = self.rules.source_slots
@@ -248,7 +271,7 @@ class _Tree:
 
     def reluctance(self, node: Node, parent: Node) -> tuple[bool, bool, int, str]:
         """Return what makes a parent less fit for a node: the smallest is the best."""
-        crosses, limit = self.crosses(node, parent.host), self.rules.foreign_children
+        crosses, limit = parent.is_stranger(node), self.rules.foreign_children
         full = crosses and limit is not None and parent.foreign >= limit
         return full, crosses, parent.level, parent.host
 
@@ -303,31 +326,34 @@ class _Tree:
         """
         if self.source_has_room():
             return None, None, 1
-        places: list[tuple[int, bool, bool, int, str, Node | None, str | None]] = []
-        for room in self.rooms():
-            full, crosses, level, name = self.reluctance(node, room)
-            places.append((level + 1, full, crosses, 0, name, None, name))
-        for leaf in self._displaceable():
-            crosses, full = self.crosses(node, leaf.parent), False
-            if leaf.parent is not None and not self.crosses(leaf, leaf.parent):
-                full = self.reluctance(node, self.nodes[leaf.parent])[0]
-            places.append((leaf.level, full, crosses, 1, leaf.host, leaf, leaf.parent))
-        if not places:  # nobody accepts children: as a spare
+        leaves = [leaf for leaf in self.nodes.values() if self._is_displaceable(leaf)]
+        levels = {room.level + 1 for room in self.rooms()} | {leaf.level for leaf in leaves}
+        if not levels:  # nobody accepts children: as a spare
             return None, None, 1
-        best = min(places, key=lambda place: place[:5])
-        return best[6], best[5], best[0]
+        nearest = min(levels)
+        places: list[tuple[bool, bool, int, str, Node | None, str | None]] = []
+        for room in self.rooms():
+            if room.level + 1 == nearest:
+                full, crosses, _, name = self.reluctance(node, room)
+                places.append((full, crosses, 0, name, None, name))
+        for leaf in leaves:
+            if leaf.level == nearest:
+                crosses, full = self.crosses(node, leaf.parent), False
+                if leaf.parent is not None and not self.crosses(leaf, leaf.parent):
+                    full = self.reluctance(node, self.nodes[leaf.parent])[0]
+                places.append((full, crosses, 1, leaf.host, leaf, leaf.parent))
+        best = min(places, key=lambda place: place[:4])
+        return best[5], best[4], nearest
 
-    def _displaceable(self) -> Iterator[Node]:
-        """Yield the leaves that may make room for an inner host."""
-        slots = self.rules.source_slots
-        for node in self.nodes.values():
-            if node.inner:
-                continue
-            if node.parent is None:
-                if slots is not None and self.census.inner < slots:
-                    yield node
-            elif (parent := self.nodes.get(node.parent)) is not None and parent.accepting:
-                yield node
+    def _is_displaceable(self, leaf: Node) -> bool:
+        """Tell whether this is a leaf that may make room for an inner host."""
+        if leaf.inner:
+            return False
+        if leaf.parent is None:
+            slots = self.rules.source_slots
+            return slots is not None and self.census.inner < slots
+        parent = self.nodes.get(leaf.parent)
+        return parent is not None and parent.accepting
 
     def remove(self, host: str) -> None:
         """Take a host out; whom it fed is fed by others."""
@@ -356,8 +382,7 @@ class _Tree:
 
     def promote(self, node: Node) -> None:
         """Make a leaf inner: where it hangs if no place is nearer to the root."""
-        stays = any(leaf is node for leaf in self._displaceable())
-        if stays and node.level <= self._inner_place(node)[2]:
+        if self._is_displaceable(node) and node.level <= self._inner_place(node)[2]:
             self.set_inner(node, True)
         else:
             self.unhang(node)
@@ -367,7 +392,7 @@ class _Tree:
         """Move the source's spare leaves into slots that came free."""
         while self.crowded:
             spare = next((node for node in self.at_source() if not node.inner), None)
-            if spare is None or next(self.rooms(), None) is None:
+            if spare is None or not self.rooms():
                 return
             self.unhang(spare)
             self.add_leaf(spare)
@@ -491,10 +516,7 @@ class Forest:
     def _accept(self, host: str, accepting: bool) -> None:
         self._check_placed(host)
         for tree in self._trees:
-            node = tree.nodes[host]
-            if node.accepting != accepting:
-                node.accepting = accepting
-                tree.dirty.add(host)
+            tree.accept(tree.nodes[host], accepting)
 
     def colour(self, host: str) -> int | None:
         """Return the stripe in whose tree the host may feed others, if there is one."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import Boolean, Text, bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -55,11 +55,21 @@ _CONFIRMED = (
 _HEARD = (
     update(_TABLE)
     .where(_TABLE.c.name == bindparam("in_name"))
-    .values(
-        seen=bindparam("to_seen"),
-        overloaded=bindparam("to_overloaded"),
-        report=bindparam("to_report"),
+    .values(seen=_NOW, overloaded=bindparam("to_overloaded"), report=bindparam("to_report"))
+)
+_SAID = (
+    func.unnest(
+        bindparam("names", type_=postgresql.ARRAY(Text)),
+        bindparam("overloaded", type_=postgresql.ARRAY(Boolean)),
+        bindparam("reports", type_=postgresql.ARRAY(Text)),
     )
+    .table_valued("name", "overloaded", "report")
+    .render_derived()
+)
+_HEARD_AT_ONCE = (
+    update(_TABLE)
+    .where(_TABLE.c.name == _SAID.c.name)
+    .values(seen=_NOW, overloaded=_SAID.c.overloaded, report=_SAID.c.report)
 )
 
 
@@ -114,17 +124,16 @@ def move(session: Session, racks: Mapping[str, str | None]) -> None:
 
 def heard(session: Session, reports: Mapping[str, Report]) -> None:
     """Store what these hosts, whose rows are held, said just now."""
-    now = tick(session)
-    rows = [
-        {
-            "in_name": name,
-            "to_seen": now,
-            "to_overloaded": report.overloaded,
-            "to_report": json.dumps(asdict(report)),
-        }
-        for name, report in sorted(reports.items())
-    ]
-    session.connection().execute(_HEARD, rows)
+    connection, names = session.connection(), sorted(reports)
+    overloaded = [reports[name].overloaded for name in names]
+    texts = [json.dumps(asdict(reports[name])) for name in names]
+    if connection.dialect.name == "postgresql":  # one statement costs half as much as many
+        said = {"names": names, "overloaded": overloaded, "reports": texts}
+        connection.execute(_HEARD_AT_ONCE, said)
+    else:
+        keys = "in_name", "to_overloaded", "to_report"
+        rows = zip(names, overloaded, texts, strict=True)
+        connection.execute(_HEARD, [dict(zip(keys, row, strict=True)) for row in rows])
 
 
 def note(
