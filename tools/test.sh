@@ -14,6 +14,10 @@ Parts, in the order in which they run when none is named:
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
+Parts that run only when they are named:
+
+  nova        nova_patches: nova's own tests of what they touch, on a nova from the registry
+
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
 EOF
@@ -21,8 +25,11 @@ EOF
 
 # shellcheck source=tools/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=tools/nova.sh
+. "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
 
 PARTS=(lint docs unit functional chaos system)
+NAMED=(nova)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -103,18 +110,54 @@ run_tests() {
     failed=$((failed + 1))
 }
 
+# Runs a command that reports as stestr does, under the name $1, and counts its tests.
+count_tests() {
+    local name=$1 before=$failed status
+    shift
+    mkdir -p .stestr/nova
+    "$@" > ".stestr/nova/$name" 2>&1
+    status=$?
+    if count ".stestr/nova/$name" && { [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; }; then
+        [ "$failed" -eq "$before" ] || cat ".stestr/nova/$name"
+    else
+        cat ".stestr/nova/$name"
+        failed=$((failed + 1))
+    fi
+    say "nova: $name: $(grep -c ' \.\.\. ok$\|^ - Passed: ' ".stestr/nova/$name" || true)"
+}
+
+# With REGEX only nova's tests that match it run, with the option off.
+run_nova() {
+    local folder=$TOP/build/nova on=OS_VIRTMAN__USE_VMTSNAPSHOT=true
+    if ! { prepare_nova && patch_nova "$folder"; }; then
+        failed=$((failed + 1))
+        return
+    fi
+    if [ $# -gt 0 ]; then
+        count_tests unit nova_tests "$folder" unit "$1"
+        count_tests functional nova_tests "$folder" functional "$1"
+        return
+    fi
+    run_tests nova
+    count_tests unit-off nova_tests "$folder" unit "$NOVA_UNIT"
+    count_tests unit-on nova_tests "$folder" unit "$NOVA_UNIT" "$on"
+    count_tests functional-off nova_tests "$folder" functional "$NOVA_FUNCTIONAL"
+    count_tests functional-on nova_tests "$folder" functional "$NOVA_FUNCTIONAL" "$on"
+}
+
 run_part() {
     local part=$1 began=$SECONDS before=$failed result=passed
     say "$part"
     case $part in
         lint | docs) check "$part" ;;
+        nova) run_nova "${@:2}" ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED
     say "$part $result after $((SECONDS - began)) s"
 }
 
-case " ${PARTS[*]} " in
+case " ${PARTS[*]} ${NAMED[*]} " in
     *" ${1:-lint} "*) ;;
     *)
         usage
