@@ -7,6 +7,7 @@ NOVA_VERSION=34.0.0
 NOVA_REQUIREMENTS=(
     "nova==$NOVA_VERSION" "SQLAlchemy<2.1" openstack-placement stestr oslotest ddt requests-mock
     wsgi-intercept testscenarios testresources pycodestyle python-memcached psycopg2-binary PyMySQL
+    osprofiler hacking python-barbicanclient
 )
 
 # Nova's own tests of what the patches touch, with the option off and on.
