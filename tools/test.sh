@@ -16,7 +16,7 @@ Parts, in the order in which they run when none is named:
 
 Parts that run only when they are named:
 
-  nova        nova_patches: nova's own tests of what they touch, on a nova from the registry
+  nova        nova_patches, by nova's own tests of what they touch; takes half an hour
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.

@@ -70,5 +70,5 @@ class Brick:
 
     def _protocol(self, connection: Connection) -> Any:
         return self.connector.InitiatorConnector.factory(
-            connection.protocol.upper(), "", use_multipath=self.multipath
+            connection.protocol.upper(), "", use_multipath=self.multipath, do_local_attach=True
         )
