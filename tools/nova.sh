@@ -10,11 +10,13 @@ NOVA_REQUIREMENTS=(
     osprofiler hacking python-barbicanclient
 )
 
-# Nova's own tests of what the patches touch, with the option off and on.
-NOVA_UNIT='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
-NOVA_UNIT+='compute\.test_(api|compute|compute_mgr|shelve))\b'
-NOVA_FUNCTIONAL='^nova\.tests\.functional\.(test_(virtman|boot_from_volume|multiattach|server_rescue)|'
-NOVA_FUNCTIONAL+='libvirt\.test_live_migration)\b'
+# Nova's own tests of what the patches touch.
+declare -A NOVA_TESTS=(
+    [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
+    [functional]='^nova\.tests\.functional\.(libvirt\.test_live_migration|'
+)
+NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|shelve))\b'
+NOVA_TESTS[functional]+='test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
 
 # Sets NOVA_BIN: programs of the virtual environment.
 make_nova_venv() {
@@ -70,4 +72,16 @@ nova_tests() {
                 OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
                 stestr --test-path "./nova/tests/$kind" run --concurrency 2 "$regex"
     )
+}
+
+# Runs those that match $2, of whatever kind; there may be none of one.
+matching_nova_tests() {
+    nova_tests "$1" unit "$2"
+    nova_tests "$1" functional "$2"
+    true
+}
+
+# Runs our tests that need a nova, in its environment.
+own_nova_tests() {
+    PATH="$NOVA_BIN:$PATH" stestr --repo-url "$1" --test-path tests/nova --top-dir tests/nova run
 }

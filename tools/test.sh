@@ -90,64 +90,49 @@ count() {
     [ "$executed" -gt 0 ]
 }
 
-run_tests() {
-    local part=$1 repository=.stestr/$1 before=$failed options=() status
+# Runs a command that reports as stestr does, and counts the tests in its report, file $1.
+report() {
+    local file=$1 before=$failed status
     shift
-    case $part in chaos | system) options=(--serial) ;; esac
-    mkdir -p "$repository"
-    export VIRTMAN_FIGURES=$PWD/$repository/figures
-    : > "$VIRTMAN_FIGURES"
-    stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@" 2>&1 |
-        tee "$repository/report"
+    "$@" 2>&1 | tee "$file"
     status=${PIPESTATUS[0]}
     echo # stestr may leave its last line open
-    cat "$VIRTMAN_FIGURES"
-    if ! count "$repository/report"; then
-        say "$part: no test was executed"
+    if ! count "$file"; then
+        say "$file: no test was executed"
     elif [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; then
         return
     fi
     failed=$((failed + 1))
 }
 
-# Runs a command that reports as stestr does, under the name $1, and counts its tests.
-count_tests() {
-    local name=$1 before=$failed status
+run_tests() {
+    local part=$1 repository=.stestr/$1 options=()
     shift
-    mkdir -p .stestr/nova
-    "$@" > ".stestr/nova/$name" 2>&1
-    status=$?
-    if count ".stestr/nova/$name" && { [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; }; then
-        [ "$failed" -eq "$before" ] || cat ".stestr/nova/$name"
-    else
-        cat ".stestr/nova/$name"
-        failed=$((failed + 1))
-    fi
-    say "nova: $name: $(grep -c ' \.\.\. ok$\|^ - Passed: ' ".stestr/nova/$name" || true)"
+    case $part in chaos | system) options=(--serial) ;; esac
+    mkdir -p "$repository"
+    export VIRTMAN_FIGURES=$PWD/$repository/figures
+    : > "$VIRTMAN_FIGURES"
+    report "$repository/report" \
+        stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@"
+    cat "$VIRTMAN_FIGURES"
 }
 
-# Our own tests, in nova's environment.
-own_nova_tests() {
-    PATH="$NOVA_BIN:$PATH" stestr --repo-url .stestr/own --test-path tests/nova --top-dir tests/nova run
-}
-
-# With REGEX only nova's tests that match it run, with the option off.
+# With REGEX those of nova's tests that match it, with the option off.
 run_nova() {
-    local folder=$TOP/build/nova on=OS_VIRTMAN__USE_VMTSNAPSHOT=true
+    local folder=$TOP/build/nova repository=.stestr/nova kind
+    mkdir -p "$repository"
     if ! { prepare_nova && patch_nova "$folder"; }; then
         failed=$((failed + 1))
-        return
+    elif [ $# -gt 0 ]; then
+        report "$repository/report" matching_nova_tests "$folder" "$1"
+    else
+        report "$repository/own" own_nova_tests "$repository"
+        for kind in unit functional; do
+            report "$repository/$kind-off" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}"
+            report "$repository/$kind-on" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}" \
+                OS_VIRTMAN__USE_VMTSNAPSHOT=true
+        done
     fi
-    if [ $# -gt 0 ]; then
-        count_tests unit nova_tests "$folder" unit "$1"
-        count_tests functional nova_tests "$folder" functional "$1"
-        return
-    fi
-    count_tests own own_nova_tests
-    count_tests unit-off nova_tests "$folder" unit "$NOVA_UNIT"
-    count_tests unit-on nova_tests "$folder" unit "$NOVA_UNIT" "$on"
-    count_tests functional-off nova_tests "$folder" functional "$NOVA_FUNCTIONAL"
-    count_tests functional-on nova_tests "$folder" functional "$NOVA_FUNCTIONAL" "$on"
 }
 
 run_part() {
