@@ -14,6 +14,10 @@ Parts, in the order in which they run when none is named:
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
+Parts that run only when they are named:
+
+  nova        nova_patches, by nova's own tests of what they touch; takes half an hour
+
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
 EOF
@@ -21,8 +25,11 @@ EOF
 
 # shellcheck source=tools/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+# shellcheck source=tools/nova.sh
+. "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
 
 PARTS=(lint docs unit functional chaos system)
+NAMED=(nova)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -83,24 +90,49 @@ count() {
     [ "$executed" -gt 0 ]
 }
 
+# Runs a command that reports as stestr does, and counts the tests in its report, file $1.
+report() {
+    local file=$1 before=$failed status
+    shift
+    "$@" 2>&1 | tee "$file"
+    status=${PIPESTATUS[0]}
+    echo # stestr may leave its last line open
+    if ! count "$file"; then
+        say "$file: no test was executed"
+    elif [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; then
+        return
+    fi
+    failed=$((failed + 1))
+}
+
 run_tests() {
-    local part=$1 repository=.stestr/$1 before=$failed options=() status
+    local part=$1 repository=.stestr/$1 options=()
     shift
     case $part in chaos | system) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
-    stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@" 2>&1 |
-        tee "$repository/report"
-    status=${PIPESTATUS[0]}
-    echo # stestr may leave its last line open
+    report "$repository/report" \
+        stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@"
     cat "$VIRTMAN_FIGURES"
-    if ! count "$repository/report"; then
-        say "$part: no test was executed"
-    elif [ "$status" -eq 0 ] || [ "$failed" -gt "$before" ]; then
-        return
+}
+
+# With REGEX those of nova's tests that match it, with the option off.
+run_nova() {
+    local folder=$TOP/build/nova repository=.stestr/nova kind
+    mkdir -p "$repository"
+    if ! { prepare_nova && patch_nova "$folder"; }; then
+        failed=$((failed + 1))
+    elif [ $# -gt 0 ]; then
+        report "$repository/report" matching_nova_tests "$folder" "$1"
+    else
+        report "$repository/own" own_nova_tests "$repository"
+        for kind in unit functional; do
+            report "$repository/$kind-off" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}"
+            report "$repository/$kind-on" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}" \
+                OS_VIRTMAN__USE_VMTSNAPSHOT=true
+        done
     fi
-    failed=$((failed + 1))
 }
 
 run_part() {
@@ -108,13 +140,14 @@ run_part() {
     say "$part"
     case $part in
         lint | docs) check "$part" ;;
+        nova) run_nova "${@:2}" ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED
     say "$part $result after $((SECONDS - began)) s"
 }
 
-case " ${PARTS[*]} " in
+case " ${PARTS[*]} ${NAMED[*]} " in
     *" ${1:-lint} "*) ;;
     *)
         usage

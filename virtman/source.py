@@ -15,7 +15,7 @@ from pathlib import Path
 from virtman import hashtree, naming, plan, privileged
 from virtman.access import Access
 from virtman.coordinator import Coordinator, Shape
-from virtman.errors import InvalidRequest, VirtmanError
+from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
 from virtman.hashtree import HashTree
 from virtman.layers.source import Source
 from virtman.naming import Device
@@ -87,13 +87,21 @@ def add(
 
 
 def remove(image: str, host: str, volt: str, access: Access) -> None:
-    """Make the image unknown to Volt, then stop serving it."""
+    """Make the image unknown to Volt, then stop serving it.
+
+    :raises ImageUnknown: if it is neither known nor served
+    """
     naming.check("image", image)
     naming.check("host", host)
-    Coordinator(volt, host, _TIMEOUT, access).forget(image)
     _become_privileged()
-    for step in _steps(image, Storage(host, "", 0), plan.SECTOR, ""):
-        Source(step).down()
+    sources = [Source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")]
+    try:
+        Coordinator(volt, host, _TIMEOUT, access).forget(image)
+    except ImageUnknown:
+        if not any(source.is_up() for source in sources):  # else an earlier removal ended here
+            raise
+    for source in sources:
+        source.down()
     (_SECRETS / image).unlink(missing_ok=True)
     shutil.rmtree(_HASHES / image, ignore_errors=True)
 

@@ -35,5 +35,9 @@ context = priv_context.PrivContext(
 
 
 def start() -> None:
-    """Fork the privileged part off, as root; the caller may then become another account."""
-    context.start(priv_context.Method.FORK)
+    """Fork the privileged part off, as root; the caller may then become another account.
+
+    Repeatable.
+    """
+    if context.channel is None:
+        context.start(priv_context.Method.FORK)

@@ -9,7 +9,7 @@ from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.kernel import Kernel, Process
 from virtman import hashtree, source
 from virtman.coordinator import Coordinator, Shape
-from virtman.errors import CoordinatorRefused
+from virtman.errors import CoordinatorRefused, ImageUnknown
 
 
 class SourceTest(TestCase):
@@ -84,3 +84,14 @@ class SourceTest(TestCase):
         with Process(self.kernel).here():
             source.remove("img", "storage", self.bed.volt.url, self.access)
         self.assertEqual(([], []), (self.served(), list(self.hashes.rglob("*"))))
+
+    def test_removal_that_ended_halfway_can_be_repeated(self):
+        self.add()
+        self.volt().forget("img")
+        self.remove()
+        self.assertEqual([], self.served())
+        self.assertRaises(ImageUnknown, self.remove)
+
+    def remove(self):
+        with Process(self.kernel).here():
+            source.remove("img", "storage", self.bed.volt.url, self.access)

@@ -1,0 +1,120 @@
+"""From a snapshot to a server's disk and back: all but nova and Cinder are real."""
+
+from pathlib import Path
+from random import Random
+
+import fixtures
+
+from tests.functional.virtman.kernel import Kernel, Process
+from tests.functional.virtman.test_client import ServedCase
+from tests.unit.virtman.openstack.fakes import FakeCinderClient, FakeTime
+from virtman import source
+from virtman.errors import ImageUnknown
+from virtman.openstack.cinder import Cinder
+from virtman.openstack.disks import Disks
+from virtman.openstack.golden import Goldens
+from virtman.openstack.keeper import Keeper
+from virtman.openstack.serving import Served
+
+SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
+IMAGE = f"snapshot-{SNAPSHOT}"
+MIB = 1024 * 1024
+
+
+class FileInitiator:
+    """Reaches the volume as a file."""
+
+    def __init__(self, path):
+        self.path = path
+        self.connections = 0
+
+    def properties(self):
+        return {"initiator": "iqn.storage"}
+
+    def connect(self, connection):
+        self.connections = 1
+        return str(self.path)
+
+    def disconnect(self, connection):
+        self.connections = 0
+
+
+class OpenStackTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        folder = Path(self.useFixture(fixtures.TempDir()).path)
+        for name, stand_in in (
+            ("_SECRETS", folder / "sources"),
+            ("_HASHES", folder / "hashes"),
+            ("_become_privileged", lambda: None),
+        ):
+            self.useFixture(fixtures.MockPatchObject(source, name, stand_in))
+        self.storage = Kernel(self.kernels.network, "storage")
+        volume = folder / "volume"
+        volume.write_bytes(Random(1).randbytes(2 * MIB))
+        self.cinder = FakeCinderClient()
+        self.time = FakeTime()
+        self.initiator = FileInitiator(volume)
+        where = source.Storage("storage", "127.0.0.1", self.bed.source.port)
+        access = self.bed.access("operator", self.bed.volt.ground.operator)
+        self.keeper = Keeper(
+            Cinder(self.cinder),
+            Served(where, self.bed.volt.url, access, hashed=True),
+            self.initiator,
+            "storage",
+            100,
+            self.time.now,
+        )
+        clock = (self.time.now, self.time.pause)
+        goldens = Goldens(lambda: Cinder(self.cinder), "virtman", "node1", 60, *clock)
+        self.disks = Disks(self.client, goldens, 30, 30, *clock)
+        self.time.then = self.tend
+
+    def tend(self):
+        with Process(self.storage).here():
+            self.keeper.tend()
+
+    def test_servers_come_from_one_volume_and_leave_nothing(self):
+        paths = [self.disks.create(f"server{number}", SNAPSHOT, 1) for number in range(3)]
+        (volume,) = self.cinder.kept.values()
+        self.assertEqual(2, len(volume.made))  # of this node, and of the keeper
+        (image,) = self.client.images()
+        self.assertEqual((IMAGE, 2 * MIB), (image["image"], image["size"]))
+        for number, path in enumerate(paths):
+            self.assertIn(Path(path).name, self.node.kernel.state()["dm"])
+            self.assertEqual(path, self.disks.path(f"server{number}"))
+
+        for number in range(3):
+            self.disks.destroy(f"server{number}")
+        self.client.drop(IMAGE)
+        self.tend()
+        self.time.seconds += 101
+        self.tend()
+        self.assertEqual({}, self.cinder.kept)
+        self.assertEqual([], self.storage.state()["targets"])
+        self.assertEqual(0, self.initiator.connections)
+        self.assert_nothing_is_left(self.node)
+
+    def test_volume_stays_while_the_node_still_reads_the_image(self):
+        self.disks.create("server", SNAPSHOT, 1)
+        self.disks.destroy("server")
+        for _ in range(3):
+            self.time.seconds += 101
+            self.tend()
+        self.assertEqual(1, len(self.cinder.kept))
+        self.assertEqual(1, self.initiator.connections)
+
+    def test_storage_node_that_reboots_serves_again(self):
+        path = self.disks.create("server", SNAPSHOT, 1)
+        self.storage.forget()
+        self.keeper._served.clear()
+        self.tend()
+        self.assertEqual(2, len(self.storage.state()["targets"]))
+        self.assertEqual(path, self.disks.path("server"))
+
+    def test_without_a_keeper_nothing_is_left(self):
+        self.time.then = lambda: None
+        self.assertRaises(ImageUnknown, self.disks.create, "server", SNAPSHOT, 1)
+        (volume,) = self.cinder.kept.values()
+        self.assertEqual([], volume.made)
+        self.assert_nothing_is_left(self.node)

@@ -1,0 +1,1 @@
+"""Tests that need a nova: tools/test.sh nova provides it."""

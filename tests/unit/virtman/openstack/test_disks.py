@@ -1,0 +1,171 @@
+"""Root disks of a compute node: made once, found ever after, gone with the server."""
+
+import threading
+
+import testtools
+
+from tests.unit.virtman.openstack.fakes import FakeAgent, FakeCinderClient, FakeTime
+from virtman.errors import (
+    AgentUnreachable,
+    DeviceBusy,
+    ImageUnknown,
+    InstanceExists,
+    InstanceNotServed,
+)
+from virtman.openstack.cinder import Cinder, VolumeFailed
+from virtman.openstack.disks import DiskLost, Disks
+from virtman.openstack.golden import Goldens, holder_of
+
+SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
+IMAGE = f"snapshot-{SNAPSHOT}"
+MINE = holder_of("node1")
+
+
+class DisksTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.client = FakeCinderClient()
+        self.agent = FakeAgent()
+        self.time = FakeTime()
+        self.disks = self.restarted()
+
+    def restarted(self):
+        """Another nova-compute on the same node."""
+        clock = (self.time.now, self.time.pause)
+        goldens = Goldens(lambda: Cinder(self.client), "virtman", "node1", 60, *clock)
+        return Disks(self.agent, goldens, 30, 30, *clock)
+
+    def holders(self):
+        return list(self.client.holders().values())
+
+    def test_disk_of_a_server_is_over_its_snapshot(self):
+        self.assertEqual("/dev/mapper/s1", self.disks.create("s1", SNAPSHOT, 1))
+        self.assertEqual(IMAGE, self.agent.vms["s1"]["image"])
+        self.assertEqual("/dev/mapper/s1", self.disks.path("s1"))
+
+    def test_only_the_first_server_and_the_last_ask_cinder(self):
+        self.disks.create("s0", SNAPSHOT, 1)
+        asked = len(self.client.calls)
+        for number in range(1, 20):
+            self.disks.create(f"s{number}", SNAPSHOT, 1)
+        for number in range(19):
+            self.disks.destroy(f"s{number}")
+        self.assertEqual(asked, len(self.client.calls))
+        self.assertEqual([[MINE]], self.holders())
+        self.disks.destroy("s19")
+        self.assertEqual([[]], self.holders())
+
+    def test_servers_at_the_same_time_make_one_volume(self):
+        ends = [
+            threading.Thread(target=self.disks.create, args=(f"s{number}", SNAPSHOT, 1))
+            for number in range(16)
+        ]
+        for end in ends:
+            end.start()
+        for end in ends:
+            end.join()
+        self.assertEqual(16, len(self.agent.vms))
+        self.assertEqual([[MINE]], self.holders())
+
+    def test_it_waits_until_the_keeper_serves_the_image(self):
+        self.agent.served = set()
+        self.time.then = lambda: self.agent.served.add(IMAGE)
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.assertIn("s1", self.agent.vms)
+
+    def test_image_that_nobody_serves_is_let_go(self):
+        self.agent.served = set()
+        self.assertRaises(ImageUnknown, self.disks.create, "s1", SNAPSHOT, 1)
+        self.assertGreater(self.time.now(), 29)
+        self.assertEqual([[]], self.holders())
+
+    def test_cinder_that_fails_leaves_nothing(self):
+        self.client.becomes = "error"
+        self.assertRaises(VolumeFailed, self.disks.create, "s1", SNAPSHOT, 1)
+        self.client.kept.clear()
+        self.client.becomes = "available"
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.disks.destroy("s1")
+        self.assertEqual([[]], self.holders())
+
+    def test_second_create_leaves_the_first_disk_alone(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        disk = self.agent.vms["s1"]
+        self.assertRaises(InstanceExists, self.disks.create, "s1", SNAPSHOT, 1)
+        self.assertIs(disk, self.agent.vms["s1"])
+        self.assertEqual([[MINE]], self.holders())
+
+    def test_lost_answer_leaves_no_disk(self):
+        self.agent.loses_answers = True
+        self.assertRaises(AgentUnreachable, self.disks.create, "s1", SNAPSHOT, 1)
+        self.assertEqual({}, self.agent.vms)
+        self.assertEqual([[]], self.holders())
+
+    def test_disk_that_is_not_there_is_never_made_anew(self):
+        self.assertRaises(DiskLost, self.disks.path, "s1")
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.vms["s1"]["state"] = "lost"
+        self.assertRaises(DiskLost, self.disks.path, "s1")
+
+    def test_disk_is_waited_for_while_the_node_comes_up(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.vms["s1"]["state"] = "absent"
+        self.agent.reachable = False
+
+        def come_up():
+            self.agent.reachable = True
+            if self.time.now() > 5:
+                self.agent.vms["s1"]["state"] = "ready"
+
+        self.time.then = come_up
+        self.assertEqual("/dev/mapper/s1", self.disks.path("s1"))
+
+    def test_disk_that_does_not_come_up_is_an_error_in_the_end(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.vms["s1"]["state"] = "absent"
+        self.assertRaises(InstanceNotServed, self.disks.path, "s1")
+        self.agent.reachable = False
+        self.assertRaises(AgentUnreachable, self.disks.path, "s1")
+
+    def test_destroy_of_what_is_not_there_is_fine(self):
+        self.disks.destroy("s1")
+        self.assertEqual([], self.client.calls)
+
+    def test_disk_in_use_stays_and_so_does_the_hold(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.busy.add("s1")
+        self.assertRaises(DeviceBusy, self.disks.destroy, "s1")
+        self.assertEqual([[MINE]], self.holders())
+
+    def test_restart_forgets_nothing(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.disks.create("s2", SNAPSHOT, 1)
+        again = self.restarted()
+        again.destroy("s1")
+        self.assertEqual([[MINE]], self.holders())
+        again.destroy("s2")
+        self.assertEqual([[]], self.holders())
+
+    def test_sweep_takes_what_deleted_servers_left(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.disks.create("s2", SNAPSHOT, 1)
+        self.disks.create("s3", SNAPSHOT, 1)
+        self.agent.busy.add("s1")
+        self.disks.sweep({"s1", "s2"}.__contains__)
+        self.assertEqual({"s1", "s3"}, set(self.agent.vms))
+        self.assertEqual([[MINE]], self.holders())
+
+    def test_sweep_releases_what_a_crash_left_held(self):
+        self.disks.goldens.hold(SNAPSHOT, 1)
+        self.restarted().sweep(lambda server: False)
+        self.assertEqual([[]], self.holders())
+
+    def test_cinder_that_is_down_keeps_no_disk_from_going(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        found, self.client.volumes.list = self.client.volumes.list, None
+        self.disks.destroy("s1")
+        self.assertEqual({}, self.agent.vms)
+        self.assertEqual([[MINE]], self.holders())
+        self.client.volumes.list = found
+        self.disks.sweep(lambda server: False)
+        self.assertEqual([[]], self.holders())

@@ -1,0 +1,101 @@
+"""The golden volume: made once, and kept while any node needs it."""
+
+import testtools
+
+from tests.unit.virtman.openstack.fakes import FakeCinderClient, FakeTime, Refusal
+from virtman.errors import InvalidName
+from virtman.openstack.cinder import Cinder, VolumeFailed
+from virtman.openstack.golden import MARK, Goldens, holder_of, image_of
+
+SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
+IMAGE = f"snapshot-{SNAPSHOT}"
+
+
+class GoldensTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.client = FakeCinderClient()
+        self.time = FakeTime()
+        self.goldens = self.node("node1")
+
+    def node(self, host):
+        return Goldens(
+            lambda: Cinder(self.client), "virtman", host, 60, self.time.now, self.time.pause
+        )
+
+    def test_first_node_makes_it_and_others_hold_it(self):
+        self.goldens.hold(SNAPSHOT, 3)
+        self.node("node2").hold(SNAPSHOT, 3)
+        (volume,) = self.client.kept.values()
+        self.assertEqual((3, SNAPSHOT, "virtman"), volume.described)
+        self.assertEqual((IMAGE, {MARK: SNAPSHOT}), (volume.name, volume.metadata))
+        self.assertEqual(
+            sorted([holder_of("node1"), holder_of("node2")]), self.client.holders()[volume.id]
+        )
+        self.assertEqual("in-use", volume.status)
+
+    def test_holding_twice_is_holding_once(self):
+        self.goldens.hold(SNAPSHOT, 1)
+        self.client.calls.clear()
+        self.goldens.hold(SNAPSHOT, 1)
+        self.assertEqual(["list"], self.client.calls)
+        self.assertEqual([[holder_of("node1")]], list(self.client.holders().values()))
+
+    def test_it_waits_while_cinder_makes_it(self):
+        self.client.polls = 5
+        self.goldens.hold(SNAPSHOT, 1)
+        self.assertEqual([[holder_of("node1")]], list(self.client.holders().values()))
+
+    def test_cinder_that_takes_too_long_is_an_error(self):
+        self.client.polls = 1000
+        error = self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        self.assertIn("golden_timeout", str(error))
+
+    def test_volume_that_failed_is_named(self):
+        self.client.becomes = "error"
+        error = self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        self.assertIn("v1", str(error))
+
+    def test_volume_that_failed_is_not_used_again(self):
+        self.client.becomes = "error"
+        self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        self.client.becomes = "available"
+        self.goldens.hold(SNAPSHOT, 1)
+        self.assertEqual([[], [holder_of("node1")]], list(self.client.holders().values()))
+
+    def test_node_that_takes_hold_at_the_same_moment_is_waited_for(self):
+        self.goldens.hold(SNAPSHOT, 1)
+        begun = self.client.attach("v1", None, holder_of("node2"), "ro")
+        self.time.then = lambda: self.client.complete(begun["id"])
+        self.node("node3").hold(SNAPSHOT, 1)
+        self.assertEqual(
+            sorted(map(holder_of, ("node1", "node2", "node3"))), self.client.holders()["v1"]
+        )
+
+    def test_refusal_for_another_reason_is_not_waited_for(self):
+        def refuse(*arguments, **settings):
+            raise Refusal(403, "not allowed")
+
+        self.client.attachments.create = refuse
+        self.assertRaises(Refusal, self.goldens.hold, SNAPSHOT, 1)
+        self.assertEqual(0, self.time.now())
+
+    def test_release_leaves_other_nodes_alone(self):
+        self.goldens.hold(SNAPSHOT, 1)
+        other = self.node("node2")
+        other.hold(SNAPSHOT, 1)
+        self.goldens.release(IMAGE)
+        self.goldens.release(IMAGE)
+        self.assertEqual({"v1": [holder_of("node2")]}, self.client.holders())
+        self.assertRaises(Refusal, self.client.delete, "v1")
+        self.assertEqual([], self.goldens.held())
+        self.assertEqual([IMAGE], other.held())
+
+    def test_volumes_of_others_are_none_of_its_own(self):
+        self.client.create(1, SNAPSHOT, "backup", "lvm", {})
+        self.client.complete(self.client.attach("v1", None, holder_of("node1"), "rw")["id"])
+        self.assertEqual([], self.goldens.held())
+
+    def test_snapshots_have_uuids(self):
+        self.assertEqual(IMAGE, image_of(SNAPSHOT))
+        self.assertRaises(InvalidName, image_of, "../etc")

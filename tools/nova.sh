@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Nova itself, to apply nova_patches to and to test; sourced by test.sh.
+#
+# Its virtual environment and its release are fetched once, and kept in the cache.
+
+NOVA_VERSION=34.0.0
+NOVA_REQUIREMENTS=(
+    "nova==$NOVA_VERSION" "SQLAlchemy<2.1" openstack-placement stestr oslotest ddt requests-mock
+    wsgi-intercept testscenarios testresources pycodestyle python-memcached psycopg2-binary PyMySQL
+    osprofiler hacking python-barbicanclient
+)
+
+# Nova's own tests of what the patches touch.
+declare -A NOVA_TESTS=(
+    [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
+    [functional]='^nova\.tests\.functional\.(libvirt\.test_live_migration|'
+)
+NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|shelve))\b'
+NOVA_TESTS[functional]+='test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
+
+# Sets NOVA_BIN: programs of the virtual environment.
+make_nova_venv() {
+    local key venv
+    key=$(printf '%s\n' "${NOVA_REQUIREMENTS[@]}" | sha256sum | cut -c1-16)
+    venv=$VIRTMAN_CACHE/nova-venv-$key
+    if [ ! -e "$venv/complete" ]; then
+        say "building the Python environment of nova $NOVA_VERSION"
+        rm -rf "$venv"
+        /usr/bin/python3 -m venv "$venv" &&
+            "$venv/bin/pip" install --quiet --disable-pip-version-check \
+                "${NOVA_REQUIREMENTS[@]}" &&
+            touch "$venv/complete" || return
+    fi
+    NOVA_BIN=$venv/bin
+}
+
+# Sets NOVA_RELEASE: the unpacked release, which nothing changes.
+make_nova_release() {
+    local archive=$VIRTMAN_CACHE/nova-$NOVA_VERSION.tar.gz
+    NOVA_RELEASE=$VIRTMAN_CACHE/nova-$NOVA_VERSION
+    [ ! -e "$NOVA_RELEASE/PKG-INFO" ] || return 0
+    "$NOVA_BIN/pip" download --quiet --disable-pip-version-check --no-deps --no-binary nova \
+        --dest "$VIRTMAN_CACHE" "nova==$NOVA_VERSION" &&
+        rm -rf "$NOVA_RELEASE.part" && mkdir "$NOVA_RELEASE.part" &&
+        tar -xf "$archive" --no-same-owner --strip-components=1 -C "$NOVA_RELEASE.part" &&
+        mv "$NOVA_RELEASE.part" "$NOVA_RELEASE"
+}
+
+prepare_nova() {
+    (
+        flock 9
+        make_nova_venv && make_nova_release
+    ) 9> "$VIRTMAN_CACHE/nova.lock" && make_nova_venv && make_nova_release
+    export NOVA_RELEASE
+}
+
+# Makes the folder $1: the release with the patches.
+patch_nova() {
+    rm -rf "$1"
+    mkdir -p "$(dirname "$1")"
+    cp -r "$NOVA_RELEASE" "$1" && "$TOP/nova_patches/apply" "$1"
+}
+
+# Runs the tests of nova in the folder $1 that are of the kind $2 and match $3. The rest are
+# settings of the environment.
+nova_tests() {
+    local folder=$1 kind=$2 regex=$3
+    shift 3
+    (
+        cd "$folder" &&
+            env -u PYTHONDONTWRITEBYTECODE "$@" PYTHONPATH="$TOP" PATH="$NOVA_BIN:$PATH" \
+                OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
+                stestr --test-path "./nova/tests/$kind" run --concurrency 2 "$regex"
+    )
+}
+
+# Runs those that match $2, of whatever kind; there may be none of one.
+matching_nova_tests() {
+    nova_tests "$1" unit "$2"
+    nova_tests "$1" functional "$2"
+    true
+}
+
+# Runs our tests that need a nova, in its environment.
+own_nova_tests() {
+    PATH="$NOVA_BIN:$PATH" stestr --repo-url "$1" --test-path tests/nova --top-dir tests/nova run
+}

@@ -1,0 +1,212 @@
+"""The root disks of a compute node's servers: what nova asks of the agent, and of Cinder.
+
+A server's disk is a VM of the agent that has the server's id as its name, over the image
+``snapshot-<id>``. It is made while the server is built and never later: whoever wants it after
+that must find it, as an empty one in its place would be a loss of data nobody notices.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from virtman.client import Client
+from virtman.errors import (
+    AgentUnreachable,
+    ImageUnknown,
+    InstanceExists,
+    InstanceNotServed,
+    InstanceUnknown,
+    VirtmanError,
+)
+from virtman.openstack.cinder import API_VERSION, Cinder
+from virtman.openstack.golden import Goldens, image_of
+
+LOG = logging.getLogger(__name__)
+
+_ABSENT = "absent"
+_LOST = "lost"
+_PAUSE = 0.5
+
+
+class DiskLost(InstanceUnknown):
+    """A server's disk is not on this node any more."""
+
+    code = "virtman.openstack.disk_lost"
+
+
+class Settings(Protocol):
+    """Options that nova has in its group ``virtman``."""
+
+    agent_socket: str
+    volume_type: str
+    golden_timeout: int
+    served_timeout: int
+    ready_timeout: int
+
+
+class Disks:
+    """The disks of one node.
+
+    :param served_timeout: seconds that the keeper may take to serve an image
+    :param ready_timeout: seconds that the agent may take to bring a disk back after a reboot
+    """
+
+    def __init__(
+        self,
+        agent: Client,
+        goldens: Goldens,
+        served_timeout: float,
+        ready_timeout: float,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.agent = agent
+        self.goldens = goldens
+        self.served_timeout = served_timeout
+        self.ready_timeout = ready_timeout
+        self.now = now
+        self.pause = pause
+        # Guards the two below; held for moments only.
+        self._guard = threading.Lock()
+        # One an image. Held while Cinder is asked, so that nobody lets go of the golden volume
+        # between a new server's "it is held" and its disk.
+        self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
+        self._builds: collections.Counter[str] = collections.Counter()
+
+    def create(self, server: str, snapshot: str, size: int) -> str:
+        """Make a server's disk; return its path. If that fails, nothing stays.
+
+        :param size: of the snapshot, in GiB
+        :raises InstanceExists: if the server has one; it is left alone
+        """
+        self._refuse_second(server)
+        image = image_of(snapshot)
+        with self._lock(image):
+            if not self._needed(image):
+                self.goldens.hold(snapshot, size)
+            self._builds[image] += 1
+        try:
+            device = self._create(server, image)
+        except BaseException:
+            with self._lock(image):
+                self._builds[image] -= 1
+            self._let_go(image)
+            raise
+        with self._lock(image):
+            self._builds[image] -= 1
+        return device
+
+    def path(self, server: str) -> str:
+        """Return the path of a disk that exists; wait for it while the node comes up.
+
+        :raises DiskLost: if the agent does not know it, or its data are gone
+        """
+        deadline = self.now() + self.ready_timeout
+        while True:
+            try:
+                found = self.agent.show(server)
+                if found["state"] not in (_ABSENT, _LOST):
+                    return str(found["device"])
+                missing: Exception = InstanceNotServed(
+                    f"server {server}: its disk is not there yet"
+                )
+            except InstanceUnknown as err:
+                raise DiskLost(
+                    f"server {server} has no disk on this node; what it wrote is where it was "
+                    "built, if that node still has it"
+                ) from err
+            except AgentUnreachable as err:
+                missing, found = err, {}
+            if found.get("state") == _LOST:
+                raise DiskLost(
+                    f"the kernel gave up the store of server {server}: its data are lost"
+                )
+            if self.now() > deadline:
+                raise missing
+            self.pause(_PAUSE)
+
+    def destroy(self, server: str) -> None:
+        """Take a server's disk away for good; the last one lets go of the golden volume.
+
+        Repeatable: a server that has none is fine.
+        """
+        try:
+            image = str(self.agent.show(server)["image"])
+            self.agent.destroy(server)
+        except InstanceUnknown:
+            return
+        self._let_go(image)
+
+    def sweep(self, is_deleted: Callable[[str], bool]) -> None:
+        """Take away what servers left that were deleted while this node was down.
+
+        What cannot be taken away now is logged, and left to the next sweep.
+
+        :param is_deleted: whether nova had a server of this id and deleted it
+        """
+        gone = [str(one["vm"]) for one in self.agent.list() if is_deleted(str(one["vm"]))]
+        for server in gone:
+            try:
+                self.destroy(server)
+            except VirtmanError as err:
+                LOG.warning("server %s was deleted, its disk is still there: %s", server, err)
+            else:
+                LOG.info("server %s was deleted meanwhile: its disk is gone", server)
+        for image in self.goldens.held():
+            self._let_go(image)
+
+    def _refuse_second(self, server: str) -> None:
+        with contextlib.suppress(InstanceUnknown):
+            self.agent.show(server)
+            raise InstanceExists(f"server {server} has a disk on this node already")
+
+    def _create(self, server: str, image: str) -> str:
+        deadline = self.now() + self.served_timeout
+        while True:
+            try:
+                return str(self.agent.create(server, image)["device"])
+            except ImageUnknown:
+                if self.now() > deadline:
+                    raise
+            except AgentUnreachable:
+                # It may have made the disk nonetheless; if it stays silent, the sweep is left.
+                with contextlib.suppress(VirtmanError):
+                    self.agent.destroy(server)
+                raise
+            self.pause(_PAUSE)
+
+    def _needed(self, image: str) -> bool:
+        used = (one["image"] == image for one in self.agent.list())
+        return bool(self._builds[image]) or any(used)
+
+    def _let_go(self, image: str) -> None:
+        """Release the golden volume if nothing here needs it; the sweep repeats what fails."""
+        with self._lock(image):
+            try:
+                if not self._needed(image):
+                    self.goldens.release(image)
+            except Exception as err:
+                LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+
+    def _lock(self, image: str) -> threading.Lock:
+        with self._guard:
+            return self._locks[image]
+
+
+def make(conf: Settings, host: str, cinderclient: Callable[[str], Any]) -> Disks:
+    """Return the disks of a compute node.
+
+    :param host: what nova calls it
+    :param cinderclient: makes a client of nova's own account, given the version of Cinder's API
+    """
+    goldens = Goldens(
+        lambda: Cinder(cinderclient(API_VERSION)), conf.volume_type, host, conf.golden_timeout
+    )
+    agent = Client(conf.agent_socket)
+    return Disks(agent, goldens, conf.served_timeout, conf.ready_timeout)

@@ -1,0 +1,121 @@
+"""The golden volume of a snapshot: the one that all servers of the snapshot read.
+
+Cinder makes it once, in the project of nova's own account, so that no tenant sees it. Every
+compute node with servers of the snapshot holds it by an attachment of its own, which leads
+nowhere: Cinder counts these, and refuses to delete a volume that has any, whoever asks. So a
+node that is down keeps what its servers need, and a crash leaves at worst one hold too many.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from virtman import naming
+from virtman.openstack.cinder import Cinder, Volume, VolumeFailed
+
+LOG = logging.getLogger(__name__)
+
+MARK = "virtman_snapshot"
+"""Key of a golden volume's metadata; the value is the snapshot's id."""
+
+_READY = frozenset({"available", "in-use"})
+# Another host is just taking hold, or the volume is on its way.
+_SOON = frozenset({"creating", "downloading", "reserved", "attaching", "detaching"})
+_PAUSE = 0.5
+
+
+def image_of(snapshot: str) -> str:
+    """Name of the image, and of the golden volume, of a snapshot's id."""
+    return naming.check("image", f"snapshot-{snapshot}")
+
+
+def holder_of(host: str) -> str:
+    """Return what a host calls itself where Cinder wants a server's id."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"virtman:{host}"))
+
+
+class Goldens:
+    """The golden volumes, as one compute node uses them.
+
+    :param cinder: returns Cinder, as nova's own account
+    :param kind: volume type that they have; it must allow ``multiattach``
+    :param timeout: seconds within which Cinder makes one
+    """
+
+    def __init__(
+        self,
+        cinder: Callable[[], Cinder],
+        kind: str,
+        host: str,
+        timeout: float,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.cinder = cinder
+        self.kind = kind
+        self.holder = holder_of(host)
+        self.timeout = timeout
+        self.now = now
+        self.pause = pause
+
+    def hold(self, snapshot: str, size: int) -> None:
+        """Have a golden volume that nobody can delete; make it if there is none. Repeatable.
+
+        Two nodes that find none at the same time make one each: both are good, the keeper
+        serves the older one and gives the other back.
+
+        :param size: of the snapshot, in GiB
+        :raises VolumeFailed: if Cinder cannot make it in time
+        """
+        cinder, name = self.cinder(), image_of(snapshot)
+        usable = [one for one in cinder.named(name) if one.status in _READY | _SOON]
+        if any(self.holder in one.holders for one in usable):
+            return
+        if usable:
+            golden = usable[0]
+        else:
+            golden = cinder.create(name, snapshot, size, self.kind, {MARK: snapshot})
+            LOG.info("volume %s becomes the golden one of snapshot %s", golden.id, snapshot)
+        self._take(cinder, golden)
+
+    def release(self, image: str) -> None:
+        """Let go of a golden volume; that of another node stays. Repeatable."""
+        cinder = self.cinder()
+        for volume in cinder.named(image):
+            if self.holder in volume.holders:
+                cinder.detach(volume.holders[self.holder])
+
+    def held(self) -> Sequence[str]:
+        """Return the images that this node holds."""
+        found = self.cinder().marked(MARK)
+        return sorted({one.name for one in found if self.holder in one.holders})
+
+    def _take(self, cinder: Cinder, golden: Volume) -> None:
+        deadline = self.now() + self.timeout
+        while not (golden.status in _READY and self._attached(cinder, golden)):
+            if golden.status not in _READY | _SOON:
+                raise VolumeFailed(
+                    f"golden volume {golden.id} of {golden.name} is {golden.status}; the log of "
+                    "cinder-volume says why, then delete it"
+                )
+            if self.now() > deadline:
+                raise VolumeFailed(
+                    f"golden volume {golden.id} of {golden.name} is still {golden.status} after "
+                    f"{self.timeout:g} s; raise [virtman] golden_timeout if Cinder copies snapshots"
+                )
+            self.pause(_PAUSE)
+            golden = cinder.show(golden.id)
+
+    def _attached(self, cinder: Cinder, golden: Volume) -> bool:
+        """Take hold; False if another node was doing so at that moment."""
+        try:
+            cinder.hold(golden.id, self.holder)
+        except Exception as err:
+            if cinder.show(golden.id).status in _SOON:
+                LOG.debug("volume %s: %s; trying again", golden.id, err)
+                return False
+            raise
+        return True

@@ -1,0 +1,74 @@
+"""What the keeper does on its host: os-brick below, and a source of VirtMan above."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from virtman import source
+from virtman.access import Access
+from virtman.coordinator import Shape
+from virtman.errors import ImageUnknown
+from virtman.openstack.cinder import Connection
+from virtman.source import Storage
+
+
+class Served:
+    """Images that this host serves; Volt knows them.
+
+    :param hashed: whether each image is read for a hash tree before it can be used
+    """
+
+    def __init__(self, where: Storage, volt: str, access: Access, *, hashed: bool) -> None:
+        self.where = where
+        self.volt = volt
+        self.access = access
+        self.hashed = hashed
+
+    def add(self, image: str, path: str) -> None:
+        """Serve a block device, and tell Volt; repeatable."""
+        source.add(image, path, self.where, self.volt, self.access, Shape(), hashed=self.hashed)
+
+    def remove(self, image: str) -> None:
+        """Make Volt forget an image, which it refuses while hosts use it; then stop serving."""
+        with contextlib.suppress(ImageUnknown):
+            source.remove(image, self.where.host, self.volt, self.access)
+
+
+class Brick:
+    """Volumes of Cinder as local devices, by os-brick in this process, which is root.
+
+    :param ip: by which storage reaches this host
+    """
+
+    def __init__(self, host: str, ip: str, *, multipath: bool) -> None:
+        # Only the keeper needs os-brick: it comes with the extra "openstack".
+        from os_brick.initiator import connector  # noqa: PLC0415
+        from os_brick.privileged import default  # noqa: PLC0415
+
+        default.set_client_mode(False)
+        self.connector = connector
+        self.host = host
+        self.ip = ip
+        self.multipath = multipath
+
+    def properties(self) -> Mapping[str, Any]:
+        """Return what Cinder must know of this host."""
+        found: Mapping[str, Any] = self.connector.get_connector_properties(
+            "", self.ip, self.multipath, False, host=self.host
+        )
+        return found
+
+    def connect(self, connection: Connection) -> str:
+        """Return the path of a volume's device."""
+        return str(self._protocol(connection).connect_volume(dict(connection.data))["path"])
+
+    def disconnect(self, connection: Connection) -> None:
+        """Let go of the device."""
+        self._protocol(connection).disconnect_volume(dict(connection.data), None, force=True)
+
+    def _protocol(self, connection: Connection) -> Any:
+        return self.connector.InitiatorConnector.factory(
+            connection.protocol.upper(), "", use_multipath=self.multipath, do_local_attach=True
+        )
