@@ -166,6 +166,19 @@ DRAIN = Draft202012Validator(
     }
 )
 
+CERTIFICATE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "request": {"type": "string", "maxLength": 8192},
+            "ip": _PORTAL["properties"]["ip"],
+            "port": _PORTAL["properties"]["port"],
+        },
+        "required": ["request", "ip", "port"],
+        "additionalProperties": False,
+    }
+)
+
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 
 PAGE = Draft202012Validator(
@@ -345,6 +358,12 @@ def drain(body: bytes) -> bool:
     return bool(_load(body, DRAIN)["draining"])
 
 
+def certificate(body: bytes) -> tuple[str, str, int]:
+    """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
+    content = _load(body, CERTIFICATE)
+    return content["request"], _ip(content["ip"]), int(content["port"])
+
+
 def page(query: Query) -> Page:
     """Parse which page of a list is wanted."""
     given = parameters(query, PAGE)
@@ -392,19 +411,22 @@ def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
 
 
 def _portal(content: dict[str, Any]) -> Portal:
-    try:
-        ip = ipaddress.ip_address(content["ip"])
-    except ValueError as err:
-        raise RequestInvalid(
-            f"ip {content['ip']!r} is no address: give an IPv4 or IPv6 address, not a host name"
-        ) from err
     return Portal(
-        str(ip),
+        _ip(content["ip"]),
         int(content["port"]),
         content["iqn"],
         int(content["lun"]),
         int(content.get("offset", 0)),
     )
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as err:
+        raise RequestInvalid(
+            f"ip {text!r} is no address: give an IPv4 or IPv6 address, not a host name"
+        ) from err
 
 
 def _load(body: bytes, schema: Draft202012Validator) -> Any:
