@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from tests.functional.virtman.base import TestCase
 from virtman import errors
-from virtman.api import Api
 from virtman.client import Client
 from virtman.cmd.shell import shell
 
@@ -22,7 +21,7 @@ class ServedCase(TestCase):
         self.node = self.bed.node()
         self.socket = str(self.bed.folder / "agent.sock")
         with self.node.process.here():
-            server = waitress.create_server(Api(self.node.agent), unix_socket=self.socket)
+            server = waitress.create_server(self.node.api(), unix_socket=self.socket)
             thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
             thread.start()
 
