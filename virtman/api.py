@@ -108,7 +108,7 @@ class Api(Rest):
 
     def list_moves(self, request: Request) -> Answer:
         """Return the moves from this node, those that ended since the agent started too."""
-        return 200, {"moves": [_moving(one) for one in self.moves.list()]}
+        return 200, {"moves": [_moving(one) for one in self.moves.all()]}
 
     def show_move(self, request: Request, vm: str) -> Answer:
         """Return how far a VM is on its way from here."""

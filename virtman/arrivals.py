@@ -104,9 +104,7 @@ class Arrivals:
                 self.records.forget(arrival)  # died before there was anything to write to
                 arrival = None
             if arrival is not None and (arrival.host, arrival.id) != (host, offer.id):
-                raise InstanceExists(
-                    f"VM {vm} is on its way here from host {arrival.host} already"
-                )
+                raise InstanceExists(f"VM {vm} is on its way here from host {arrival.host} already")
             if arrival is None:
                 if self._is_there(vm, offer.id):
                     return Standing(0, 0, True)
@@ -241,7 +239,7 @@ class Arrivals:
     def _keep(self, vm: str, *, complete: bool) -> None:
         arrival, coming = self.records.arrival(vm), self._coming[vm]
         assert arrival is not None
-        self._store(self.records.get(vm)).flush()
+        self._store(self.records.get(vm)).settle()
         self.records.put(replace(arrival, done=coming.end, complete=complete))
         coming.unkept = 0
 

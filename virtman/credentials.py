@@ -12,10 +12,7 @@ import ssl
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from typing import Any
 
 from virtman.coordinator import Coordinator
 from virtman.errors import PeersOff, PeerUntrusted, VirtmanError
@@ -23,8 +20,6 @@ from virtman.errors import PeersOff, PeerUntrusted, VirtmanError
 LOG = logging.getLogger(__name__)
 
 _LOOK = 60.0
-_DUE = 2 / 3
-"""Share of a certificate's lifetime after which it is renewed."""
 
 
 class Credentials:
@@ -84,30 +79,21 @@ class Credentials:
         context.load_verify_locations(self._authority)
 
     def _is_due(self) -> bool:
-        try:
-            mine = x509.load_pem_x509_certificate(self._own.read_bytes())
-            begin, end = mine.not_valid_before_utc, mine.not_valid_after_utc
-        except (OSError, ValueError):
+        from virtman import certificates  # noqa: PLC0415 - only who listens needs its library
+
+        if not (self._own.exists() and self._authority.exists()):
             return True
-        (named,) = mine.subject
-        return (
-            not self._authority.exists()
-            or named.value != self.coordinator.host
-            or datetime.now(UTC) > begin + _DUE * (end - begin)
+        return not certificates.serves(
+            self._own.read_bytes(), self.coordinator.host, datetime.now(UTC)
         )
 
     def _ask(self) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        request = x509.CertificateSigningRequestBuilder(x509.Name([])).sign(key, hashes.SHA256())
-        pem = request.public_bytes(serialization.Encoding.PEM).decode()
-        certificate, authority = self.coordinator.certify(pem, self.ip, self.port)
-        secret = key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-        _write(self._authority, authority.encode())
-        _write(self._own, secret + certificate.encode())
+        from virtman import certificates  # noqa: PLC0415
+
+        key, request = certificates.request()
+        certificate, authority = self.coordinator.certify(request, self.ip, self.port)
+        _write(self._authority, authority)
+        _write(self._own, key + certificate)
 
 
 class Renewal:
@@ -139,17 +125,16 @@ def name_of(connection: ssl.SSLSocket) -> str:
 
     :raises PeerUntrusted: if it names none
     """
-    certificate = connection.getpeercert() or {}
-    for parts in certificate.get("subject", ()):
-        for kind, value in parts:
-            if kind == "commonName":
-                return str(value)
+    certificate: Any = connection.getpeercert() or {}
+    for ((kind, value),) in certificate.get("subject", ()):
+        if kind == "commonName":
+            return str(value)
     raise PeerUntrusted("a certificate of Volt's that names no host")
 
 
-def _write(file: Path, content: bytes) -> None:
+def _write(file: Path, content: str) -> None:
     part = file.with_suffix(".part")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as opened:
+    with open(descriptor, "w", encoding="ascii") as opened:
         opened.write(content)
     part.rename(file)

@@ -14,9 +14,10 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from virtman import changes, naming
 from virtman.agent import Agent
@@ -110,7 +111,7 @@ class Moves:
     def stop(self) -> None:
         """Send nothing any more; the next agent goes on."""
         self._stopped = True
-        for journey in self._all():
+        for journey in self._known():
             journey.stop()
 
     def clone(self, vm: str, host: str, name: str) -> Status:
@@ -140,9 +141,9 @@ class Moves:
             raise MoveUnknown(f"VM {vm} is not on its way, nor has it been of late")
         return journey.status
 
-    def list(self) -> list[Status]:
+    def all(self) -> Sequence[Status]:
         """Return all moves from this node, those that have ended too."""
-        return [one.status for one in self._all()]
+        return [one.status for one in self._known()]
 
     def cancel(self, vm: str) -> None:
         """Have a VM stay, or its copy given up.
@@ -188,7 +189,7 @@ class Moves:
             self._journeys[journey.move.vm] = journey
         journey.start()
 
-    def _all(self) -> list[Journey]:
+    def _known(self) -> list[Journey]:
         with self._lock:
             return list(self._journeys.values())
 
@@ -321,7 +322,7 @@ class Journey:
             if standing.active:  # a copy, whose end we did not hear of
                 return
             changed = self._changed(kept.store, before[-1].store if before else "")
-            self._send(standing, changed, lambda one=kept: self.records.snapshot(one.name).store)
+            self._send(standing, changed, partial(self._store_of, kept.name))
             for one in before:
                 self.stores.delete(one)
             if self.move.keeps:
@@ -331,6 +332,9 @@ class Journey:
                 return
             self._await_merges()
             kept = self._freeze(self.move.round + 1)
+
+    def _store_of(self, snapshot: str) -> str:
+        return self.records.snapshot(snapshot).store
 
     def _await_merges(self) -> None:
         """Let the merger do its work, so that the VM's chain does not grow with each round."""

@@ -177,5 +177,3 @@ def _refusal(host: str, status: int, text: bytes) -> VirtmanError:
 
 def _arrival(vm: str) -> str:
     return f"/v1/arrivals/{vm}"
-
-

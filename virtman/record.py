@@ -1,7 +1,7 @@
 """Which VMs and snapshots there are here, and what belongs to each: the little to be written down.
 
-One JSON file a VM, a snapshot, an exception store, and a VM on its way. The kernel is the truth about devices;
-the records say whose which store is, so that it outlives the agent and the node.
+One JSON file a VM, a snapshot, an exception store and a VM on its way. The kernel is the truth
+about devices; the records say whose which store is, so that it outlives the agent and the node.
 
 Each file changes at once or not at all. What takes several changes is ordered so that an agent
 may die between any two: a store that nobody refers to is garbage, whatever it holds.

@@ -134,7 +134,7 @@ class Listener:
             (self.credentials.ip, self.port), self.remote, numthreads=_THREADS, timeout=_SILENCE
         )
         server.ssl_adapter = _Tls(self.credentials.server())
-        server.error_log = _log
+        server.error_log = _log  # type: ignore[method-assign, assignment]
         server.prepare()
         self.port = server.bind_addr[1]
         self._server = server
@@ -151,7 +151,7 @@ class Listener:
             self._server.serve()
 
 
-class _Tls(builtin.BuiltinSSLAdapter):  # type: ignore[misc]  # cheroot's stubs lack it
+class _Tls(builtin.BuiltinSSLAdapter):
     """Lets in who has a certificate of Volt's, and says who that is."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
@@ -160,11 +160,13 @@ class _Tls(builtin.BuiltinSSLAdapter):  # type: ignore[misc]  # cheroot's stubs 
 
     def wrap(self, sock: Any) -> tuple[Any, dict[str, Any]]:
         sock.settimeout(_GREETING)
-        connection, environ = super().wrap(sock)
+        connection, environ = super().wrap(sock)  # type: ignore[no-untyped-call]
         connection.settimeout(_SILENCE)
         return connection, environ
 
-    def get_environ(self, sock: ssl.SSLSocket) -> dict[str, Any]:
+    def get_environ(  # type: ignore[override]  # its stubs are wrong
+        self, sock: ssl.SSLSocket
+    ) -> dict[str, Any]:
         return {"wsgi.url_scheme": "https", "HTTPS": "on", _PEER: name_of(sock)}
 
 

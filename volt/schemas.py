@@ -23,15 +23,14 @@ LARGEST_WAIT = 60  # seconds for which an answer may be held back
 _NUMBER = re.compile("-?[0-9]{1,19}")
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
 
+_IP = {"type": "string", "maxLength": 45, "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+_PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+
 _PORTAL = {
     "type": "object",
     "properties": {
-        "ip": {
-            "type": "string",
-            "maxLength": 45,
-            "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}],
-        },
-        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "ip": _IP,
+        "port": _PORT,
         "iqn": {
             "type": "string",
             "maxLength": 223,
@@ -171,8 +170,8 @@ CERTIFICATE = Draft202012Validator(
         "type": "object",
         "properties": {
             "request": {"type": "string", "maxLength": 8192},
-            "ip": _PORTAL["properties"]["ip"],
-            "port": _PORTAL["properties"]["port"],
+            "ip": _IP,
+            "port": _PORT,
         },
         "required": ["request", "ip", "port"],
         "additionalProperties": False,

@@ -34,7 +34,6 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
-from virtman.remote import Listener, Remote
 from virtman.scrub import Scrubbing
 from virtman.space import Limits, Space
 from virtman.stack import Stack
@@ -214,18 +213,16 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     return services
 
 
-def _journeys(
-    conf: cfg.ConfigOpts, agent: Agent
-) -> tuple[Moves, Arrivals, Sequence[Service]]:
+def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequence[Service]]:
     """Make what sends VMs to other hosts, and takes them, with what goes on beside the API."""
     given = conf.peers
-    credentials = Credentials(
-        agent.coordinator, Path(conf.agent.state_dir), given.ip, given.port
-    )
+    credentials = Credentials(agent.coordinator, Path(conf.agent.state_dir), given.ip, given.port)
     peers = Peers(agent.coordinator, credentials, given.timeout)
     moves, arrivals = Moves(agent, peers, given.patience), Arrivals(agent, peers)
     services: list[Service] = [moves]
     if given.ip:
+        from virtman.remote import Listener, Remote  # noqa: PLC0415 - a server of its own
+
         listener = Listener(Remote(moves, arrivals), credentials)
         services += [arrivals, Renewal(credentials), listener]
     return moves, arrivals, services

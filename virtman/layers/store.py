@@ -13,7 +13,6 @@ from virtman.plan import SECTOR
 from virtman.privileged import chunks as data
 from virtman.privileged import dm, loop
 
-
 Runs = Sequence[tuple[int, int]]
 
 
@@ -101,7 +100,7 @@ class Store(Mapped):
         with explained(f"device {self.name}"):
             data.write(self.node, [list(run) for run in runs], content)
 
-    def flush(self) -> None:
+    def settle(self) -> None:
         """Have on the disk what was written."""
         with explained(f"device {self.name}"):
             data.flush(self.node)

@@ -47,7 +47,7 @@ class PeerRows:
         """Return the authority, if there is one yet."""
         with self._reading.begin() as session:
             row = session.get(AuthorityRow, _ONLY)
-            return row and Authority(row.certificate, row.key)
+            return None if row is None else Authority(row.certificate, row.key)
 
     @retried
     def found(self, new: Authority, now: datetime) -> Authority:
