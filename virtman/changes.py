@@ -50,9 +50,9 @@ def union(maps: Iterable[bytes]) -> bytes:
     return whole.to_bytes(length, "little")
 
 
-def amount(changed: bytes) -> int:
-    """Return how many bytes a map stands for."""
-    return int.from_bytes(changed, "little").bit_count() * CHUNK
+def amount(changed: bytes, begin: int = 0) -> int:
+    """Return how many bytes a map stands for, from chunk ``begin`` on; a short one counts whole."""
+    return (int.from_bytes(changed, "little") >> begin).bit_count() * CHUNK
 
 
 def portions(changed: bytes, size: int, begin: int = 0) -> Iterator[Portion]:

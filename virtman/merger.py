@@ -145,7 +145,7 @@ class Merger:
 
     def _is_still(self, users: Iterable[Instance]) -> bool:
         """Tell whether a VM is being handed over: a new table would let it go on."""
-        return not self.stores.still.isdisjoint(one.vm for one in users)
+        return any(self.stores.is_still(one.vm) for one in users)
 
     def _taken(self, store: Store) -> int:
         return self.stores.layer(store).usage().taken

@@ -14,14 +14,13 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from virtman import changes, naming
 from virtman.agent import Agent
-from virtman.chains import Snapshot, Store
+from virtman.chains import Instance, Snapshot, Store
 from virtman.errors import (
     CoordinatorUnreachable,
     DeviceBusy,
@@ -59,6 +58,10 @@ _PASSING = (
     PeerUnreachable,
 )
 """What may be otherwise in a moment."""
+
+
+End = Snapshot | Instance
+"""What consists of the stores up to one of them."""
 
 
 @dataclass(frozen=True)
@@ -321,8 +324,7 @@ class Journey:
             standing = self.try_offer()
             if standing.active:  # a copy, whose end we did not hear of
                 return
-            changed = self._changed(kept.store, before[-1].store if before else "")
-            self._send(standing, changed, partial(self._store_of, kept.name))
+            self._send(standing, self._changed(kept, before[-1] if before else None), kept)
             for one in before:
                 self.stores.delete(one)
             if self.move.keeps:
@@ -332,9 +334,6 @@ class Journey:
                 return
             self._await_merges()
             kept = self._freeze(self.move.round + 1)
-
-    def _store_of(self, snapshot: str) -> str:
-        return self.records.snapshot(snapshot).store
 
     def _await_merges(self) -> None:
         """Let the merger do its work, so that the VM's chain does not grow with each round."""
@@ -361,47 +360,51 @@ class Journey:
         self._record(replace(self.move, round=number))
         return self.stores.snapshot(self.move.vm, self.move.snapshot(number))
 
-    def _changed(self, top: str, base: str) -> bytes:
-        """Return what the stores up to ``top`` hold, but for those up to ``base``.
+    def _changed(self, end: End, base: Snapshot | None) -> bytes:
+        """Return what the stores of one end hold, but for those that another consists of.
 
         A store that is being merged hands its chunks down: so upper ones are looked at first.
         """
         with self.stores.held(self.move.vm):
-            inventory = self.records.inventory()
-            below = inventory.chain(base)
-            mine = [one for one in reversed(inventory.chain(top)) if one not in below]
+            mine = reversed(self._newer(end, base))
             return changes.union(self.stores.layer(one).written() for one in mine)
+
+    def _newer(self, end: End, base: Snapshot | None) -> list[Store]:
+        """Return the stores of one end but for those of another, lower ones first."""
+        below = self._chain(base) if base is not None else ()
+        return [one for one in self._chain(end) if one not in below]
+
+    def _chain(self, end: End) -> tuple[Store, ...]:
+        """Return the stores of an end as they are now: the merger may have led it to others."""
+        inventory = self.records.inventory()
+        if isinstance(end, Snapshot):
+            return inventory.chain(inventory.snapshots[end.name].store)
+        return inventory.chain(inventory.instances[end.vm].store)
 
     def _pause_for(self, kept: Snapshot) -> float:
         """Return about how long it takes to send what was written since a snapshot."""
         with self.stores.held(self.move.vm) as instance:
-            inventory = self.records.inventory()
-            below = inventory.chain(self.records.snapshot(kept.name).store)
-            newer = [one for one in inventory.chain(instance.store) if one not in below]
+            newer = self._newer(instance, kept)
             taken = sum(self.stores.layer(one).usage().taken for one in newer)
         return taken / self._rate if self._rate else 0.0
 
-    def _send(self, standing: Standing, changed: bytes, top: Callable[[], str]) -> None:
-        """Send what a map says, read through the store of which ``top`` tells the name."""
+    def _send(self, standing: Standing, changed: bytes, end: End) -> None:
+        """Send what a map says of the data that a snapshot, or the VM that is held, has."""
         size = self.records.get(self.move.vm).size
         begin, done = time.monotonic(), 0
-        left = sum(one.size for one in changes.portions(changed, size, standing.done))
+        left = changes.amount(changed, standing.done)
         self._note(left=left)
         for portion in changes.portions(changed, size, standing.done):
             self._check_wanted()
-            # The merger may lead the snapshot to another store between two looks.
             with self.stores.held(self.move.vm):
-                store: Store = self.records.inventory().stores[top()]
-                content = self.stores.layer(store).read(portion.runs)
+                content = self.stores.layer(self._chain(end)[-1]).read(portion.runs)
             digest = hashlib.sha256(content).hexdigest()
             piece = Piece(self.move.id, standing.attempt, portion.runs, portion.end, digest)
             wire = self.peer.send(self.move.name, piece, content)
             done += portion.size
             self._moved = time.monotonic()
-            now = self.status
-            self._note(
-                sent=now.sent + portion.size, wire=now.wire + wire, left=left - done, note=""
-            )
+            sent, wire = self.status.sent + portion.size, self.status.wire + wire
+            self._note(sent=sent, wire=wire, left=max(0, left - done), note="")
         if done:
             self._rate = done / max(0.001, time.monotonic() - begin)
 
@@ -419,9 +422,9 @@ class Journey:
         begin = time.monotonic()
         self._record(replace(self.move, round=self.move.round + 1))
         (*_, kept) = self._held().values()
-        with self._quiet() as store:
+        with self._quiet() as instance:
             standing = self.try_offer()
-            self._send(standing, self._changed(store, kept.store), lambda: store)
+            self._send(standing, self._changed(instance, kept), instance)
             self.peer.complete(self.move.name, self.move.id, standing.attempt)
             with self._deciding:
                 self._check_wanted()
@@ -435,12 +438,12 @@ class Journey:
         )  # fmt: skip
 
     @contextmanager
-    def _quiet(self) -> Iterator[str]:
-        """Hold the VM, and let it go on if what is done meanwhile fails; give its store's name."""
+    def _quiet(self) -> Iterator[Instance]:
+        """Hold the VM, and let it go on if what is done meanwhile fails."""
         before = self.move
         instance = self.stores.quiet(before.vm)
         try:
-            yield instance.store
+            yield instance
         except Exception:
             # Whatever became of the file: before the VM goes on it must say whose it is.
             self._record(before)

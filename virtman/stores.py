@@ -67,7 +67,7 @@ class Stores:
         copied or emptied, nor across the network
     :ivar kept: names of stores that are no garbage, although nobody refers to them yet
     :ivar changed: set when there may be something to merge
-    :ivar still: VMs that are being handed over: the tables of their devices stay as they are
+    :ivar still: VMs that are being handed over to other hosts
     """
 
     def __init__(self, stack: Stack, records: Records, space: Space) -> None:
@@ -127,8 +127,7 @@ class Stores:
     def resume(self, vm: str) -> None:
         """Bring the devices of a VM into the state that its record says."""
         with self.held(vm) as instance:
-            move = self.records.move(vm)
-            if move is not None and move.handed:
+            if self.is_still(vm):
                 return
             steps = plan.instance(instance, self._chain(instance))
             self._up(steps[:-1] if self.records.arrival(vm) else steps)
@@ -261,10 +260,15 @@ class Stores:
         self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
-        """Let a VM go on, unless it is held for being handed over."""
+        """Let a VM go on, unless it is being handed over, or was."""
         with self._stilling:
-            if instance.vm not in self.still:
+            if not self.is_still(instance.vm):
                 self._device(instance).resume()
+
+    def is_still(self, vm: str) -> bool:
+        """Tell whether the tables of a VM's devices must stay as they are."""
+        move = self.records.move(vm)
+        return vm in self.still or (move is not None and move.handed)
 
     def quiet(self, vm: str) -> Instance:
         """Hold a VM for being handed over: nothing moves in its stores from now on.

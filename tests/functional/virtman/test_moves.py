@@ -324,13 +324,12 @@ class KilledTest(MoveCase):
 
     def owner(self):
         """Return the one node that owns the VM; a VM runs on no other."""
-        move = self.a.records.move("vm1")
+        device, move = self.device(self.a), self.a.records.move("vm1")
         handed = move is not None and move.handed
         here = "vm1" in self.names(self.a) and not handed
         there = "vm1" in self.names(self.b) and (handed or not self.b.records.arrival("vm1"))
         if handed:
             there = True
-            device = self.device(self.a)
             self.assertTrue(device is None or device.suspended or device.table[0][2] == "error")
         self.assertEqual(1, here + there, (move, self.names(self.a), self.names(self.b)))
         if here:
@@ -359,6 +358,7 @@ class KilledTest(MoveCase):
                 where = self.owner()
                 owners.add(where)
                 self.restart(victim, reboot=index % 3 == 1)
+                self.owner()
                 expected = expected.replace(".", self.written(where), 1)
             self.finish((index, fired, expected))
             if not fired:
