@@ -49,6 +49,7 @@ PAUSE = 0.5
 
 _AGAIN = 1.0
 _STILL_OPEN = 15.0
+_REMEMBERED = 100
 _MERGES, _LOOK = 60.0, 0.1
 _PASSING = (
     CoordinatorUnreachable,
@@ -108,7 +109,7 @@ class Moves:
         """Go on with what an earlier agent began."""
         for move in self.records.moving():
             if not move.handed:
-                self.agent.stores.unquiet(move.vm)  # held, if that agent died in the hand-over
+                self._let_go_on(move.vm)
             self._begin(Journey(self, move))
 
     def stop(self) -> None:
@@ -185,10 +186,20 @@ class Moves:
         self._begin(journey)
         return journey.status
 
+    def _let_go_on(self, vm: str) -> None:
+        """Let a VM go on that is still held, because that agent died in the hand-over."""
+        try:
+            self.agent.stores.unquiet(vm)
+        except VirtmanError as err:  # the next snapshot does it too
+            LOG.warning("VM %s: %s", vm, err)
+
     def _begin(self, journey: Journey) -> None:
         with self._lock:
             if self._stopped:
                 return
+            ended = [vm for vm, one in self._journeys.items() if one.has_ended]
+            for vm in ended[:-_REMEMBERED]:
+                del self._journeys[vm]
             self._journeys[journey.move.vm] = journey
         journey.start()
 
@@ -218,6 +229,11 @@ class Journey:
         self._moved = time.monotonic()
         self._rate = 0.0
         self._thread = threading.Thread(target=self._run, name=f"move {move.vm}", daemon=True)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.status.state in ("done", "failed")
 
     def start(self) -> None:
         """Begin, or go on."""

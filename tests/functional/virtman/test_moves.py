@@ -27,8 +27,11 @@ ENOUGH = 400
 
 
 class MoveCase(TestCase):
+    lvm = False
+
     def setUp(self):
         super().setUp()
+        self.bed.lvm = self.lvm
         # every piece is of two chunks
         self.useFixture(fixtures.MockPatchObject(changes, "PORTION", 2 * CHUNK))
         self.a, self.b = (self.bed.node(name, keep=FOREVER) for name in "ab")
@@ -63,7 +66,7 @@ class MoveCase(TestCase):
         node.serve()
 
     def stores(self, node):
-        return sorted(path.name for path in node.records.stores.glob("*.cow"))
+        return [*node.records.stores.glob("*.cow"), *node.kernel.volumes]
 
     def names(self, node):
         return [one.vm for one in node.records.all()]
@@ -278,6 +281,12 @@ class MigrateTest(MoveCase):
             self.b.arrivals.look()
         self.assertEqual([], self.names(self.b))
         self.assert_tidy(self.b)
+
+
+class LogicalVolumeTest(MigrateTest):
+    """The same in logical volumes."""
+
+    lvm = True
 
 
 def counted(function, after=False):
