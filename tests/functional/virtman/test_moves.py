@@ -371,7 +371,7 @@ class KilledTest(MoveCase):
                 expected = expected.replace(".", self.written(where), 1)
             self.finish((index, fired, expected))
             if not fired:
-                self.assertGreater(index, 20)
+                self.assertGreater(index, 15)
                 return owners
         self.fail("more steps than expected")
 

@@ -7,19 +7,12 @@ import os
 
 import schemathesis
 
-from virtman import certificates
-
-REQUEST = certificates.request()[1]
-
 
 @schemathesis.hook
 def map_body(context, body):
     if isinstance(body, dict) and isinstance(body.get("source"), dict):
         source = {"ip": "127.0.0.1", "port": int(os.environ["SOURCE_PORT"])}
         body["source"] |= {name: source[name] for name in source.keys() & body["source"].keys()}
-    if isinstance(body, dict) and isinstance(body.get("request"), str):
-        # no schema says what a request for a certificate is
-        body["request"] = REQUEST if len(body["request"]) <= 8192 else body["request"]
     return body
 
 
