@@ -13,7 +13,8 @@ from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.arrivals import Arrivals
 from virtman.chains import Store
 from virtman.errors import InvalidRequest
-from virtman.moves import Moves, Status
+from virtman.journey import Status
+from virtman.moves import Moves
 from virtman.rest import Answer, Rest, body_of
 from virtman.space import volume
 

@@ -19,7 +19,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, hashtree, layers, merger, moves
+from virtman import attachment, hashtree, journey, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.api import Api
@@ -341,9 +341,9 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
-        self.useFixture(fixtures.MockPatchObject(moves, "_LOOK", 0.001))
-        self.useFixture(fixtures.MockPatchObject(moves, "_AGAIN", 0.01))
-        self.useFixture(fixtures.MockPatchObject(moves, "_STILL_OPEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_LOOK", 0.001))
+        self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
 
 
 class TestCase(testtools.TestCase):

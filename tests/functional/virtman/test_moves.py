@@ -7,7 +7,7 @@ import fixtures
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import CHUNK, Killed, current
-from virtman import changes, moves
+from virtman import changes, journey
 from virtman.errors import (
     ImageDiffers,
     InstanceExists,
@@ -22,6 +22,7 @@ from virtman.errors import (
 )
 from virtman.peers import Peer
 from virtman.record import Records
+from virtman.transfer import Move
 
 ENOUGH = 400
 
@@ -146,7 +147,7 @@ class CloneTest(MoveCase):
 
     def test_agents_of_another_version_are_refused(self):
         self.a.create("vm1")
-        self.useFixture(fixtures.MockPatchObject(moves, "VERSION", 7))
+        self.useFixture(fixtures.MockPatchObject(journey, "VERSION", 7))
         self.assertRaises(VersionDiffers, self.a.clone, "vm1", "b", "copy")
 
     def test_a_full_destination_keeps_the_vm_where_it_is(self):
@@ -183,20 +184,20 @@ class MigrateTest(MoveCase):
 
     def test_what_is_written_meanwhile_goes_too(self):
         """Each round finds something new; the last part goes while the VM is held."""
-        self.useFixture(fixtures.MockPatchObject(moves, "PAUSE", -1.0))
-        self.useFixture(fixtures.MockPatchObject(moves, "ROUNDS", 3))
+        self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.useFixture(fixtures.MockPatchObject(journey, "ROUNDS", 3))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="0")
-        send, written = moves.Journey._send, []
+        send, written = journey.Journey._send, []
 
-        def sending(journey, *arguments):
-            send(journey, *arguments)
+        def sending(one, *arguments):
+            send(one, *arguments)
             number = len(written)
             with contextlib.suppress(BlockingIOError):
                 self.write(self.a, "vm1", **{"c0": str(number), f"c{number + 1}": str(number)})
                 written.append(number)
 
-        self.useFixture(fixtures.MockPatchObject(moves.Journey, "_send", sending))
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_send", sending))
         ended = self.move()
         self.assertEqual([0, 1, 2, 3], written)
         self.assertEqual("30123...", self.read(self.b, "vm1"))
@@ -242,8 +243,8 @@ class MigrateTest(MoveCase):
         self.b.listener._server = None
         with self.b.process.here():
             self.a.credentials.client()
-        self.useFixture(fixtures.MockPatchObject(moves.Journey, "try_offer", lambda _: None))
-        self.a.records.put(moves.Move("vm1", "x" * 32, "b", "vm1", False))
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "try_offer", lambda _: None))
+        self.a.records.put(Move("vm1", "x" * 32, "b", "vm1", False))
         for verb, *arguments in (
             (self.a.destroy, "vm1"),
             (self.a.snapshot, "vm1", "mine"),
@@ -257,13 +258,13 @@ class MigrateTest(MoveCase):
     def test_a_move_can_be_cancelled_while_the_other_host_is_away(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
-        freeze = moves.Journey._freeze
+        freeze = journey.Journey._freeze
 
-        def frozen(journey, number):
+        def frozen(one, number):
             self.b.die()
-            return freeze(journey, number)
+            return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(moves.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_freeze", frozen))
         self.a.migrate("vm1", "b")
         self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
         with self.a.process.here():
