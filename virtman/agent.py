@@ -5,17 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
 from virtman.chains import Instance, Snapshot, Store
-from virtman.coordinator import Coordinator
+from virtman.coordinator import Coordinator, ImageInfo
 from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
+from virtman.transfer import Arrival
 from virtman.volumes import device
 
 LOG = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ class Shown:
 
     :ivar chain: its stores, the one on the image first
     :ivar state: "ready"; "low" when its quota is nearly used up; "waits" while its I/O is held
-        back; "absent" while there is no device; "lost" if the kernel gave up a store
+        back; "absent" while there is no device; "lost" if the kernel gave up a store;
+        "arriving", "leaving" or "handed" while it moves from one host to another
     :ivar taken: bytes of its stores that are in use; None while that cannot be told
     :ivar snapshots: names of those that were taken of it, the oldest first
     """
@@ -102,7 +104,7 @@ class Agent:
             found = self.records.snapshot(naming.check("snapshot", snapshot))
             image = image or found.image
         naming.check("image", image)
-        with _Claim(self, vm):
+        with self.claim(vm):
             self.records.check_vm(vm)
             check_modules(self.stack.modules)
             attachment = self._attachment(image)
@@ -127,14 +129,52 @@ class Agent:
         :raises DeviceBusy: while the device is open; nothing is changed then
         """
         naming.check("VM", vm)
-        with _Claim(self, vm):
-            instance = self.records.get(vm)
-            self.stores.destroy(vm)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            self.remove(vm)
+
+    def remove(self, vm: str) -> None:
+        """Take all of a VM away but for its snapshots, whoever has claimed it."""
+        instance = self.records.get(vm)
+        self.stores.destroy(vm)
         with self._lock:
             attachment = self._attachments.get(instance.image)
         if attachment is not None:
             attachment.release(vm)
         LOG.info("VM %s is gone", vm)
+
+    def receive(self, wanted: Instance, arrival: Arrival) -> None:
+        """Prepare a store for a VM that comes from another host, over its image.
+
+        :raises InstanceExists: if there is a VM of this name
+        :raises NoSpace: if its exception store does not fit
+        """
+        with self.claim(wanted.vm):
+            self.records.check_vm(wanted.vm)
+            check_modules(self.stack.modules)
+            attachment = self._attachment(wanted.image)
+            self.stores.space.check(wanted.size, wanted.quota)
+            attachment.acquire(wanted.vm)
+            try:
+                self.records.put(arrival)
+                self.stores.receive(wanted)
+            except BaseException:
+                self.records.forget(arrival)
+                attachment.release(wanted.vm)
+                raise
+
+    def bring_back(self, vm: str) -> None:
+        """Have a VM's devices, whatever happened to them.
+
+        :raises InstanceUnknown: if there is no such VM
+        """
+        instance = self.records.get(vm)
+        self._attachment(instance.image).acquire(vm)
+        self.stores.resume(vm)
+
+    def info(self, image: str) -> ImageInfo:
+        """Return what an image was when it was attached, or else is for Volt."""
+        return self._attachment(image).info
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota; one that waits for it goes on soon.
@@ -143,7 +183,8 @@ class Agent:
         :raises InstanceUnknown: if there is no such VM
         """
         naming.check("VM", vm)
-        with _Claim(self, vm):
+        with self.claim(vm):
+            self.records.check_stays(vm)
             self.stores.limit(vm, quota)
 
     def snapshot(self, vm: str, name: str) -> Snapshot:
@@ -155,7 +196,8 @@ class Agent:
         """
         naming.check("VM", vm)
         naming.check("snapshot", name)
-        with _Claim(self, vm):
+        with self.claim(vm):
+            self.records.check_stays(vm)
             return self.stores.snapshot(vm, name)
 
     def rollback(self, vm: str, name: str) -> None:
@@ -168,7 +210,8 @@ class Agent:
         """
         naming.check("VM", vm)
         naming.check("snapshot", name)
-        with _Claim(self, vm):
+        with self.claim(vm):
+            self.records.check_stays(vm)
             self.stores.rollback(vm, name)
 
     def delete_snapshot(self, name: str) -> None:
@@ -195,14 +238,20 @@ class Agent:
             inventory = self.records.inventory()
             chain = inventory.chain(instance.store)
             state, taken = self.stores.state(instance, chain)
-        mine = [one for one in inventory.snapshots.values() if one.vm == vm]
+            move, arrival = self.records.move(vm), self.records.arrival(vm)
+        if arrival is not None:
+            state = "arriving"
+        elif move is not None and not move.keeps:
+            state = "handed" if move.handed else "leaving"
+        mine = [one for one in inventory.snapshots.values() if one.vm == vm and not one.is_hidden]
         names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
         return Shown(instance, chain, state, taken, names)
 
     def snapshots(self) -> Sequence[Kept]:
         """Return the snapshots on this node, the oldest first."""
         inventory = self.records.inventory()
-        found = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        shown = [one for one in inventory.snapshots.values() if not one.is_hidden]
+        found = sorted(shown, key=lambda one: one.created_at)
         return [Kept(one, inventory.chain(one.store)) for one in found]
 
     def show_snapshot(self, name: str) -> Kept:
@@ -249,6 +298,22 @@ class Agent:
             raise ImageUnknown(f"image {image} is not attached on this node")
         return attachment
 
+    @contextlib.contextmanager
+    def claim(self, vm: str) -> Iterator[None]:
+        """Let nobody else change a VM meanwhile.
+
+        :raises InstanceExists: if somebody does
+        """
+        with self._lock:
+            if vm in self._busy:
+                raise InstanceExists(f"VM {vm} is being changed by another request right now")
+            self._busy.add(vm)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.discard(vm)
+
     def recover(self) -> Sequence[str]:
         """Take over what an earlier agent left, or build it again after a reboot.
 
@@ -272,7 +337,7 @@ class Agent:
             attachment.stop()
 
     def _resume(self, instance: Instance) -> None:
-        with _Claim(self, instance.vm):
+        with self.claim(instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
             attachment = self._attachment(instance.image)
             if instance.vm not in attachment.users or not self.stores.is_served(instance):
@@ -308,24 +373,6 @@ class Agent:
                 found = Attachment(info, portal, self.stack, self.coordinator, self.times)
                 self._attachments[image] = found
             return found
-
-
-class _Claim:
-    """One verb at a time for one VM."""
-
-    def __init__(self, agent: Agent, vm: str) -> None:
-        self.agent = agent
-        self.vm = vm
-
-    def __enter__(self) -> None:
-        with self.agent._lock:
-            if self.vm in self.agent._busy:
-                raise InstanceExists(f"VM {self.vm} is being changed by another request right now")
-            self.agent._busy.add(self.vm)
-
-    def __exit__(self, *exc: object) -> None:
-        with self.agent._lock:
-            self.agent._busy.discard(self.vm)
 
 
 def device_path(instance: Instance) -> str:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import Map, Rule
-from werkzeug.wrappers import Request, Response
+from werkzeug.wrappers import Request
 
 from virtman import scrub
 from virtman.agent import Agent, Kept, Shown, device_path
+from virtman.arrivals import Arrivals
 from virtman.chains import Store
-from virtman.errors import InvalidRequest, VirtmanError
+from virtman.errors import InvalidRequest
+from virtman.journey import Status
+from virtman.moves import Moves
+from virtman.rest import Answer, Rest, body_of
 from virtman.space import volume
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIEnvironment
-
-LOG = logging.getLogger(__name__)
-
-_MAX_BODY = 64 * 1024
 
 ROUTES = (
     ("GET", "/healthz", "health"),
@@ -34,6 +26,11 @@ ROUTES = (
     ("PATCH", "/v1/instances/<vm>", "limit"),
     ("DELETE", "/v1/instances/<vm>", "destroy"),
     ("POST", "/v1/instances/<vm>/rollback", "rollback"),
+    ("POST", "/v1/instances/<vm>/clone", "clone"),
+    ("POST", "/v1/instances/<vm>/migrate", "migrate"),
+    ("GET", "/v1/moves", "list_moves"),
+    ("GET", "/v1/moves/<vm>", "show_move"),
+    ("DELETE", "/v1/moves/<vm>", "cancel_move"),
     ("GET", "/v1/snapshots", "list_snapshots"),
     ("PUT", "/v1/snapshots/<snapshot>", "snapshot"),
     ("GET", "/v1/snapshots/<snapshot>", "show_snapshot"),
@@ -43,36 +40,17 @@ ROUTES = (
     ("POST", "/v1/images/<image>/scrub", "scrub"),
 )
 
-Answer = tuple[int, Any]
 
+class Api(Rest):
+    """A WSGI application over one agent, and the moves from and to it."""
 
-class Api:
-    """A WSGI application over one agent."""
+    routes = ROUTES
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, moves: Moves, arrivals: Arrivals) -> None:
+        super().__init__()
         self.agent = agent
-        self._map = Map([Rule(path, methods=[verb], endpoint=name) for verb, path, name in ROUTES])
-
-    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        """Answer one request; the one place where errors become HTTP."""
-        request = Request(environ)
-        request.max_content_length = _MAX_BODY
-        try:
-            name, arguments = self._map.bind_to_environ(environ).match()
-            handler: Callable[..., Answer] = getattr(self, name)
-            status, body = handler(request, **arguments)
-        except VirtmanError as err:
-            status, body = err.status, _error(err.code, str(err))
-        except ExceptionGroup as err:
-            status, body = _several(err)
-        except HTTPException as err:
-            status, body = err.code or 500, _error("virtman.request.invalid", str(err.description))
-        except Exception as err:
-            LOG.exception("%s %s", request.method, request.path)
-            status, body = 500, _error("virtman.error", f"{type(err).__name__}: {err}")
-        text = "" if body is None else json.dumps(body)
-        response = Response(text, status, content_type="application/json")
-        return response(environ, start)
+        self.moves = moves
+        self.arrivals = arrivals
 
     def health(self, request: Request) -> Answer:
         """Say that the agent answers."""
@@ -88,7 +66,7 @@ class Api:
 
     def create(self, request: Request, vm: str) -> Answer:
         """Give a VM its device; the body names an image or a snapshot."""
-        body = _body(request, image=str, snapshot=str, quota=int, store=str)
+        body = body_of(request, image=str, snapshot=str, quota=int, store=str)
         if not body.keys() & {"image", "snapshot"}:
             raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
         self.agent.create(vm, **body)
@@ -96,7 +74,7 @@ class Api:
 
     def limit(self, request: Request, vm: str) -> Answer:
         """Give a VM another quota."""
-        body = _body(request, quota=int)
+        body = body_of(request, quota=int)
         if not body:
             raise InvalidRequest('the body must be {"quota": <bytes>}')
         self.agent.limit(vm, **body)
@@ -109,11 +87,41 @@ class Api:
 
     def rollback(self, request: Request, vm: str) -> Answer:
         """Have a VM begin anew at one of its snapshots."""
-        body = _body(request, snapshot=str)
+        body = body_of(request, snapshot=str)
         if not body:
             raise InvalidRequest('the body must be {"snapshot": "<name>"}')
         self.agent.rollback(vm, body["snapshot"])
         return 200, _shown(self.agent.show(vm))
+
+    def clone(self, request: Request, vm: str) -> Answer:
+        """Begin to copy a VM to another host; the body is ``{"host": name, "as": name}``."""
+        body = body_of(request, **{"host": str, "as": str})
+        if "host" not in body:
+            raise InvalidRequest('the body must be {"host": "<name>"}, and can have "as": "<name>"')
+        return 202, _moving(self.moves.clone(vm, body["host"], body.get("as", vm)))
+
+    def migrate(self, request: Request, vm: str) -> Answer:
+        """Begin to move a VM to another host; the body is ``{"host": name}``."""
+        body = body_of(request, host=str)
+        if not body:
+            raise InvalidRequest('the body must be {"host": "<name>"}')
+        return 202, _moving(self.moves.migrate(vm, body["host"]))
+
+    def list_moves(self, request: Request) -> Answer:
+        """Return the moves from this node, those that ended since the agent started too."""
+        return 200, {"moves": [_moving(one) for one in self.moves.all()]}
+
+    def show_move(self, request: Request, vm: str) -> Answer:
+        """Return how far a VM is on its way from here."""
+        return 200, _moving(self.moves.show(vm))
+
+    def cancel_move(self, request: Request, vm: str) -> Answer:
+        """Have a VM stay, or one that comes from another host not come."""
+        if self.agent.records.arrival(vm) is not None:
+            self.arrivals.give_up(vm)
+        else:
+            self.moves.cancel(vm)
+        return 204, None
 
     def list_snapshots(self, request: Request) -> Answer:
         """Return all snapshots, or those of the VM in ``?vm=``."""
@@ -123,7 +131,7 @@ class Api:
 
     def snapshot(self, request: Request, snapshot: str) -> Answer:
         """Keep a VM's data; the body is ``{"vm": name}``."""
-        body = _body(request, vm=str)
+        body = body_of(request, vm=str)
         if not body:
             raise InvalidRequest('the body must be {"vm": "<name>"}')
         self.agent.snapshot(body["vm"], snapshot)
@@ -164,24 +172,6 @@ class Api:
         return 200, asdict(scrub.scrub(self.agent.attached(image)))
 
 
-def _body(request: Request, **kinds: type) -> dict[str, Any]:
-    """Return a request's body, an object that has no other keys and kinds than these."""
-    try:
-        body = json.loads(request.get_data())
-    except ValueError as err:
-        raise InvalidRequest(f"the body is not JSON: {err}") from err
-    if not isinstance(body, Mapping):
-        raise InvalidRequest("the body must be an object")
-    for key, value in body.items():
-        # True is an int for Python
-        if key not in kinds or type(value) is not kinds[key]:
-            known = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
-            raise InvalidRequest(f"the body has {key}: {value!r}; it can have {known}")
-        if isinstance(value, int) and value < 0:
-            raise InvalidRequest(f"{key} {value}: must not be negative")
-    return dict(body)
-
-
 def _shown(found: Shown) -> dict[str, Any]:
     vm = found.instance
     return {
@@ -194,6 +184,24 @@ def _shown(found: Shown) -> dict[str, Any]:
         "quota": vm.quota,
         "stores": [_store(one) for one in found.chain],
         "snapshots": list(found.snapshots),
+    }
+
+
+def _moving(status: Status) -> dict[str, Any]:
+    move = status.move
+    return {
+        "vm": move.vm,
+        "kind": "clone" if move.keeps else "migrate",
+        "host": move.host,
+        "as": move.name,
+        "round": move.round,
+        "state": status.state,
+        "sent": status.sent,
+        "wire": status.wire,
+        "left": status.left,
+        "pause": status.pause,
+        "note": status.note,
+        "code": status.code,
     }
 
 
@@ -216,13 +224,3 @@ def _store(store: Store) -> dict[str, Any]:
 def timestamp(seconds: float) -> str:
     """Return a moment in the form of RFC 3339."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _several(group: ExceptionGroup[Exception]) -> Answer:
-    """Report what a teardown could not take away: under the first error, with all of them."""
-    first = next((one for one in group.exceptions if isinstance(one, VirtmanError)), VirtmanError())
-    return first.status, _error(first.code, "; ".join(map(str, group.exceptions)))
-
-
-def _error(code: str, message: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message}}

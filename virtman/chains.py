@@ -48,6 +48,7 @@ class Instance:
 
     :ivar store: name of the one that takes what the VM writes
     :ivar quota: bytes that its chain may take; 0 for all that it can need
+    :ivar move: id of the move that brought it here; empty if it was created here
     """
 
     vm: str
@@ -55,6 +56,7 @@ class Instance:
     size: int
     store: str
     quota: int = 0
+    move: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Snapshot:
     size: int
     store: str
     created_at: float
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it is no user's, but holds what a move sends."""
+        return "_" in self.name
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from virtman import errors, naming
-from virtman.errors import AgentUnreachable, VirtmanError
+from virtman import naming
+from virtman.errors import AgentUnreachable, from_code
 
 _TIMEOUT = 300.0
-
-_BY_CODE = {
-    kind.code: kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, VirtmanError)
-}
+_LOOK = 0.2
 
 
 class _Connection(http.client.HTTPConnection):
@@ -115,6 +111,54 @@ class Client:
         found: Sequence[dict[str, Any]] = self._call("GET", "/v1/instances")["instances"]
         return found
 
+    def clone(self, vm: str, host: str, name: str = "") -> dict[str, Any]:
+        """Begin to copy a VM to another host, as of now, while it runs; return the move.
+
+        :param name: of the copy; empty for the same
+        """
+        body = {"host": naming.check("host", host), "as": naming.check("VM", name or vm)}
+        begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/clone", body)
+        return begun
+
+    def migrate(self, vm: str, host: str) -> dict[str, Any]:
+        """Begin to move a VM to another host while it runs; return the move."""
+        body = {"host": naming.check("host", host)}
+        begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/migrate", body)
+        return begun
+
+    def move(self, vm: str) -> dict[str, Any]:
+        """Return how far a VM is on its way to another host, or how that ended."""
+        found: dict[str, Any] = self._call("GET", _move(vm))
+        return found
+
+    def moves(self) -> Sequence[dict[str, Any]]:
+        """Return the moves from this node, ended ones too."""
+        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/moves")["moves"]
+        return found
+
+    def await_move(
+        self, vm: str, show: Callable[[dict[str, Any]], None] = lambda move: None
+    ) -> dict[str, Any]:
+        """Wait until a VM, or its copy, is the other host's; return the move.
+
+        Errors are those with which the move failed.
+
+        :param show: called with the move now and then
+        """
+        while True:
+            move = self.move(vm)
+            show(move)
+            if move["state"] == "failed":
+                raise from_code(move["code"], move["note"])
+            # an old device that somebody still has open does not matter any more
+            if move["state"] == "done" or move["pause"] is not None:
+                return move
+            time.sleep(_LOOK)
+
+    def cancel_move(self, vm: str) -> None:
+        """Have a VM stay; one that comes from another host is not taken."""
+        self._call("DELETE", _move(vm))
+
     def images(self) -> Sequence[dict[str, Any]]:
         """Return the images that are attached on this node."""
         found: Sequence[dict[str, Any]] = self._call("GET", "/v1/images")["images"]
@@ -148,11 +192,15 @@ class Client:
         if answer.status < 400:
             return json.loads(text) if text else None
         error = json.loads(text)["error"]
-        raise _BY_CODE.get(error["code"], VirtmanError)(error["message"])
+        raise from_code(error["code"], error["message"])
 
 
 def _instance(vm: str) -> str:
     return f"/v1/instances/{naming.check('VM', vm)}"
+
+
+def _move(vm: str) -> str:
+    return f"/v1/moves/{naming.check('VM', vm)}"
 
 
 def _snapshot(name: str) -> str:

@@ -20,6 +20,7 @@ from virtman.errors import (
     Forbidden,
     ImageUnknown,
     InvalidRequest,
+    PeerUnknown,
     PlacementStale,
     TooFast,
     Unauthenticated,
@@ -43,6 +44,7 @@ _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
     "volt.host.unknown": PlacementUnknown,
     "volt.placement.stale": PlacementStale,
+    "volt.peer.unknown": PeerUnknown,
 }
 
 # What Volt, or a proxy before it, may answer to anything, and what to do then.
@@ -283,6 +285,23 @@ class Coordinator:
             tuple(_placement(item) for item in answer["placements"]),
             tuple(answer["unknown"]),
         )
+
+    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+        """Have a certificate signed; return it and that of the authority.
+
+        :param ip: where the agent listens to others
+        """
+        body = {"request": request, "ip": ip, "port": port}
+        answer = self._call("PUT", f"/v1/hosts/{self.host}/certificate", body)
+        return answer["certificate"], answer["authority"]
+
+    def listener(self, host: str) -> tuple[str, int]:
+        """Return address and port at which another host's agent listens.
+
+        :raises PeerUnknown: if Volt knows of none
+        """
+        answer = self._call("GET", f"/v1/hosts/{quote(host, safe='')}/listener")
+        return answer["ip"], answer["port"]
 
     def _own(self, image: str) -> str:
         return f"/v1/images/{quote(image, safe='')}/hosts/{self.host}"

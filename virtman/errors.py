@@ -188,6 +188,90 @@ class PlacementStale(VirtmanError):
     status = 409
 
 
+class PeersOff(VirtmanError):
+    """This agent neither calls others nor is called."""
+
+    code = "virtman.peer.off"
+    status = 409
+
+
+class PeerUnknown(VirtmanError):
+    """Volt knows no host of this name that takes calls."""
+
+    code = "virtman.peer.unknown"
+    status = 404
+
+
+class PeerUnreachable(VirtmanError):
+    """Another host's agent does not answer."""
+
+    code = "virtman.peer.unreachable"
+    status = 504
+
+
+class PeerUntrusted(VirtmanError):
+    """What answers, or asks, is not the host that it should be."""
+
+    code = "virtman.peer.untrusted"
+    status = 403
+
+
+class MoveInProgress(VirtmanError):
+    """The VM is on its way from or to this node."""
+
+    code = "virtman.move.busy"
+    status = 409
+
+
+class MoveUnknown(VirtmanError):
+    """No such VM is on its way."""
+
+    code = "virtman.move.unknown"
+    status = 404
+
+
+class MoveHanded(VirtmanError):
+    """The destination owns the VM's data, or may: there is no way back."""
+
+    code = "virtman.move.handed"
+    status = 409
+
+
+class MoveStale(VirtmanError):
+    """The destination was told to begin anew meanwhile, or has restarted: offer again."""
+
+    code = "virtman.move.stale"
+    status = 409
+
+
+class MoveGarbled(VirtmanError):
+    """Data did not come as they were sent: send them again."""
+
+    code = "virtman.move.garbled"
+    status = 400
+
+
+class MoveCancelled(VirtmanError):
+    """Somebody did not want it any more."""
+
+    code = "virtman.move.cancelled"
+    status = 409
+
+
+class ImageDiffers(VirtmanError):
+    """The two hosts do not mean the same image by a name."""
+
+    code = "virtman.move.image_differs"
+    status = 409
+
+
+class VersionDiffers(VirtmanError):
+    """The two agents are of versions that do not understand each other."""
+
+    code = "virtman.move.version"
+    status = 409
+
+
 class AgentUnreachable(VirtmanError):
     """The local agent does not answer."""
 
@@ -200,3 +284,15 @@ class KernelFailure(VirtmanError):
 
     code = "virtman.kernel.failure"
     status = 500
+
+
+def from_code(code: str, message: str) -> VirtmanError:
+    """Return the error that has a code."""
+    return _BY_CODE.get(code, VirtmanError)(message)
+
+
+_BY_CODE = {
+    kind.code: kind
+    for kind in list(globals().values())
+    if isinstance(kind, type) and issubclass(kind, VirtmanError)
+}

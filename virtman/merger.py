@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import replace
 
-from virtman.chains import Merge, Store
+from virtman.chains import Instance, Merge, Store
 from virtman.errors import VirtmanError
 from virtman.space import volume
 from virtman.stores import Stores
@@ -98,6 +99,8 @@ class Merger:
             users = inventory.on(merge.upper)
             if not users or inventory.stores.get(merge.lower.name) != merge.lower:
                 return None
+            if self._is_still(users):
+                return None
             if into == merge.lower and not inventory.may_take(into, merge.upper):
                 return None
             upper = replace(merge.upper, lower=into.name, merging=True)
@@ -123,20 +126,26 @@ class Merger:
         while not self.stores.layer(store).usage().is_empty:
             if self._stopped.wait(_LOOK) or not self.records.inventory().on(store):
                 return False
-        self._end(store)
-        return True
+        return self._end(store)
 
-    def _end(self, store: Store) -> None:
-        """Lead all past an emptied store, and give it back."""
+    def _end(self, store: Store) -> bool:
+        """Lead all past an emptied store, and give it back; tell whether that could be."""
         with self.stores.locks[store.image]:
             inventory = self.records.inventory()
             users = inventory.on(store)
+            if self._is_still(users):
+                return False
             for changed in inventory.without(store):
                 self.records.put(changed)
             for one in users:
                 self.stores.resume(one.vm)
             self.stores.tidy(store.image)
         LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
+        return True
+
+    def _is_still(self, users: Iterable[Instance]) -> bool:
+        """Tell whether a VM is being handed over: a new table would let it go on."""
+        return any(self.stores.is_still(one.vm) for one in users)
 
     def _taken(self, store: Store) -> int:
         return self.stores.layer(store).usage().taken

@@ -1,7 +1,7 @@
 """Which VMs and snapshots there are here, and what belongs to each: the little to be written down.
 
-One JSON file a VM, a snapshot and an exception store. The kernel is the truth about devices;
-the records say whose which store is, so that it outlives the agent and the node.
+One JSON file a VM, a snapshot, an exception store and a VM on its way. The kernel is the truth
+about devices; the records say whose which store is, so that it outlives the agent and the node.
 
 Each file changes at once or not at all. What takes several changes is ordered so that an agent
 may die between any two: a store that nobody refers to is garbage, whatever it holds.
@@ -19,9 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from virtman.chains import Instance, Inventory, Snapshot, Store
-from virtman.errors import InstanceExists, InstanceUnknown, SnapshotExists, SnapshotUnknown
+from virtman.errors import (
+    InstanceExists,
+    InstanceUnknown,
+    MoveInProgress,
+    SnapshotExists,
+    SnapshotUnknown,
+)
+from virtman.transfer import Arrival, Move
 
-Record = Store | Instance | Snapshot
+Record = Store | Instance | Snapshot | Move | Arrival
 
 
 class Records:
@@ -34,13 +41,17 @@ class Records:
         self.stores = folder / "stores"
         self.instances = folder / "instances"
         self.snapshots = folder / "snapshots"
+        self.moves = folder / "moves"
+        self.arrivals = folder / "arrivals"
         # What the files say, and what two stores made side by side must not share: a name.
         self._lock = threading.RLock()
         self._written = Inventory((), (), ())
+        self._moves: dict[str, Move] = {}
+        self._arrivals: dict[str, Arrival] = {}
 
     def prepare(self) -> None:
         """Make the folders and read the records, those of earlier versions too."""
-        for folder in (self.stores, self.instances, self.snapshots):
+        for folder in (self.stores, self.instances, self.snapshots, self.moves, self.arrivals):
             folder.mkdir(parents=True, exist_ok=True)
         vms = []
         for one in _all(self.instances):
@@ -53,6 +64,8 @@ class Records:
         snapshots = (Snapshot(**one) for one in _all(self.snapshots))
         old = self._written.instances.values()
         self._written = Inventory(stores, (*vms, *old), snapshots)
+        self._moves = {one["vm"]: Move(**one) for one in _all(self.moves)}
+        self._arrivals = {one["vm"]: Arrival(**one) for one in _all(self.arrivals)}
 
     def inventory(self) -> Inventory:
         """Return all that is written down, as of now."""
@@ -85,6 +98,35 @@ class Records:
         if found is None:
             raise SnapshotUnknown(f"there is no snapshot {name} on this node")
         return found
+
+    def move(self, vm: str) -> Move | None:
+        """Return how a VM leaves this node, if it does."""
+        return self._moves.get(vm)
+
+    def moving(self) -> list[Move]:
+        """Return all VMs on their way from here."""
+        with self._lock:
+            return list(self._moves.values())
+
+    def arrival(self, vm: str) -> Arrival | None:
+        """Return how a VM comes to this node, if it does."""
+        return self._arrivals.get(vm)
+
+    def arriving(self) -> list[Arrival]:
+        """Return all VMs on their way to here."""
+        with self._lock:
+            return list(self._arrivals.values())
+
+    def check_stays(self, vm: str) -> None:
+        """Raise MoveInProgress if a VM is on its way."""
+        move, arrival = self.move(vm), self.arrival(vm)
+        if move is not None:
+            what = "is being copied" if move.keeps else "is moving"
+            raise MoveInProgress(
+                f"VM {vm} {what} to host {move.host}: wait until that has ended, or cancel it"
+            )
+        if arrival is not None:
+            raise MoveInProgress(f"VM {vm} is still on its way here from host {arrival.host}")
 
     def check_vm(self, vm: str) -> None:
         """Raise InstanceExists if there is a VM of this name."""
@@ -140,6 +182,10 @@ class Records:
                 return self._written.instances
             case Snapshot():
                 return self._written.snapshots
+            case Move():
+                return self._moves
+            case Arrival():
+                return self._arrivals
 
     def _file(self, record: Record) -> Path:
         match record:
@@ -149,11 +195,15 @@ class Records:
                 folder = self.instances
             case Snapshot():
                 folder = self.snapshots
+            case Move():
+                folder = self.moves
+            case Arrival():
+                folder = self.arrivals
         return folder / f"{_name(record)}.json"
 
 
 def _name(record: Record) -> str:
-    return record.vm if isinstance(record, Instance) else record.name
+    return record.name if isinstance(record, Store | Snapshot) else record.vm
 
 
 def _keep(folder: Path) -> None:

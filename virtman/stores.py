@@ -67,6 +67,7 @@ class Stores:
         copied or emptied, nor across the network
     :ivar kept: names of stores that are no garbage, although nobody refers to them yet
     :ivar changed: set when there may be something to merge
+    :ivar still: VMs that are being handed over to other hosts
     """
 
     def __init__(self, stack: Stack, records: Records, space: Space) -> None:
@@ -76,6 +77,9 @@ class Stores:
         self.locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
         self.kept: set[str] = set()
         self.changed = threading.Event()
+        self.still: set[str] = set()
+        # So that nobody who has just found a VM waiting lets it go on a moment later.
+        self._stilling = threading.Lock()
 
     def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
         """Give a VM an empty store over the image, or over a snapshot, and its device.
@@ -101,10 +105,32 @@ class Stores:
                 raise
         return instance
 
+    def receive(self, wanted: Instance) -> Instance:
+        """Give a VM that is on its way here an empty store; its own device comes later.
+
+        :param wanted: the VM, still without a store; it is written down that it arrives
+        """
+        with self.locks[wanted.image]:
+            try:
+                with self.space.promising:
+                    self._check(wanted, "")
+                    store = self._make(wanted.image, wanted.size, "")
+                    instance = replace(wanted, store=store)
+                    self.records.put(instance)
+                self.resume(wanted.vm)
+            except BaseException:
+                self.records.forget(wanted)
+                self.tidy_up(wanted.image)
+                raise
+        return instance
+
     def resume(self, vm: str) -> None:
         """Bring the devices of a VM into the state that its record says."""
         with self.held(vm) as instance:
-            self._up(plan.instance(instance, self._chain(instance)))
+            if self.is_still(vm):
+                return
+            steps = plan.instance(instance, self._chain(instance))
+            self._up(steps[:-1] if self.records.arrival(vm) else steps)
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away, and the stores that nobody else needs.
@@ -234,8 +260,46 @@ class Stores:
         self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
-        """Let a VM go on."""
-        self._device(instance).resume()
+        """Let a VM go on, unless it is being handed over, or was."""
+        with self._stilling:
+            if not self.is_still(instance.vm):
+                self._device(instance).resume()
+
+    def is_still(self, vm: str) -> bool:
+        """Tell whether the tables of a VM's devices must stay as they are."""
+        move = self.records.move(vm)
+        return vm in self.still or (move is not None and move.handed)
+
+    def quiet(self, vm: str) -> Instance:
+        """Hold a VM for being handed over: nothing moves in its stores from now on.
+
+        :returns: the VM as it is then
+        :raises NoSpace: if it waits already, for space
+        """
+        with self.held(vm) as instance:
+            self._must_be_served(instance)
+            if self.waits(instance):
+                raise NoSpace(f"VM {vm} waits for space: give it some first")
+            with self._stilling:
+                self.still.add(vm)
+            try:
+                self._device(instance).hold(settled=True)
+            except VirtmanError:
+                self.unquiet(vm)
+                raise
+        return instance
+
+    def unquiet(self, vm: str) -> None:
+        """Let a VM go on after all; one that goes on already is left alone."""
+        with self.held(vm) as instance, self._stilling:
+            self.still.discard(vm)
+            if self.waits(instance):
+                self._device(instance).resume()
+
+    def seal(self, vm: str) -> None:
+        """Have a VM that was handed over neither read nor write here any more."""
+        with self.held(vm) as instance:
+            self._device(instance).seal()
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""

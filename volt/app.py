@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any
 
@@ -16,6 +16,7 @@ from werkzeug.routing import PathConverter
 from volt import openapi, policies, schemas
 from volt.access import Access, StoredTokens
 from volt.accesslog import REQUEST_ID, ROUTE, AccessLog
+from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.errors import (
     Conflict,
@@ -30,6 +31,7 @@ from volt.errors import (
 from volt.handlers import Answer, Service, images
 from volt.keystone import KeystoneTokens
 from volt.names import check_name
+from volt.peers import Peers
 from volt.rates import Rates
 from volt.routes import ROUTES, Route
 from volt.worker import Worker
@@ -76,6 +78,7 @@ class _Host(PathConverter):
     """
 
     regex = PathConverter.regex + "(?<!/heartbeat)(?<!/placements)(?<!/reports)"
+    regex += "(?<!/certificate)(?<!/listener)"
 
 
 class _VoltApp(Flask):
@@ -94,7 +97,12 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     identities = KeystoneTokens(conf) if by_keystone else StoredTokens(Tokens(worker.engine))
     guard = Access(identities, policies.load(conf), Rates(conf.api.rate, conf.api.burst))
     service = Service(
-        worker.coordinator, worker.roster, conf.heartbeat.interval, worker.watch, worker.reports
+        worker.coordinator,
+        worker.roster,
+        conf.heartbeat.interval,
+        worker.watch,
+        worker.reports,
+        Peers(PeerRows(worker.engine), timedelta(hours=conf.peers.lifetime)),
     )
     return create_app(service, guard)
 

@@ -74,6 +74,12 @@ class HashesInvalid(Invalid):
     code = "volt.image.hashes"
 
 
+class CertificateRequestInvalid(Invalid):
+    """What should be a request for a certificate is none, or is for a weak key."""
+
+    code = "volt.certificate.request"
+
+
 class ShapeInvalid(Invalid):
     """Stripes and fan-out for which no trees exist."""
 
@@ -90,6 +96,12 @@ class ImageUnknown(Unknown):
     """No image has that name."""
 
     code = "volt.image.unknown"
+
+
+class ListenerUnknown(Unknown):
+    """The host's agent takes no calls of others: it has no certificate that is good."""
+
+    code = "volt.peer.unknown"
 
 
 class HashesUnknown(Unknown):

@@ -232,6 +232,24 @@ class Host:
 
 
 @dataclass(frozen=True)
+class Certificate:
+    """A host's certificate, and that of the authority that signed it; both PEM."""
+
+    certificate: str
+    authority: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Where a host's agent takes calls of others; only over TLS, with a certificate."""
+
+    host: str
+    ip: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Event:
     """Something that happened; ``id`` rises."""
 

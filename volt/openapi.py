@@ -18,7 +18,17 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 
 from volt import schemas
-from volt.objects import Candidate, Event, Host, Image, Placement, Trees, Verdict
+from volt.objects import (
+    Candidate,
+    Certificate,
+    Event,
+    Host,
+    Image,
+    Listener,
+    Placement,
+    Trees,
+    Verdict,
+)
 
 Schema = dict[str, Any]
 
@@ -221,6 +231,24 @@ OPERATIONS: Final = (
         has_etag=True,
     ),
     Operation(
+        "PUT",
+        f"{_HOST}/certificate",
+        "Sign a certificate by which a host's agent is known to others.",
+        {200: _of(Certificate)},
+        body=schemas.CERTIFICATE,
+    ),
+    Operation(
+        "DELETE", f"{_HOST}/certificate", "Have no agent trust a host's any more.", {204: None}
+    ),
+    Operation(
+        "GET",
+        f"{_HOST}/listener",
+        "Show where a host's agent takes calls of others.",
+        {200: _of(Listener)},
+        (404,),
+        has_etag=True,
+    ),
+    Operation(
         "GET",
         "/v1/events",
         "List the last events, newest first.",
@@ -344,7 +372,7 @@ def _content(description: str, schema: Schema) -> Schema:
 def _kinds() -> list[type]:
     """Return the dataclasses that answers are made of, and those in them."""
     found: list[type] = []
-    pending: list[Any] = [Image, Trees, Candidate, Placement, Host, Event]
+    pending: list[Any] = [Image, Trees, Candidate, Placement, Host, Event, Certificate, Listener]
     while pending:
         kind = pending.pop()
         if is_dataclass(kind) and kind not in found:

@@ -66,6 +66,13 @@ _RULES: Final = [
     _rule("host:list", READER, "GET", "/v1/hosts", "List hosts."),
     _rule("host:show", "rule:reader or rule:own_host", "GET", _HOST, "Show a host."),
     _rule("host:change", OPERATOR, "PATCH", _HOST, "Drain a host."),
+    _rule(
+        "peer:certify", OWN_HOST, "PUT", f"{_HOST}/certificate", "Get a certificate for an agent."
+    ),
+    _rule(
+        "peer:revoke", OPERATOR, "DELETE", f"{_HOST}/certificate", "Have agents trust it no more."
+    ),
+    _rule("peer:listener", ANYBODY, "GET", f"{_HOST}/listener", "Show where an agent listens."),
     _rule("event:list", READER, "GET", "/v1/events", "List events."),
     _rule("metrics:show", READER, "GET", "/metrics", "Show metrics."),
 ]

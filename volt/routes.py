@@ -8,7 +8,7 @@ serves everybody.
 from collections.abc import Callable
 from typing import Final
 
-from volt.handlers import Answer, events, health, hosts, images, metrics, openapi, page
+from volt.handlers import Answer, events, health, hosts, images, metrics, openapi, page, peers
 
 _PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
 
@@ -39,5 +39,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("PATCH", "/v1/hosts/<path:host>", hosts.drain, "host:change"),
     ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat, "host:heartbeat"),
     ("GET", "/v1/hosts/<path:host>/placements", hosts.placements, "host:placements"),
+    ("PUT", "/v1/hosts/<path:host>/certificate", peers.certify, "peer:certify"),
+    ("DELETE", "/v1/hosts/<path:host>/certificate", peers.revoke, "peer:revoke"),
+    ("GET", "/v1/hosts/<path:host>/listener", peers.listener, "peer:listener"),
     ("GET", "/v1/events", events.index, "event:list"),
 )

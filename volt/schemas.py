@@ -23,15 +23,14 @@ LARGEST_WAIT = 60  # seconds for which an answer may be held back
 _NUMBER = re.compile("-?[0-9]{1,19}")
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
 
+_IP = {"type": "string", "maxLength": 45, "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+_PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+
 _PORTAL = {
     "type": "object",
     "properties": {
-        "ip": {
-            "type": "string",
-            "maxLength": 45,
-            "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}],
-        },
-        "port": {"type": "integer", "minimum": 1, "maximum": 65535},
+        "ip": _IP,
+        "port": _PORT,
         "iqn": {
             "type": "string",
             "maxLength": 223,
@@ -162,6 +161,19 @@ DRAIN = Draft202012Validator(
         "type": "object",
         "properties": {"draining": {"type": "boolean"}},
         "required": ["draining"],
+        "additionalProperties": False,
+    }
+)
+
+CERTIFICATE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "request": {"type": "string", "maxLength": 8192},
+            "ip": _IP,
+            "port": _PORT,
+        },
+        "required": ["request", "ip", "port"],
         "additionalProperties": False,
     }
 )
@@ -345,6 +357,12 @@ def drain(body: bytes) -> bool:
     return bool(_load(body, DRAIN)["draining"])
 
 
+def certificate(body: bytes) -> tuple[str, str, int]:
+    """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
+    content = _load(body, CERTIFICATE)
+    return content["request"], _ip(content["ip"]), int(content["port"])
+
+
 def page(query: Query) -> Page:
     """Parse which page of a list is wanted."""
     given = parameters(query, PAGE)
@@ -392,19 +410,22 @@ def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
 
 
 def _portal(content: dict[str, Any]) -> Portal:
-    try:
-        ip = ipaddress.ip_address(content["ip"])
-    except ValueError as err:
-        raise RequestInvalid(
-            f"ip {content['ip']!r} is no address: give an IPv4 or IPv6 address, not a host name"
-        ) from err
     return Portal(
-        str(ip),
+        _ip(content["ip"]),
         int(content["port"]),
         content["iqn"],
         int(content["lun"]),
         int(content.get("offset", 0)),
     )
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as err:
+        raise RequestInvalid(
+            f"ip {text!r} is no address: give an IPv4 or IPv6 address, not a host name"
+        ) from err
 
 
 def _load(body: bytes, schema: Draft202012Validator) -> Any:

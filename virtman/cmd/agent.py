@@ -20,12 +20,16 @@ from virtman import naming, privileged
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.api import Api
+from virtman.arrivals import Arrivals
 from virtman.attachment import Times
 from virtman.coordinator import Coordinator
+from virtman.credentials import Credentials, Renewal
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
 from virtman.merger import Merger
+from virtman.moves import Moves
 from virtman.network import Card, Overload
+from virtman.peers import Peers
 from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
@@ -70,10 +74,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         host = _host(conf)
         _enter(conf)
         agent = _agent(conf, host)
-        services = _services(conf, agent)
+        moves, arrivals, journeys = _journeys(conf, agent)
+        services = [*_services(conf, agent), *journeys]
     except (VirtmanError, OSError, KeyError) as err:
         sys.exit(f"virtman-agent: {err}")
-    _serve(conf, agent, services)
+    _serve(conf, Api(agent, moves, arrivals), services)
     return 0
 
 
@@ -169,10 +174,11 @@ def _limits(conf: cfg.ConfigOpts) -> Limits:
     )
 
 
-def _serve(conf: cfg.ConfigOpts, agent: Agent, services: Sequence[Service]) -> None:
+def _serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
+    agent = api.agent
     Path(conf.agent.socket).unlink(missing_ok=True)
     server = waitress.create_server(
-        Api(agent),
+        api,
         unix_socket=conf.agent.socket,
         unix_socket_perms=_SOCKET_MODE,
         threads=conf.agent.threads,
@@ -205,6 +211,21 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services
+
+
+def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequence[Service]]:
+    """Make what sends VMs to other hosts, and takes them, with what goes on beside the API."""
+    given = conf.peers
+    credentials = Credentials(agent.coordinator, Path(conf.agent.state_dir), given.ip, given.port)
+    peers = Peers(agent.coordinator, credentials, given.timeout)
+    moves, arrivals = Moves(agent, peers, given.patience), Arrivals(agent, peers)
+    services: list[Service] = [moves]
+    if given.ip:
+        from virtman.remote import Listener, Remote  # noqa: PLC0415 - a server of its own
+
+        listener = Listener(Remote(moves, arrivals), credentials)
+        services += [arrivals, Renewal(credentials), listener]
+    return moves, arrivals, services
 
 
 def _calls(conf: cfg.ConfigOpts, url: str, host: str, watch: Watch) -> Service:

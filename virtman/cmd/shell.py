@@ -138,6 +138,96 @@ def limit(client: Client, vm: str, quota: int) -> None:
     client.limit(vm, quota)
 
 
+_to = click.option("--to", "host", required=True, help="Host that takes it.")
+
+
+@shell.command()
+@click.argument("vm")
+@_to
+@click.option("--as", "name", default="", help="Name of the copy; the same if not given.")
+@_json
+@click.pass_obj
+def clone(client: Client, vm: str, host: str, name: str, as_json: bool) -> None:
+    """Copy VM, as of now, to another host; it goes on running here."""
+    client.clone(vm, host, name)
+    _follow(client, vm, as_json=as_json)
+
+
+@shell.command()
+@click.argument("vm")
+@_to
+@_json
+@click.pass_obj
+def migrate(client: Client, vm: str, host: str, as_json: bool) -> None:
+    """Move VM to another host; it can use its device here until all is there."""
+    client.migrate(vm, host)
+    _follow(client, vm, as_json=as_json)
+
+
+@shell.group()
+def move() -> None:
+    """Moves: VMs, or copies of them, on their way to other hosts."""
+
+
+@move.command("list")
+@_json
+@click.pass_obj
+def list_moves(client: Client, as_json: bool) -> None:
+    """List the moves from this host, those that ended since its agent started too."""
+    found = client.moves()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        (one["vm"], one["kind"], one["host"], one["as"], one["state"], str(one["sent"]),
+         str(one["left"]), one["note"])
+        for one in found
+    ]  # fmt: skip
+    _table(("VM", "KIND", "TO", "AS", "STATE", "SENT", "LEFT", "NOTE"), rows)
+
+
+@move.command("watch")
+@click.argument("vm")
+@_json
+@click.pass_obj
+def watch_move(client: Client, vm: str, as_json: bool) -> None:
+    """Wait until VM is the other host's, or stays."""
+    _follow(client, vm, as_json=as_json)
+
+
+@move.command("cancel")
+@click.argument("vm")
+@click.pass_obj
+def cancel_move(client: Client, vm: str) -> None:
+    """Have VM stay on its host. On the other one: do not take it."""
+    client.cancel_move(vm)
+
+
+def _follow(client: Client, vm: str, *, as_json: bool) -> None:
+    """Show how a move goes on, and how it ends."""
+    shows = sys.stderr.isatty() and not as_json
+
+    def show(now: dict[str, Any]) -> None:
+        if shows:
+            state = now["note"] or f"{now['sent']} bytes sent, {now['left']} left"
+            click.echo(f"\r{now['state']}, round {now['round']}: {state}\x1b[K", err=True, nl=False)
+
+    try:
+        ended = client.await_move(vm, show)
+    finally:
+        if shows:
+            click.echo(err=True)
+    if as_json:
+        click.echo(json.dumps(ended))
+        return
+    held = "" if ended["pause"] is None else f"; it was held for {ended['pause']:.3f} s"
+    rest = f"; {ended['note']}" if ended["note"] else ""
+    click.echo(
+        f"{ended['as']} is on {ended['host']}: {ended['sent']} bytes, {ended['wire']} on the "
+        f"way{held}{rest}"
+    )
+
+
 @shell.group()
 def snapshot() -> None:
     """Snapshots: VMs' data as of a moment."""

@@ -52,4 +52,4 @@ class Image(Mapped):
         if not self.exists():
             self.set_up([(0, self.step.sectors, "error", "")])
             with explained(f"device {self.name}"):
-                dm.suspend(self.name, True)
+                dm.suspend(self.name, True, False)

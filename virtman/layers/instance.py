@@ -41,10 +41,20 @@ class Instance(Mapped):
             return sysfs.is_suspended(self.node)
         return None
 
-    def hold(self) -> None:
-        """Let the VM wait: all that it reads or writes, until ``resume``."""
+    def hold(self, *, settled: bool = False) -> None:
+        """Let the VM wait: all that it reads or writes, until ``resume``.
+
+        :param settled: have in the store before what is still in this node's memory
+        """
         with explained(f"device {self.name}"):
-            dm.suspend(self.name, True)
+            dm.suspend(self.name, True, settled)
+
+    def seal(self) -> None:
+        """Fail all I/O from now on, of whoever still has the device open."""
+        present = self.table()
+        if present and present[0][2] != "error":
+            with explained(f"device {self.name}"):
+                dm.reload(self.name, [(0, self.step.sectors, "error", "")], False, False, False)
 
     def resume(self) -> None:
         """Let the VM go on."""

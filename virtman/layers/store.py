@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtman import plan, sysfs
+from virtman.changes import CHUNK, chunks
 from virtman.errors import StoreInvalid
 from virtman.layers import Mapped, detach_loop, explained
 from virtman.plan import SECTOR
+from virtman.privileged import chunks as data
 from virtman.privileged import dm, loop
 
-CHUNK = 16
-"""Sectors that one first write copies."""
+Runs = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Store(Mapped):
         with explained(f"exception store {self.step.path}"):
             device = self._attach()
         target = "snapshot-merge" if self.step.merging else "snapshot"
-        parameters = f"{sysfs.number(lower)} {sysfs.number(device)} P {CHUNK}"
+        parameters = f"{sysfs.number(lower)} {sysfs.number(device)} P {CHUNK // SECTOR}"
         self.set_up([(0, self.step.sectors, target, parameters)])
         return self.node
 
@@ -77,3 +78,29 @@ class Store(Mapped):
                 "roll back to a snapshot, or destroy the VM and create it again"
             )
         return Usage(int(taken) * SECTOR, int(rest.split()[1]) * SECTOR)
+
+    # What is read here is of the whole device, the store and all below it; what is written goes
+    # into the store.
+
+    def written(self) -> bytes:
+        """Return a map of the chunks in the store itself; nobody may write to it meanwhile."""
+        with explained(f"exception store {self.step.path}"):
+            count = chunks(self.step.sectors * SECTOR)
+            found: bytes = data.written(self._attach(), CHUNK, count)
+        return found
+
+    def read(self, runs: Runs) -> bytes:
+        """Return parts of the device, one after the other."""
+        with explained(f"device {self.name}"):
+            found: bytes = data.read(self.node, [list(run) for run in runs])
+        return found
+
+    def write(self, runs: Runs, content: bytes) -> None:
+        """Write over parts of the device."""
+        with explained(f"device {self.name}"):
+            data.write(self.node, [list(run) for run in runs], content)
+
+    def settle(self) -> None:
+        """Have on the disk what was written."""
+        with explained(f"device {self.name}"):
+            data.flush(self.node)

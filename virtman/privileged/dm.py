@@ -175,9 +175,9 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
 
 
 @context.entrypoint
-def suspend(name: str, flush: bool) -> None:
-    """Hold back a device's I/O until it is resumed or reloaded."""
-    _suspend(name, flush, False)
+def suspend(name: str, flush: bool, freeze: bool) -> None:
+    """Hold back a device's I/O until it is resumed or reloaded; see ``reload``."""
+    _suspend(name, flush, freeze)
 
 
 @context.entrypoint

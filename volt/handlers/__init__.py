@@ -6,6 +6,7 @@ from typing import Any
 
 from flask.typing import ResponseReturnValue
 
+from volt.peers import Peers
 from volt.reports import Reports
 from volt.roster import Roster
 from volt.schemas import Page
@@ -24,6 +25,7 @@ class Service:
     heartbeat_interval: float
     watch: Watch
     reports: Reports
+    peers: Peers
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

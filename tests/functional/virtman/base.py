@@ -19,18 +19,24 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, hashtree, layers, merger
+from virtman import attachment, hashtree, journey, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
+from virtman.api import Api
+from virtman.arrivals import Arrivals
 from virtman.attachment import Times
 from virtman.caches import bcache
 from virtman.coordinator import Coordinator, Shape
+from virtman.credentials import Credentials
 from virtman.hashtree import HashTree
 from virtman.heartbeat import Heartbeat
 from virtman.merger import Merger
+from virtman.moves import Moves
 from virtman.network import Card, Overload
+from virtman.peers import Peers
 from virtman.plan import Chap, Portal
 from virtman.record import Records
+from virtman.remote import Listener, Remote
 from virtman.space import Limits, Space
 from virtman.stack import Stack
 from virtman.stores import Stores
@@ -119,6 +125,8 @@ class Node:
         self.kernel.disk = self.folder / "lvm"
         self.kernel.disk.mkdir(parents=True)
         self.access = bed.access(name, bed.volt.ground.token("host", name))
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
         self.start()
 
     def start(self) -> None:
@@ -138,6 +146,40 @@ class Node:
         self.supply = Supply(stores)
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
+        self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)
+        peers = Peers(coordinator, self.credentials, PATIENCE)
+        self.moves = Moves(self.agent, peers, PATIENCE)
+        self.arrivals = Arrivals(self.agent, peers)
+        self.listener = Listener(Remote(self.moves, self.arrivals), self.credentials)
+
+    def api(self) -> Api:
+        """Return the local API."""
+        return Api(self.agent, self.moves, self.arrivals)
+
+    def serve(self) -> None:
+        """Go on with moves, and take other agents' calls."""
+        with self.process.here():
+            self.merger.start()
+            self.listener.open()
+            threading.Thread(target=self.listener._run, daemon=True).start()
+            self.moves.start()
+
+    def die(self) -> None:
+        """Have the process end here, with all its connections."""
+        self.process.dead = True
+        self.moves.stop()
+        self.merger.stop()
+        self.listener.stop()
+        for one in list(self.agent._attachments.values()):
+            one.stop()
+
+    def migrate(self, vm: str, host: str) -> object:
+        with self.process.here():
+            return self.moves.migrate(vm, host)
+
+    def clone(self, vm: str, host: str, name: str) -> object:
+        with self.process.here():
+            return self.moves.clone(vm, host, name)
 
     def reboot(self) -> None:
         """Lose all that the kernel has, and start an agent."""
@@ -202,6 +244,9 @@ class Node:
                 one._worker.submit(lambda: None).result()
 
     def stop(self) -> None:
+        self.moves.stop()
+        self.merger.stop()
+        self.listener.stop()
         for one in list(self.agent._attachments.values()):
             one.stop()
 
@@ -296,6 +341,9 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
+        self.useFixture(fixtures.MockPatchObject(journey, "_LOOK", 0.001))
+        self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
 
 
 class TestCase(testtools.TestCase):

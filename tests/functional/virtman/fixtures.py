@@ -6,7 +6,6 @@ from gabbi import fixture
 
 from tests.functional.virtman.base import Bed, Impatient
 from tests.functional.virtman.kernel import SimulatedKernels
-from virtman.api import Api
 
 
 class OneNode(fixture.GabbiFixture):
@@ -32,6 +31,6 @@ def app():
 
     def serve(environ, start_response):
         with OneNode.node.process.here():
-            return Api(OneNode.node.agent)(environ, start_response)
+            return OneNode.node.api()(environ, start_response)
 
     return serve

@@ -32,6 +32,7 @@ from virtman.plan import Portal
 from virtman.privileged import (
     bcache,
     block,
+    chunks,
     device,
     dm,
     flashcache,
@@ -45,6 +46,7 @@ from virtman.privileged import (
 )
 
 SECTOR = 512
+CHUNK = 8192
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
@@ -429,7 +431,7 @@ class Kernel:
         self._fill(device)
         self._settle()
 
-    def dm_suspend(self, name: str, flush: bool) -> None:
+    def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
         self._mapping(name).suspended = True
 
     def dm_resume(self, name: str) -> None:
@@ -764,6 +766,36 @@ class Kernel:
     def flashcache_keep_latest(self, cache: str, disk: str) -> None:
         for path in (cache, disk):
             self._mapping(path.rsplit("/", 1)[-1])
+
+    # Chunks of what VMs wrote. A chunk has the text that was written to it, then zeros.
+
+    def chunks_written(self, store: str, chunk: int, count: int) -> bytes:
+        _, held = self._exceptions(self._number(store))
+        found = bytearray(-(-count // 8))
+        for number in held:
+            found[number // 8] |= 1 << number % 8
+        return bytes(found)
+
+    def chunks_read(self, device: str, runs: list[list[int]]) -> bytes:
+        name = self._named(self._number(device))
+        if self._mapping(name).suspended:
+            raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
+        return b"".join(
+            self.read(name, at // CHUNK).encode().ljust(CHUNK, b"\0")
+            for offset, length in runs
+            for at in range(offset, offset + length, CHUNK)
+        )
+
+    def chunks_write(self, device: str, runs: list[list[int]], data: bytes) -> None:
+        name, start = self._named(self._number(device)), 0
+        for offset, length in runs:
+            for at in range(offset, offset + length, CHUNK):
+                text = data[start : start + CHUNK].rstrip(b"\0").decode()
+                self.write(name, at // CHUNK, text)
+                start += CHUNK
+
+    def chunks_flush(self, device: str) -> None:
+        self._number(device)
 
     # Blocks. An image is zeros; its leaves are hashes of these.
 
@@ -1165,6 +1197,7 @@ _PREFIXES = (
     (dm, "dm"), (loop, "loop"), (iscsi, "iscsi"), (lio, "lio"), (bcache, "bcache"),
     (kernel, "kernel"), (sockets, "sockets"), (ssd, "ssd"), (flashcache, "flashcache"),
     (lvm, "lvm"), (device, "device"), (block, "block"),
+    (chunks, "chunks"),
 )  # fmt: skip
 
 

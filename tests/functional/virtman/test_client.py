@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from tests.functional.virtman.base import TestCase
 from virtman import errors
-from virtman.api import Api
 from virtman.client import Client
 from virtman.cmd.shell import shell
 
@@ -22,7 +21,7 @@ class ServedCase(TestCase):
         self.node = self.bed.node()
         self.socket = str(self.bed.folder / "agent.sock")
         with self.node.process.here():
-            server = waitress.create_server(Api(self.node.agent), unix_socket=self.socket)
+            server = waitress.create_server(self.node.api(), unix_socket=self.socket)
             thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
             thread.start()
 
@@ -186,3 +185,47 @@ class ShellTest(ServedCase):
         done = self.run_process("create", "debian")
         self.assertEqual(2, done.returncode)
         self.assertIn("Missing argument 'VM'", done.stderr)
+
+
+class MoveTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        self.other = self.bed.node("b")
+        for node in (self.node, self.other):
+            node.serve()
+
+    def run_shell(self, *arguments):
+        done = CliRunner().invoke(shell, ["--socket", self.socket, *arguments])
+        return done.output or done.exception
+
+    def test_a_vm_is_copied_and_moved(self):
+        self.client.create("vm1", "debian")
+        self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
+        self.assertRegex(
+            self.run_shell("clone", "vm1", "--to", "b", "--as", "copy"),
+            r"^copy is on b: 8192 bytes, \d+ on the way\n$",
+        )
+        self.assertRegex(
+            self.run_shell("migrate", "vm1", "--to", "b"),
+            r"^vm1 is on b: 8192 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+        )
+        self.assertEqual([], self.client.list())
+        (ended,) = json.loads(self.run_shell("move", "list", "--json"))
+        self.assertEqual(ended, self.client.move("vm1"))
+        self.assertEqual(("migrate", "done", ""), (ended["kind"], ended["state"], ended["note"]))
+        self.assertIn("vm1  migrate  b   vm1  done", self.run_shell("move", "list"))
+        self.assertEqual(["copy", "vm1"], [one.vm for one in self.other.records.all()])
+
+    def test_errors_arrive_as_they_were_raised(self):
+        self.client.create("vm1", "debian")
+        for kind, call, *arguments in (
+            (errors.PeerUnknown, self.client.migrate, "vm1", "nope"),
+            (errors.InstanceUnknown, self.client.clone, "vm2", "b"),
+            (errors.InvalidName, self.client.clone, "vm1", "b", "A"),
+            (errors.MoveUnknown, self.client.move, "vm1"),
+            (errors.MoveUnknown, self.client.cancel_move, "vm1"),
+        ):
+            error = self.assertRaises(errors.VirtmanError, call, *arguments)
+            self.assertIs(kind, type(error), arguments)
+        self.other.create("vm1")
+        self.assertIsInstance(self.run_shell("migrate", "vm1", "--to", "b"), errors.InstanceExists)

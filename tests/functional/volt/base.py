@@ -3,7 +3,7 @@
 import socket
 import tempfile
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import testtools
@@ -15,8 +15,10 @@ from volt.access import Access, StoredTokens
 from volt.app import create_app
 from volt.db.changes import Changes
 from volt.db.engine import connect
+from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.handlers import Service
+from volt.peers import Peers
 from volt.rates import Rates
 from volt.reports import Prober, Reports
 from volt.roster import Roster
@@ -41,6 +43,7 @@ class Ground:
         self.roster = Roster(self.engine, self.coordinator)
         self.reports = Reports(self.roster, Prober())
         self.tokens = Tokens(self.engine)
+        self.peers = Peers(PeerRows(self.engine), timedelta(hours=24))
         self.operator = self.token("operator")
         self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -58,7 +61,7 @@ class Ground:
         beside.write_text("")
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
-        service = Service(self.coordinator, self.roster, 2.0, self.watch, self.reports)
+        service = Service(self.coordinator, self.roster, 2.0, self.watch, self.reports, self.peers)
         app = create_app(service, access)
 
         class Client(FlaskClient):

@@ -54,6 +54,10 @@ class DeployedCase(testtools.TestCase):
         cls.deployment = Deployment(cls.bed)
         cls.deployment.start_volt()
         cls.deployment.add_source(cls.storage, cls.image, *cls.shape)
+        cls.start_agents()
+
+    @classmethod
+    def start_agents(cls):
         cls.deployment.start_agents(cls.nodes, cls.options)
 
     def setUp(self):

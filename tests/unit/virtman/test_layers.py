@@ -43,7 +43,7 @@ class Tables(fixtures.Fixture):
             (dm, "table", lambda name: self.live.get(name, [])),
             (dm, "status", lambda name: []),
             (dm, "resume", lambda name: None),
-            (dm, "suspend", lambda name, flush: None),
+            (dm, "suspend", lambda name, flush, freeze: None),
             (lio, "serves", lambda storage, iqn, lun: True),
             (loop, "attach", lambda path, offset, ro: "/dev/z"),
             (sysfs, "number", NUMBERS.__getitem__),

@@ -11,6 +11,8 @@ from volt.routes import ROUTES
 
 # What only operators, or the host that it is about, may see: there are CHAP secrets in it.
 SECRET = {"placement:show", "host:placements"}
+# What any host may see.
+SHOWN = {"image:show", "image:hashes", "peer:listener"}
 OPEN = {"/healthz", "/", "/static/<file>", "/v1/openapi.json"}
 
 
@@ -62,13 +64,13 @@ class TestPolicies(testtools.TestCase):
         assert own > SECRET
         assert not own & {"image:create", "image:delete", "image:rotate", "host:change"}
 
-    def test_a_host_speaks_for_no_other_and_sees_only_images(self):
+    def test_a_host_speaks_for_no_other_and_sees_what_is_no_secret(self):
         for target in ("b", "", "None", "%(host)s"):
-            assert self.allowed("host", "a", target) == {"image:show", "image:hashes"}
+            assert self.allowed("host", "a", target) == SHOWN
 
     def test_a_host_that_is_none_speaks_for_nobody(self):
         for target in ("a", "", "None"):
-            assert self.allowed("host", None, target) == {"image:show", "image:hashes"}
+            assert self.allowed("host", None, target) == SHOWN
 
     def test_who_has_no_role_may_do_nothing(self):
         assert self.allowed("member", "a", "a") == set()

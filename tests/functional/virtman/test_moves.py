@@ -1,0 +1,435 @@
+"""VMs that are copied and moved between nodes: right bytes, one owner, whoever dies and when."""
+
+import contextlib
+import threading
+
+import fixtures
+
+from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.kernel import CHUNK, Killed, current
+from virtman import changes, journey
+from virtman.errors import (
+    ImageDiffers,
+    InstanceExists,
+    InstanceUnknown,
+    InvalidName,
+    InvalidRequest,
+    MoveInProgress,
+    NoSpace,
+    PeerUnknown,
+    VersionDiffers,
+    VirtmanError,
+)
+from virtman.peers import Peer
+from virtman.record import Records
+from virtman.transfer import Move
+
+ENOUGH = 400
+
+
+class MoveCase(TestCase):
+    lvm = False
+
+    def setUp(self):
+        super().setUp()
+        self.bed.lvm = self.lvm
+        # every piece is of two chunks
+        self.useFixture(fixtures.MockPatchObject(changes, "PORTION", 2 * CHUNK))
+        self.a, self.b = (self.bed.node(name, keep=FOREVER) for name in "ab")
+        for node in (self.a, self.b):
+            node.serve()
+
+    def write(self, node, vm, **chunks):
+        for chunk, text in chunks.items():
+            node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
+
+    def read(self, node, vm, chunks=8):
+        name = f"virtman_debian_vm_{vm}"
+        return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
+
+    def status(self, node, vm):
+        with node.process.here():
+            return node.moves.show(vm)
+
+    def ended(self, vm="vm1", node=None):
+        node = node or self.a
+        self.await_(
+            lambda: self.status(node, vm).state in ("done", "failed"),
+            lambda: self.status(node, vm),
+        )
+        return self.status(node, vm)
+
+    def restart(self, node, reboot=False):
+        node.die()
+        node.reboot() if reboot else node.start()
+        node.recover()
+        node.look()
+        node.serve()
+
+    def stores(self, node):
+        return [*node.records.stores.glob("*.cow"), *node.kernel.volumes]
+
+    def names(self, node):
+        return [one.vm for one in node.records.all()]
+
+    def assert_tidy(self, *nodes):
+        for node in nodes:
+            self.assertEqual(([], []), (node.records.moving(), node.records.arriving()))
+            self.assertFalse(node.records.inventory().snapshots)
+            self.await_(
+                lambda node=node: (
+                    not node.records.inventory().garbage()
+                    and len(self.stores(node)) == len(node.records.inventory().stores)
+                ),
+                lambda node=node: (node.records.inventory().stores, self.stores(node)),
+            )
+
+
+class CloneTest(MoveCase):
+    def test_a_copy_has_the_bytes_of_its_moment_and_the_vm_goes_on(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c1="b", c4="c", c5="d", c7="e")
+        self.a.snapshot("vm1", "mine")
+        self.write(self.a, "vm1", c1="x")
+        self.a.clone("vm1", "b", "copy")
+        self.write(self.a, "vm1", c2="y")
+        ended = self.ended()
+        self.assertEqual(("done", None), (ended.state, ended.pause), ended)
+        self.assertIn(self.read(self.b, "copy"), ("ax..cd.e", "axy.cd.e"))
+        self.assertEqual("axy.cd.e", self.read(self.a, "vm1"))
+        self.assertIn(ended.sent, (5 * CHUNK, 6 * CHUNK))
+        self.assertEqual(1, len(self.b.chain("copy")))
+        self.a.delete_snapshot("mine")
+        self.assert_tidy(self.a, self.b)
+        self.write(self.b, "copy", c0="z")
+        self.assertEqual("a", self.read(self.a, "vm1", 1))
+
+    def test_a_vm_that_wrote_nothing_can_be_copied(self):
+        self.a.create("vm1", quota=1 << 30)
+        self.a.clone("vm1", "b", "vm1")
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("........", self.read(self.b, "vm1"))
+        self.assertEqual(1 << 30, self.b.records.get("vm1").quota)
+
+    def test_what_cannot_be_changes_nothing(self):
+        self.a.create("vm1")
+        self.a.create("vm2")
+        self.b.create("vm2")
+        self.bed.register("other")
+        self.a.create("vm3", "other")
+        self.a.snapshot("vm1", "mine")
+        self.a.settle()
+        self.b.settle()
+        for node in (self.a, self.b):
+            with node.process.here():
+                node.credentials.client()
+        before = self.a.everywhere(), self.b.everywhere()
+        for error, verb, *arguments in (
+            (InstanceUnknown, self.a.clone, "vm9", "b", "copy"),
+            (PeerUnknown, self.a.clone, "vm1", "nope", "copy"),
+            (InvalidRequest, self.a.clone, "vm1", "a", "copy"),
+            (InvalidName, self.a.clone, "vm1", "b", "No"),
+            (InvalidName, self.a.migrate, "vm1", "../b"),
+            (InstanceExists, self.a.clone, "vm1", "b", "vm2"),
+            (InstanceExists, self.a.migrate, "vm2", "b"),
+        ):
+            self.assertRaises(error, verb, *arguments)
+            self.assertEqual(before, (self.a.everywhere(), self.b.everywhere()), error)
+        self.useFixture(fixtures.MockPatchObject(self.b.backing, "free", lambda: 0))
+        self.assertRaises(NoSpace, self.a.migrate, "vm1", "b")
+        self.assertEqual(before, (self.a.everywhere(), self.b.everywhere()))
+
+    def test_the_image_must_be_the_same_on_both_hosts(self):
+        self.a.create("vm1")
+        self.bed.remake("debian", "another")
+        self.assertRaises(ImageDiffers, self.a.clone, "vm1", "b", "copy")
+        self.assertEqual([], self.names(self.b))
+
+    def test_agents_of_another_version_are_refused(self):
+        self.a.create("vm1")
+        self.useFixture(fixtures.MockPatchObject(journey, "VERSION", 7))
+        self.assertRaises(VersionDiffers, self.a.clone, "vm1", "b", "copy")
+
+    def test_a_full_destination_keeps_the_vm_where_it_is(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.b.agent.stores.space.afford = self.no_space
+        self.a.migrate("vm1", "b")
+        ended = self.ended()
+        self.assertEqual(("failed", NoSpace.code), (ended.state, ended.code))
+        self.assertEqual("a", self.read(self.a, "vm1", 1))
+        self.assertEqual([], self.names(self.b))
+        self.assert_tidy(self.a, self.b)
+
+    def no_space(self, size):
+        raise NoSpace("there is none")
+
+
+class MigrateTest(MoveCase):
+    def move(self, vm="vm1"):
+        self.a.migrate(vm, "b")
+        ended = self.ended(vm)
+        self.assertEqual("done", ended.state, ended)
+        return ended
+
+    def test_a_vm_moves_with_all_that_it_wrote(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c3="b", c6="c")
+        ended = self.move()
+        self.assertGreater(ended.pause, 0)
+        self.assertEqual("a..b..c.", self.read(self.b, "vm1"))
+        self.assertEqual(([], ["vm1"]), (self.names(self.a), self.names(self.b)))
+        self.assertNotIn("virtman_debian_vm_vm1", self.a.kernel.mappings)
+        self.assert_tidy(self.a, self.b)
+
+    def test_what_is_written_meanwhile_goes_too(self):
+        """Each round finds something new; the last part goes while the VM is held."""
+        self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.useFixture(fixtures.MockPatchObject(journey, "ROUNDS", 3))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="0")
+        send, written = journey.Journey._send, []
+
+        def sending(one, *arguments):
+            send(one, *arguments)
+            number = len(written)
+            with contextlib.suppress(BlockingIOError):
+                self.write(self.a, "vm1", **{"c0": str(number), f"c{number + 1}": str(number)})
+                written.append(number)
+
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_send", sending))
+        ended = self.move()
+        self.assertEqual([0, 1, 2, 3], written)
+        self.assertEqual("30123...", self.read(self.b, "vm1"))
+        self.assertEqual(4, ended.move.round)
+
+    def test_a_vm_can_go_and_come_back(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.move()
+        self.write(self.b, "vm1", c1="b")
+        self.b.migrate("vm1", "a")
+        self.assertEqual("done", self.ended(node=self.b).state)
+        self.assertEqual("ab......", self.read(self.a, "vm1"))
+        self.assert_tidy(self.a, self.b)
+
+    def test_its_snapshots_stay(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.a.snapshot("vm1", "mine")
+        self.write(self.a, "vm1", c0="b")
+        self.move()
+        self.a.create("vm2", snapshot="mine")
+        self.assertEqual(("a", "b"), (self.read(self.a, "vm2", 1), self.read(self.b, "vm1", 1)))
+
+    def test_who_has_the_old_device_open_gets_errors(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.a.kernel.held.add("/dev/mapper/virtman_debian_vm_vm1")
+        self.a.migrate("vm1", "b")
+        self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
+        self.assertEqual("handed", self.status(self.a, "vm1").state)
+        self.assertEqual("a", self.read(self.b, "vm1", 1))
+        (row,) = self.a.kernel.mappings["virtman_debian_vm_vm1"].table
+        self.assertEqual("error", row[2])
+        self.a.kernel.held.clear()
+        self.assertEqual("done", self.ended().state)
+        self.assert_tidy(self.a, self.b)
+
+    def test_a_vm_on_its_way_is_left_alone(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c2="b", c4="c", c6="d")
+        self.b.listener.stop()
+        self.b.listener._server = None
+        with self.b.process.here():
+            self.a.credentials.client()
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "try_offer", lambda _: None))
+        self.a.records.put(Move("vm1", "x" * 32, "b", "vm1", False))
+        for verb, *arguments in (
+            (self.a.destroy, "vm1"),
+            (self.a.snapshot, "vm1", "mine"),
+            (self.a.rollback, "vm1", "mine"),
+            (self.a.migrate, "vm1", "b"),
+            (self.a.clone, "vm1", "b", "copy"),
+        ):
+            self.assertRaises(MoveInProgress, verb, *arguments)
+        self.assertEqual("a", self.read(self.a, "vm1", 1))
+
+    def test_a_move_can_be_cancelled_while_the_other_host_is_away(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        freeze = journey.Journey._freeze
+
+        def frozen(one, number):
+            self.b.die()
+            return freeze(one, number)
+
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_freeze", frozen))
+        self.a.migrate("vm1", "b")
+        self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
+        with self.a.process.here():
+            self.a.moves.cancel("vm1")
+        ended = self.ended()
+        self.assertEqual(("failed", "virtman.move.cancelled"), (ended.state, ended.code))
+        self.write(self.a, "vm1", c1="b")
+        self.assertEqual("ab", self.read(self.a, "vm1", 2))
+        self.assert_tidy(self.a)
+        self.b.start()
+        self.b.recover()
+        self.b.serve()
+        self.assertEqual(["vm1"], self.names(self.b))
+        with self.b.process.here():
+            self.b.arrivals.look()
+        self.assertEqual([], self.names(self.b))
+        self.assert_tidy(self.b)
+
+
+class LogicalVolumeTest(MigrateTest):
+    """The same in logical volumes."""
+
+    lvm = True
+
+
+def counted(function, after=False):
+    """Return a function that counts as a step at which its process may die; twice if ``after``."""
+
+    def step(*arguments):
+        def passes(name):
+            with current().kernel.lock:
+                current().passes(name)
+
+        passes(function.__name__)
+        found = function(*arguments)
+        if after:
+            passes(f"{function.__name__}, answered")
+        return found
+
+    return step
+
+
+class KilledTest(MoveCase):
+    """An agent dies at each step in turn, and a new one takes its place.
+
+    A step is a root verb, a change of a record, and a call of the other agent: before it is
+    made, and after it was answered.
+    """
+
+    def setUp(self):
+        super().setUp()
+        for kind, name, after in (
+            (Records, "put", False),
+            (Records, "forget", False),
+            (Peer, "_call", True),
+        ):
+            step = counted(getattr(kind, name), after)
+            self.useFixture(fixtures.MockPatchObject(kind, name, step))
+        self.useFixture(fixtures.MockPatchObject(threading, "excepthook", self.died))
+
+    def died(self, what):
+        if what.exc_type is not Killed:
+            threading.__excepthook__(what)
+
+    def device(self, node):
+        return node.kernel.mappings.get("virtman_debian_vm_vm1")
+
+    def owner(self):
+        """Return the one node that owns the VM; a VM runs on no other."""
+        device, move = self.device(self.a), self.a.records.move("vm1")
+        handed = move is not None and move.handed
+        here = "vm1" in self.names(self.a) and not handed
+        there = "vm1" in self.names(self.b) and (handed or not self.b.records.arrival("vm1"))
+        if handed:
+            there = True
+            self.assertTrue(device is None or device.suspended or device.table[0][2] == "error")
+        self.assertEqual(1, here + there, (move, self.names(self.a), self.names(self.b)))
+        if here:
+            self.assertIsNone(self.device(self.b))
+        return self.a if here else self.b
+
+    def assert_survives(self, victim, start):
+        """Move or copy a VM, with a node's agent dying at each step in turn."""
+        owners = set()
+        for index in range(1, ENOUGH):
+            self.a.create("vm1")
+            self.write(self.a, "vm1", c0="a", c2="b", c4="c", c6="d", c7=str(index % 10))
+            self.a.settle()
+            self.b.settle()
+            victim.process.fate(kill_at=index)
+            with contextlib.suppress(Killed, VirtmanError):
+                start()
+            self.await_(
+                lambda: victim.process.fired or self.quiet(),
+                lambda: (self.a.moves.all(), victim.process),
+            )
+            fired, expected = victim.process.fired, f"a.b.c.d{index % 10}"
+            victim.process.fate()
+            if fired:
+                victim.die()
+                where = self.owner()
+                owners.add(where)
+                self.restart(victim, reboot=index % 3 == 1)
+                self.owner()
+                expected = expected.replace(".", self.written(where), 1)
+            self.finish((index, fired, expected))
+            if not fired:
+                self.assertGreater(index, 15)
+                return owners
+        self.fail("more steps than expected")
+
+    def written(self, node):
+        """Have the VM write where it runs; return what must be there from then on."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            self.write(node, "vm1", c1="w")
+            return "w"
+        return "."
+
+    def finish(self, case):
+        """Wait until all is over, and look whether it is right; then remove the VM."""
+        self.await_(lambda: not self.a.records.moving(), lambda: (case, self.a.moves.all()))
+        with self.b.process.here():
+            self.b.arrivals._coming.clear()  # of a move that had hardly begun
+            self.b.arrivals.look()
+        self.assert_right(case)
+        self.assert_tidy(self.a, self.b)
+        for node in (self.a, self.b):
+            for vm in self.names(node):
+                node.destroy(vm)
+            self.assertEqual([], self.stores(node), case)
+
+    def assert_right(self, case):
+        self.assertEqual(case[2], self.read(self.owner(), "vm1"), case)
+
+    def quiet(self):
+        with self.a.process.here():
+            found = self.a.moves.all()
+        return found and all(one.state in ("done", "failed") for one in found)
+
+    def test_the_source_dies(self):
+        owners = self.assert_survives(self.a, lambda: self.a.migrate("vm1", "b"))
+        self.assertEqual({self.a, self.b}, owners)
+
+    def test_the_destination_dies(self):
+        owners = self.assert_survives(self.b, lambda: self.a.migrate("vm1", "b"))
+        self.assertEqual({self.a, self.b}, owners)
+
+
+class CopyKilledTest(KilledTest):
+    """The same while a VM is copied: it goes on, and the copy is there as a whole or not at all."""
+
+    def owner(self):
+        self.assertIn("vm1", self.names(self.a))
+        if self.b.records.arrival("copy"):
+            self.assertNotIn("virtman_debian_vm_copy", self.b.kernel.mappings)
+        return self.a
+
+    def assert_right(self, case):
+        super().assert_right(case)
+        if "copy" in self.names(self.b):
+            found = self.read(self.b, "copy")
+            self.assertIn(found, (case[2], case[2].replace("w", ".")), case)
+
+    def test_the_source_dies(self):
+        self.assert_survives(self.a, lambda: self.a.clone("vm1", "b", "copy"))
+
+    def test_the_destination_dies(self):
+        self.assert_survives(self.b, lambda: self.a.clone("vm1", "b", "copy"))

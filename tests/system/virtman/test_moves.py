@@ -1,0 +1,122 @@
+"""VMs that write while they are copied and moved: every byte that was acknowledged is there."""
+
+import json
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import DeployedCase, each, report
+
+# Writes a number to one block after another, each when the one before is on the disk, until the
+# device fails; says which was the first that failed, and how long a write took at most.
+COUNTER = """
+import mmap, os, sys, time
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+block, longest, last = mmap.mmap(-1, 4096), 0.0, time.monotonic()
+for n in range(1, 1 << 30):
+    block[:16] = b"%016d" % n
+    try:
+        os.pwritev(disk, [block], 16 * 1048576 + n % 1024 * 4096)
+    except OSError:
+        break
+    now = time.monotonic()
+    longest, last = max(longest, now - last), now
+print(n, longest)
+"""
+
+# Reads it: the last number, if all others are those that were written right before.
+COUNTED = """
+import mmap, os, sys
+disk = os.open(sys.argv[1], os.O_RDONLY | os.O_DIRECT)
+data = mmap.mmap(-1, 1024 * 4096)
+os.preadv(disk, [data], 16 * 1048576)
+found = [int(data[at * 4096 : at * 4096 + 16].replace(b"\\0", b"0")) for at in range(1024)]
+last = max(found)
+right = [max(0, last - (last - at) % 1024) for at in range(1024)]
+assert found == right, (last, [at for at in range(1024) if found[at] != right[at]])
+print(last)
+"""
+
+
+class TestMoves(DeployedCase):
+    name = "moves"
+    shape = (1, 2)
+    link_rate = "50mbit"
+
+    @classmethod
+    def start_agents(cls):
+        each(cls.nodes, cls.start_agent)
+
+    @classmethod
+    def start_agent(cls, node):
+        cls.deployment.start_agent(node, {"peers": {"ip": node.address}})
+
+    def test_a_vm_is_copied_moved_and_moved_back(self):
+        first, second = self.nodes
+        device = self.create(first, "vm1")
+        zeros = ["dd", "if=/dev/zero", f"of={device}", "bs=1M", "seek=16", "count=4",
+                 "oflag=direct", "conv=fsync"]  # fmt: skip
+        first.run(zeros)
+        first.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=6", "oflag=direct"])
+        kept = self.digest(first, device)
+        first.spawn(
+            ["fio", "--name=load", f"--filename={device}", "--rw=randwrite", "--bs=4k",
+             "--offset=8M", "--size=4M", "--direct=1", "--verify=crc32c", "--verify_backlog=64",
+             "--rate=400k", "--time_based", "--runtime=120"],
+            log="fio",
+        )  # fmt: skip
+        first.spawn(["python3", "-c", COUNTER, device], log="counter")
+        copied = self.ask(first, "clone", "vm1", "--to", "node2", "--as", "copy")
+        self.created.append((second, "copy"))
+        copy = self.ask(second, "show", "copy")["device"]
+        at_copy = self.counted(second, copy)
+        self.assertEqual(kept, self.digest(second, copy))
+        self.destroy(second, "copy")
+        moved = self.ask(first, "migrate", "vm1", "--to", "node2")
+        self.created[:] = [(second, "vm1")]
+        self.assertEqual(device, self.ask(second, "show", "vm1")["device"])
+        failed, longest = self.written(first, "counter")
+        self.assertEqual(int(failed) - 1, self.counted(second, device))
+        self.assertGreater(int(failed), at_copy)
+        self.assertEqual(kept, self.digest(second, device))
+        self.assertNotIn("verify:", (first.share / "fio").read_text())
+        report(f"migrate under load: {moved['sent'] >> 10} KiB of a 32 MiB disk sent as "
+               f"{moved['wire'] >> 10} KiB in {moved['round'] + 1} rounds, the VM held for "
+               f"{moved['pause']:.3f} s (longest write before: {float(longest):.3f} s); clone: "
+               f"{copied['sent'] >> 10} KiB")  # fmt: skip
+        wait_until(lambda: not self.list(first), "nothing left on node1", 60, 0.5)
+        self.kill_halfway(second, first, device)
+        self.assertEqual(kept, self.digest(first, device))
+
+    def kill_halfway(self, source, destination, device):
+        """Move the VM back; the source's agent is killed while it sends."""
+        source.spawn(["python3", "-c", COUNTER, device], log="counter")
+        source.spawn(["virtman", "migrate", "vm1", "--to", destination.name], log="migrate")
+        wait_until(lambda: any(one["sent"] for one in self.ask(source, "move", "list")),
+                   "something sent", 30, 0.1)  # fmt: skip
+        source.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        source.run(["test", "-e", device])
+        self.start_agent(source)
+        self.created[:] = [(destination, "vm1")]
+        wait_until(lambda: self.list(destination) == [("vm1", "ready")], "the VM back", 60, 0.5)
+        failed, _ = self.written(source, "counter")
+        self.assertEqual(int(failed) - 1, self.counted(destination, device))
+        wait_until(lambda: not self.list(source), "nothing left behind", 60, 0.5)
+
+    def ask(self, node, *words):
+        return json.loads(self.virtman(node, *words, "--json", timeout=120).stdout)
+
+    def list(self, node):
+        return [(one["vm"], one["state"]) for one in self.ask(node, "list")]
+
+    def counted(self, node, device):
+        return int(node.run(["python3", "-c", COUNTED, device]).stdout)
+
+    def digest(self, node, device):
+        """Checksum of the first 6 MiB."""
+        read = f"dd if={device} bs=1M count=6 iflag=direct 2> /dev/null | sha256sum"
+        return node.run(["sh", "-c", read]).stdout.split()[0]
+
+    def written(self, node, log):
+        """Wait for a writer; return what it printed."""
+        file = node.share / log
+        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), log, 60, 0.5)
+        return file.read_text().split()

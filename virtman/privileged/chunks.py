@@ -1,0 +1,108 @@
+"""Verbs on data in pieces: which chunks an exception store holds, and runs of bytes of devices.
+
+The format of a store is the kernel's (drivers/md/dm-snap-persistent.c): a header of one chunk,
+then areas of one chunk each, with an entry of two numbers a chunk of data that follows. All
+numbers are little-endian. An entry whose second number is 0 ends the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+
+from virtman.privileged import context
+
+Runs = list[tuple[int, int]]
+"""Offset and length of each, in bytes."""
+
+_HEADER = struct.Struct("<4sIII")
+_ENTRY = struct.Struct("<QQ")
+_MAGIC = b"SnAp"
+_SECTOR = 512
+
+
+@context.entrypoint
+def written(store: str, chunk: int, count: int) -> bytes:
+    """Return which chunks an exception store holds, to which nobody writes: a bit each.
+
+    The lowest bit of the first byte is chunk 0.
+
+    :param store: path of its block device
+    :param chunk: bytes of one
+    :param count: how many there can be
+    :raises OSError: EUCLEAN if the device does not hold such a store
+    """
+    found = bytearray(-(-count // 8))
+    with _opened(store, os.O_RDONLY) as descriptor, mmap.mmap(-1, chunk) as memory:
+        os.preadv(descriptor, [memory], 0)
+        magic, valid, _, sectors = _HEADER.unpack_from(memory)
+        if (magic, valid, sectors * _SECTOR) != (_MAGIC, 1, chunk):
+            raise OSError(errno.EUCLEAN, f"{store} does not hold an exception store")
+        entries = chunk // _ENTRY.size
+        at = 1
+        while os.preadv(descriptor, [memory], at * chunk) == chunk:
+            for old, new in _ENTRY.iter_unpack(memory[:]):
+                if not new:
+                    return bytes(found)
+                if old >= count:
+                    raise OSError(errno.EUCLEAN, f"{store} holds chunk {old} of {count}")
+                found[old // 8] |= 1 << old % 8
+            at += entries + 1
+    return bytes(found)
+
+
+@context.entrypoint
+def read(device: str, runs: Runs) -> bytes:
+    """Return runs of a device, one after the other, past the page cache."""
+    content = bytearray()
+    with (
+        _opened(device, os.O_RDONLY) as descriptor,
+        mmap.mmap(-1, max(length for _, length in runs)) as memory,
+    ):
+        for offset, length in runs:
+            with memoryview(memory)[:length] as part:
+                done = os.preadv(descriptor, [part], offset)
+            if done != length:
+                raise OSError(errno.EIO, f"{device}: {done} of {length} bytes at {offset}")
+            content += memory[:length]
+    return bytes(content)
+
+
+@context.entrypoint
+def write(device: str, runs: Runs, data: bytes) -> None:
+    """Write over runs of a device, past the page cache; a flush has it on the disk."""
+    start = 0
+    with (
+        _opened(device, os.O_WRONLY) as descriptor,
+        mmap.mmap(-1, max(length for _, length in runs)) as memory,
+    ):
+        for offset, length in runs:
+            memory[:length] = data[start : start + length]
+            with memoryview(memory)[:length] as part:
+                done = os.pwritev(descriptor, [part], offset)
+            if done != length:
+                raise OSError(errno.EIO, f"{device}: {done} of {length} bytes at {offset}")
+            start += length
+
+
+@context.entrypoint
+def flush(device: str) -> None:
+    """Return once all that was written to a device is on the disk."""
+    descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _opened(device: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(device, flags | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,25 @@
+"""How agents get certificates, and learn where others listen."""
+
+from dataclasses import asdict
+
+from flask import request
+
+from volt import schemas
+from volt.handlers import Answer, Service
+
+
+def certify(service: Service, host: str) -> Answer:
+    """Sign the host's certificate."""
+    pem, ip, port = schemas.certificate(request.get_data())
+    return asdict(service.peers.certify(host, pem, ip, port))
+
+
+def revoke(service: Service, host: str) -> Answer:
+    """Have nobody trust the host any more."""
+    service.peers.revoke(host)
+    return "", 204
+
+
+def listener(service: Service, host: str) -> Answer:
+    """Show where the host's agent listens."""
+    return asdict(service.peers.listener(host))
