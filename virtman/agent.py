@@ -92,6 +92,7 @@ class Agent:
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
+        :raises ImageRemade: if that is of an earlier image of this name
         :raises NoSpace: if its exception store does not fit
         :raises StoreUnusable: if the device cannot be the store
         """
@@ -112,7 +113,7 @@ class Agent:
                 self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:
-                wanted = Instance(vm, image, size, "", quota)
+                wanted = Instance(vm, image, size, "", quota, attachment.info.origin)
                 instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
@@ -218,6 +219,21 @@ class Agent:
         with self._lock:
             return [one for one in self._attachments.values() if one.placement is not None]
 
+    def moving(self) -> set[str]:
+        """Return the images that are being attached just now, or left."""
+        with self._lock:
+            return {name for name, one in self._attachments.items() if one.is_moving()}
+
+    def busy(self) -> set[str]:
+        """Return the VMs that a verb is about just now."""
+        with self._lock:
+            return set(self._busy)
+
+    def settled(self) -> Sequence[str]:
+        """Return the VMs that are written down and that no verb is about just now."""
+        busy = self.busy()
+        return [one.vm for one in self.records.all() if one.vm not in busy]
+
     def place(self, placements: Sequence[Placement]) -> bool:
         """Move the images that have a newer placement; tell whether all that we have are there.
 
@@ -260,27 +276,29 @@ class Agent:
             self.stores.tidy_up(image)
         for instance in self.records.all():
             try:
-                self._resume(instance)
+                self.resume(instance)
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s: %s", instance.vm, err)
                 failed.append(instance.vm)
-        return [*failed, *self._adopt()]
+        return [*failed, *self.adopt()]
 
     def stop(self) -> None:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
 
-    def _resume(self, instance: Instance) -> None:
+    def resume(self, instance: Instance) -> None:
+        """Have a VM's device as its record says, and the image below it."""
         with _Claim(self, instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
             attachment = self._attachment(instance.image)
-            if instance.vm not in attachment.users or not self.stores.is_served(instance):
+            served = self.stores.is_served(instance) and self.stores.is_right(instance)
+            if instance.vm not in attachment.users or not served:
                 attachment.acquire(instance.vm)
                 self.stores.resume(instance.vm)
                 self.stores.changed.set()
 
-    def _adopt(self) -> Sequence[str]:
+    def adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""
         failed = []
         used = {instance.image for instance in self.records.all()}
@@ -307,6 +325,7 @@ class Agent:
             if found is None or (found.info != info and not found.users):
                 found = Attachment(info, portal, self.stack, self.coordinator, self.times)
                 self._attachments[image] = found
+                self.stores.origins[image] = info.origin
             return found
 
 

@@ -48,6 +48,7 @@ class Instance:
 
     :ivar store: name of the one that takes what the VM writes
     :ivar quota: bytes that its chain may take; 0 for all that it can need
+    :ivar origin: tells the image from others that have its name; empty if that was not known
     """
 
     vm: str
@@ -55,6 +56,7 @@ class Instance:
     size: int
     store: str
     quota: int = 0
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Snapshot:
     :ivar vm: whose it was
     :ivar store: name of the last one of its chain
     :ivar created_at: seconds since 1970
+    :ivar origin: as that of a VM
     """
 
     name: str
@@ -72,6 +75,7 @@ class Snapshot:
     size: int
     store: str
     created_at: float
+    origin: str = ""
 
 
 @dataclass(frozen=True)

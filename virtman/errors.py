@@ -48,6 +48,13 @@ class ImageMismatch(VirtmanError):
     status = 502
 
 
+class ImageRemade(VirtmanError):
+    """The image was deleted, and another one has its name: it fits no store of the first."""
+
+    code = "virtman.image.remade"
+    status = 409
+
+
 class InstanceExists(VirtmanError):
     """A VM of this name has its device already."""
 

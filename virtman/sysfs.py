@@ -15,9 +15,9 @@ _BLOCK = Path("/sys/class/block")
 _SESSIONS = Path("/sys/class/iscsi_session")
 _CACHE_SETS = Path("/sys/fs/bcache")
 _TARGETS = Path("/sys/kernel/config/target/iscsi")
+_CORE = Path("/sys/kernel/config/target/core")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 _ESTABLISHED = "01"
-_SILENCE = 3
 _MIB = 1024 * 1024
 
 
@@ -57,6 +57,25 @@ def loop_of(path: str) -> str | None:
     return None
 
 
+def idle_loops() -> list[str]:
+    """Return the files and devices shown by loop devices on which nothing lies."""
+    idle = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if not any((backing.parent.parent / "holders").iterdir()):
+                idle.append(backing.read_text().rstrip("\n"))
+    return idle
+
+
+def storages() -> dict[str, str]:
+    """Return what LIO could serve of files and devices: the path of each, by its name."""
+    found = {}
+    for path in _CORE.glob("fileio_*/*/udev_path"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            found[path.parent.name] = path.read_text().strip()
+    return found
+
+
 def disk(iqn: str, lun: int) -> str | None:
     """Return the name of an iSCSI disk, such as ``sda``; not through udev."""
     for session in _sessions(iqn):
@@ -90,19 +109,19 @@ def is_cut_off(iqn: str) -> bool:
     return False
 
 
-def is_silent(ip: str, port: int) -> bool:
-    """Tell whether a peer's kernel has not acknowledged what was sent to it again and again.
+def unacknowledging() -> set[tuple[str, int]]:
+    """Return address and port of peers to whom this kernel sends something again, in vain so far.
 
-    A peer that is merely busy acknowledges at once. Four times unanswered is about 1.5 s.
+    A peer that is merely busy acknowledges what it gets at once.
     """
-    packed = ipaddress.ip_address(ip).packed
-    words = (packed[at : at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
-    peer = f"{''.join(words)}:{port:04X}"
-    table = _TCP if len(packed) == 4 else _TCP6
-    rows = (line.split() for line in table.read_text().splitlines() if peer in line)
-    return any(
-        row[2] == peer and row[3] == _ESTABLISHED and int(row[6], 16) >= _SILENCE for row in rows
-    )
+    found = set()
+    for table, length in ((_TCP, 4), (_TCP6, 16)):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in table.read_text().splitlines()[1:]:
+                row = line.split()
+                if row[3] == _ESTABLISHED and int(row[6], 16):
+                    found.add(_peer(row[2], length))
+    return found
 
 
 def idle_sessions() -> list[Portal]:
@@ -188,6 +207,14 @@ def sent(iqn: str) -> int:
         with contextlib.suppress(OSError):  # gone meanwhile
             total += int(counter.read_text()) * _MIB
     return total
+
+
+def _peer(text: str, length: int) -> tuple[str, int]:
+    """Return address and port from /proc/net/tcp, which has an address in words of the host."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    packed = b"".join(raw[at : at + 4][::-1] for at in range(0, length, 4))
+    return str(ipaddress.ip_address(packed)), int(port, 16)
 
 
 def _target(link: Path) -> str | None:

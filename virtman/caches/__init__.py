@@ -31,6 +31,9 @@ class Figures:
 class Member(Layer, Protocol):
     """One image's part of the group."""
 
+    def is_caching(self) -> bool:
+        """Tell whether what is read is kept."""
+
     def figures(self) -> Figures:
         """Return what it has done."""
 

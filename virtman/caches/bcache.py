@@ -198,6 +198,10 @@ class Bcache:
         table = self.backing.table()
         return bool(table) and table[-1][2] == "linear" and self._member() is not None
 
+    def is_caching(self) -> bool:
+        """Tell whether the cache set is before the image."""
+        return self.is_up() and self._is_attached()
+
     def figures(self) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
         try:

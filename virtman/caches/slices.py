@@ -166,6 +166,10 @@ class Sliced:
         """Tell whether reads go through the cache."""
         return any(row[2] != "error" for row in self.cached.table())
 
+    def is_caching(self) -> bool:
+        """Tell whether there is a cache, and it has not given up."""
+        return self.is_up() and not self._has_failed()
+
     def figures(self) -> Figures:
         """Return what the driver counted."""
         with explained(f"device {self.cached.name}"):

@@ -21,7 +21,6 @@ from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.api import Api
 from virtman.attachment import Times
-from virtman.coordinator import Coordinator
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
 from virtman.merger import Merger
@@ -30,6 +29,7 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.remembering import Memory, Remembering
 from virtman.scrub import Scrubbing
 from virtman.space import Limits, Space
 from virtman.stack import Stack
@@ -128,6 +128,8 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     records.prepare()
     images = folder / "images"
     images.mkdir(exist_ok=True)
+    memory = Memory(folder / "volt")
+    memory.prepare()
     stack = Stack(
         conf.cache.driver,
         conf.cache.devices,
@@ -138,7 +140,8 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     return Agent(
         host,
         stack,
-        Coordinator(
+        Remembering(
+            memory,
             conf.volt.url,
             host.name,
             conf.volt.timeout,

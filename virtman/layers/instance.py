@@ -32,7 +32,10 @@ class Instance(Mapped):
 
     def lies_on(self, store: str) -> bool:
         """Tell whether the device lies on the device of this path."""
-        number = sysfs.number(store)
+        try:
+            number = sysfs.number(store)
+        except FileNotFoundError:
+            return False
         return any(number in row[3].split() for row in self.table())
 
     def waits(self) -> bool | None:

@@ -186,12 +186,14 @@ class Session:
     """A session of an initiator and the disks that it brought.
 
     :ivar proof: user and secret that the record of its target has
+    :ivar patience: seconds for which reads wait once it has lost its connection
     """
 
     key: tuple[str, int, str]
     disks: dict[int, Disk]
     proof: tuple[str, str]
     is_cut: bool = False
+    patience: int = 2
 
 
 @dataclass
@@ -627,6 +629,11 @@ class Kernel:
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 
+    def iscsi_bear(self, ip: str, port: int, seconds: int) -> None:
+        for one in self.sessions:
+            if one.key[:2] == (ip, port):
+                one.patience = seconds
+
     def sockets_end(self, program: str, ip: str, port: int) -> int:
         ended = [one for one in self.sessions if one.key[:2] == (ip, port)]
         for one in ended:
@@ -821,6 +828,13 @@ class Kernel:
                 return name
         return None
 
+    def sys_idle_loops(self) -> list[str]:
+        held = {number for one in self.mappings.values() for number in one.below}
+        return [one.path for one in self.loops.values() if one.number not in held]
+
+    def sys_storages(self) -> dict[str, str]:
+        return {lun.storage: lun.device for one in self._targets() for lun in one.luns.values()}
+
     def sys_disk(self, iqn: str, lun: int) -> str | None:
         return next(
             (
@@ -864,10 +878,9 @@ class Kernel:
             for one in self.sessions
         )
 
-    def sys_is_silent(self, ip: str, port: int) -> bool:
-        return (ip, port) in self.network.silent and any(
-            one.key[:2] == (ip, port) and not one.is_cut for one in self.sessions
-        )
+    def sys_unacknowledging(self) -> set[tuple[str, int]]:
+        peers = {one.key[:2] for one in self.sessions if not one.is_cut}
+        return self.network.silent & peers
 
     def sys_sent(self, iqn: str) -> int:
         return sum(one.sent for one in self._targets() if one.iqn == iqn)
