@@ -16,6 +16,7 @@ from werkzeug.wrappers import Request, Response
 from virtman import scrub
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.chains import Store
+from virtman.check import KINDS, Check, Difference
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.space import volume
 
@@ -41,6 +42,8 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("GET", "/v1/check", "check"),
+    ("POST", "/v1/check", "repair"),
 )
 
 Answer = tuple[int, Any]
@@ -162,6 +165,24 @@ class Api:
     def scrub(self, request: Request, image: str) -> Answer:
         """Compare the cache with the image's hashes, and drop what is wrong."""
         return 200, asdict(scrub.scrub(self.agent.attached(image)))
+
+    def check(self, request: Request) -> Answer:
+        """Return what differs between kernel, records and Volt."""
+        found = Check(self.agent).look()
+        return 200, {"found": _differences(found), "left": _differences(found)}
+
+    def repair(self, request: Request) -> Answer:
+        """Mend that."""
+        outcome = Check(self.agent).repair()
+        return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _differences(found: Iterable[Difference]) -> list[dict[str, str]]:
+    return [
+        {"code": one.code, "what": one.what, "meaning": KINDS[one.code][0],
+         "repair": KINDS[one.code][1]}
+        for one in found
+    ]  # fmt: skip
 
 
 def _body(request: Request, **kinds: type) -> dict[str, Any]:

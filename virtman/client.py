@@ -133,6 +133,15 @@ class Client:
         found: dict[str, Any] = self._call("POST", path, patient=True)
         return found
 
+    def check(self, *, repair: bool = False) -> dict[str, Any]:
+        """Compare kernel, records and Volt; return ``{"found": [...], "left": [...]}``.
+
+        :param repair: mend what differs; "left" is what could not be
+        """
+        method = "POST" if repair else "GET"
+        found: dict[str, Any] = self._call(method, "/v1/check", patient=True)
+        return found
+
     def _call(self, method: str, path: str, body: object = None, *, patient: bool = False) -> Any:
         connection = _Connection(self.path, None if patient else self.timeout)
         try:

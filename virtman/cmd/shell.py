@@ -15,6 +15,7 @@ from virtman.client import Client
 from virtman.coordinator import Shape
 from virtman.errors import VirtmanError
 
+_DIFFERS = 3
 _SOCKET = "/run/virtman/agent.sock"
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -244,6 +245,29 @@ def scrub(client: Client, name: str, as_json: bool) -> None:
         click.echo(json.dumps(found))
         return
     click.echo(f"{found['checked']} bytes checked, {len(found['dropped'])} blocks dropped")
+
+
+@shell.command()
+@click.option("--repair", is_flag=True, help="Mend what differs.")
+@_json
+@click.pass_obj
+def check(client: Client, repair: bool, as_json: bool) -> None:
+    """Compare what the kernel has, what the agent has written down and what Volt says.
+
+    Exit status 3 says that differences are left.
+    """
+    outcome = client.check(repair=repair)
+    if as_json:
+        click.echo(json.dumps(outcome))
+    else:
+        left = [(one["code"], one["what"]) for one in outcome["left"]]
+        for one in outcome["found"]:
+            mended = "" if (one["code"], one["what"]) in left else " [repaired]"
+            click.echo(f"{one['code']}: {one['what']}{mended}")
+            click.echo(f"  {one['meaning']}; repair: {one['repair']}")
+        click.echo(f"{len(outcome['found'])} found, {len(left)} left")
+    if outcome["left"]:
+        sys.exit(_DIFFERS)
 
 
 @shell.group()

@@ -186,3 +186,24 @@ class ShellTest(ServedCase):
         done = self.run_process("create", "debian")
         self.assertEqual(2, done.returncode)
         self.assertIn("Missing argument 'VM'", done.stderr)
+
+
+class CheckCommandTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        self.client.create("vm1", "debian")
+        self.node.settle()
+        del self.node.kernel.mappings["virtman_debian_vm_vm1"]
+
+    def check(self, *words):
+        return CliRunner().invoke(shell, ["--socket", self.socket, "check", *words])
+
+    def test_differences_are_told_and_mended(self):
+        told = self.check()
+        self.assertEqual(3, told.exit_code, told.output)
+        self.assertIn("vm.absent: vm1\n  a VM has no device; repair: the", told.output)
+        mended = self.check("--repair")
+        self.assertEqual(0, mended.exit_code, mended.output)
+        self.assertIn("vm.absent: vm1 [repaired]", mended.output)
+        self.assertEqual({"found": [], "left": []}, json.loads(self.check("--json").output))
+        self.assertEqual({"found": [], "left": []}, self.client.check(repair=True))
