@@ -224,6 +224,12 @@ class Agent:
         with self._lock:
             return {name for name, one in self._attachments.items() if one.is_moving()}
 
+    def images(self) -> set[str]:
+        """Return the images that are attached, or moving, or of which something is here."""
+        attached = {one.info.name for one in self.attachments()}
+        written = {one.image for one in self.records.all()}
+        return attached | written | self.moving() | self.stack.present().keys()
+
     def busy(self) -> set[str]:
         """Return the VMs that a verb is about just now."""
         with self._lock:
@@ -237,12 +243,20 @@ class Agent:
     def place(self, placements: Sequence[Placement]) -> bool:
         """Move the images that have a newer placement; tell whether all that we have are there.
 
+        A place in an image of which a reboot left nothing here is given up.
+
         :param placements: of this host, in any images
         """
         mine = {one.info.name: one for one in self.attachments()}
         for placement in placements:
             if placement.image in mine:
                 mine[placement.image].apply(placement)
+            elif placement.image not in self.images():
+                with contextlib.suppress(VirtmanError):
+                    self.coordinator.remove(placement.image)
+                    LOG.info(
+                        "gave up a place in image %s, of which nothing is left", placement.image
+                    )
         return mine.keys() <= {placement.image for placement in placements}
 
     def drop(self, image: str) -> None:

@@ -136,7 +136,7 @@ class CheckTest(TestCase):
         mine = (self.node.ip, 3260, ghost)
         export = Lun("virtman_ghost_0", "/dev/mapper/virtman_ghost_export0", 8)
         self.bed.network.targets[mine] = Target(self.kernel, *mine, {0: export})
-        file = self.node.folder / "images" / "ghost_0123.superblock"
+        file = self.node.folder / "images" / "ghost.upper"
         file.write_bytes(b"x")
         with self.node.process.here():
             self.kernel.loop_attach(str(file), 0, False)

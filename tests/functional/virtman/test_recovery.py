@@ -186,6 +186,17 @@ class RecoveryTest(TestCase):
         self.bed.volt.silence(False)
         self.assert_nothing_is_left(node)
 
+    def test_a_place_in_an_image_of_which_a_reboot_left_nothing_is_given_up(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        node.stop()
+        node.reboot()
+        self.assertEqual([], node.recover())
+        with node.process.here():
+            node.watch.fetch(0)
+        self.assertEqual(set(), self.bed.volt.hosts("debian"))
+
     def test_an_image_is_not_left_under_a_vm_that_was_not_taken_over_yet(self):
         node = self.bed.node(keep=0)
         node.create("vm1")
