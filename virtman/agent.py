@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
+from virtman.cached import CachedVolumes
 from virtman.chains import Instance, Snapshot, Store
 from virtman.coordinator import Coordinator
 from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
@@ -68,6 +69,7 @@ class Agent:
         self.stores = stores
         self.records = stores.records
         self.times = times
+        self.cached = CachedVolumes(stack.group, self.records.stores.parent / "cached")
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._attachments: dict[str, Attachment] = {}
@@ -294,7 +296,7 @@ class Agent:
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s: %s", instance.vm, err)
                 failed.append(instance.vm)
-        return [*failed, *self.adopt()]
+        return [*failed, *self.adopt(), *self.cached.recover()]
 
     def stop(self) -> None:
         """End the threads; devices stay for the next agent."""

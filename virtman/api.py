@@ -13,7 +13,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import Map, Rule
 from werkzeug.wrappers import Request, Response
 
-from virtman import scrub
+from virtman import cached, scrub
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.chains import Store
 from virtman.check import KINDS, Check, Difference
@@ -42,6 +42,9 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("GET", "/v1/cached", "list_cached"),
+    ("POST", "/v1/cached/attach", "attach"),
+    ("POST", "/v1/cached/detach", "detach"),
     ("GET", "/v1/check", "check"),
     ("POST", "/v1/check", "repair"),
 )
@@ -166,6 +169,26 @@ class Api:
         """Compare the cache with the image's hashes, and drop what is wrong."""
         return 200, asdict(scrub.scrub(self.agent.attached(image)))
 
+    def list_cached(self, request: Request) -> Answer:
+        """Return the volumes that have the cache before them."""
+        return 200, {"volumes": [_cached(one) for one in self.agent.cached.list()]}
+
+    def attach(self, request: Request) -> Answer:
+        """Put the cache before a volume."""
+        body = _body(request, device=str, mode=str)
+        if "device" not in body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        mode = body.get("mode", cached.WRITETHROUGH)
+        return 201, _cached(self.agent.cached.attach(body["device"], mode))
+
+    def detach(self, request: Request) -> Answer:
+        """Give a volume back; 202 while it is being emptied."""
+        body = _body(request, device=str)
+        if not body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        left = self.agent.cached.detach(body["device"])
+        return (204, None) if left is None else (202, _cached(left))
+
     def check(self, request: Request) -> Answer:
         """Return what differs between kernel, records and Volt."""
         found = Check(self.agent).look()
@@ -175,6 +198,19 @@ class Api:
         """Mend that."""
         outcome = Check(self.agent).repair()
         return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _cached(found: cached.Shown) -> dict[str, Any]:
+    volume = found.volume
+    return {
+        "volume": volume.path,
+        "device": volume.device,
+        "size": volume.size,
+        "mode": volume.mode,
+        "state": found.state,
+        "dirty": found.dirty,
+        "cache": asdict(found.figures),
+    }
 
 
 def _differences(found: Iterable[Difference]) -> list[dict[str, str]]:

@@ -63,6 +63,8 @@ KINDS = {
     "loop.orphan": ("a loop device that nothing uses", "it is detached"),
     "file.orphan": ("a file that nothing needs", "it is removed"),
     "cache.absent": ("an attached image goes on without its cache", "the cache is put before it"),
+    "volume.absent": ("a volume with the cache before it has no device, or no cache",
+                      "both are brought back"),
     "volt.silent": ("Volt does not answer: nothing is known of its view", "nothing: start Volt"),
     "volt.unplaced": ("Volt has no place for this host in an attached image", "it joins again"),
     "volt.stale": ("Volt placed this host anew, or does not know what it uses",
@@ -146,6 +148,11 @@ class Check:
         found += self._orphans(known)
         for one in attached.values():
             found += _image(one)
+        found += [
+            Difference("volume.absent", one.volume.path, self.agent.cached.recover)
+            for one in self.agent.cached.list()
+            if one.state in ("absent", "uncached") and Path(one.volume.path).exists()
+        ]
         return [*found, *self._volt(attached)]
 
     # What is written down, and the kernel.

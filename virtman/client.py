@@ -5,13 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from virtman import errors, naming
 from virtman.errors import AgentUnreachable, VirtmanError
 
 _TIMEOUT = 300.0
+_PAUSE = 0.5
 
 _BY_CODE = {
     kind.code: kind
@@ -132,6 +134,31 @@ class Client:
         path = f"/v1/images/{naming.check('image', image)}/scrub"
         found: dict[str, Any] = self._call("POST", path, patient=True)
         return found
+
+    def cached(self) -> Sequence[dict[str, Any]]:
+        """Return the volumes that have the cache group before them."""
+        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/cached")["volumes"]
+        return found
+
+    def attach(self, device: str, mode: str = "writethrough") -> dict[str, Any]:
+        """Put the cache group before a block device; return the volume, use its ``device``.
+
+        :param mode: "writethrough", or "writeback", with which a cache that dies takes data along
+        """
+        body = {"device": device, "mode": mode}
+        made: dict[str, Any] = self._call("POST", "/v1/cached/attach", body)
+        return made
+
+    def detach(
+        self, device: str, progress: Callable[[dict[str, Any]], object] = lambda volume: None
+    ) -> None:
+        """Give a block device back, once what only the cache has is written to it.
+
+        :param progress: is called with the volume now and then; "dirty" has the bytes to go
+        """
+        while left := self._call("POST", "/v1/cached/detach", {"device": device}):
+            progress(left)
+            time.sleep(_PAUSE)
 
     def check(self, *, repair: bool = False) -> dict[str, Any]:
         """Compare kernel, records and Volt; return ``{"found": [...], "left": [...]}``.

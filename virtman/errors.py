@@ -202,6 +202,27 @@ class AgentUnreachable(VirtmanError):
     status = 503
 
 
+class CacheUnsupported(VirtmanError):
+    """The cache driver cannot do this."""
+
+    code = "virtman.cache.unsupported"
+    status = 501
+
+
+class VolumeUnusable(VirtmanError):
+    """A device before which no cache can be put, or not in this way."""
+
+    code = "virtman.volume.unusable"
+    status = 409
+
+
+class VolumeUnknown(VirtmanError):
+    """There is no cache before this device."""
+
+    code = "virtman.volume.unknown"
+    status = 404
+
+
 class KernelFailure(VirtmanError):
     """A root verb failed for a reason that has no name of its own."""
 

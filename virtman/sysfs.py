@@ -6,6 +6,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,6 +198,24 @@ def cache_reads(bcache: str) -> tuple[int, int, int]:
     kinds = ("hits", "misses", "bypass_hits", "bypass_misses")
     hits, misses, *bypassed = (int((totals / f"cache_{kind}").read_text()) for kind in kinds)
     return hits, misses, sum(bypassed)
+
+
+def dirty(bcache: str) -> int:
+    """Return about how many bytes a bcache device has in its cache alone."""
+    text = Path(f"/sys/block/{bcache}/bcache/dirty_data").read_text().strip()
+    number, unit = re.fullmatch(r"([0-9.]+)([kMGTPEZY]?)", text).groups()  # type: ignore[union-attr]
+    return int(float(number) * 1024 ** " kMGTPEZY".index(unit or " "))
+
+
+def identity(device: str) -> str:
+    """Return what tells a block device from others that may have its path; perhaps nothing."""
+    folder = Path(f"/sys/dev/block/{number(device)}")
+    for file in ("wwid", "device/wwid", "dm/uuid", "device/serial", "loop/backing_file"):
+        with contextlib.suppress(OSError):
+            found = (folder / file).read_text().strip()
+            if found:
+                return found
+    return ""
 
 
 def sent(iqn: str) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Figures, Member
+from virtman.caches import Figures, Member, Step, Volume, unsupported
 
 
 class Group:
@@ -20,6 +20,10 @@ class Group:
     def member(self, step: plan.Cache) -> Member:
         """Return what stands where other drivers have a device."""
         return Uncached()
+
+    def volume(self, step: Step) -> Volume:
+        """Refuse: this driver caches images only."""
+        raise unsupported("none")
 
 
 class Uncached:

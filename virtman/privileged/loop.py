@@ -36,14 +36,19 @@ class _Config(ctypes.Structure):
 
 
 @context.entrypoint
-def attach(path: str, offset: int, read_only: bool) -> str:
+def attach(path: str, offset: int, read_only: bool, durable: bool = False) -> str:
     """Show a file or device, from ``offset`` bytes on, as a new block device.
 
+    :param durable: have each write to the file wait until it is on the disk
     :returns: path of the loop device
     :raises OSError: ENOENT, EBUSY if others were first again and again, or what the kernel said
     """
     flags = os.O_RDONLY if read_only else os.O_RDWR
-    with _opened(path, flags) as backing, _opened("/dev/loop-control", os.O_RDWR) as control:
+    synced = os.O_DSYNC if durable else 0
+    with (
+        _opened(path, flags | synced) as backing,
+        _opened("/dev/loop-control", os.O_RDWR) as control,
+    ):
         for last in range(_TRIES, -1, -1):
             device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
             config = _Config(fd=backing)

@@ -23,7 +23,7 @@ from virtman import attachment, check, hashtree, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.attachment import Times
-from virtman.caches import bcache
+from virtman.caches import backed, bcache
 from virtman.coordinator import Coordinator, Shape
 from virtman.hashtree import HashTree
 from virtman.heartbeat import Heartbeat
@@ -308,7 +308,9 @@ class Impatient(fixtures.Fixture):
     def _setUp(self) -> None:
         self.useFixture(fixtures.MockPatchObject(layers, "_REMOVE_DEADLINE", 0.05))
         self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
+        self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
+        self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))

@@ -170,6 +170,7 @@ class Logical:
 
     number: str
     file: Path
+    identity: str = ""
 
 
 @dataclass
@@ -202,6 +203,7 @@ class Member:
 
     :ivar uuid: under which the cache keeps what it holds of it
     :ivar waits: for the set that it was a member of; until then there is no bcache device
+    :ivar dirty: bytes that are in the cache alone
     :ivar rotten: where in the image the cache device gives wrong bytes
     """
 
@@ -213,6 +215,7 @@ class Member:
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int, int] = (0, 0, 0)
+    dirty: int = 0
     rotten: set[int] = field(default_factory=set)
 
 
@@ -531,7 +534,7 @@ class Kernel:
 
     # Loop devices.
 
-    def loop_attach(self, path: str, offset: int, read_only: bool) -> str:
+    def loop_attach(self, path: str, offset: int, read_only: bool, durable: bool = False) -> str:
         if self._by_node(path) is None and not Path(path).is_file():
             raise OSError(errno.ENOENT, path)
         name = next(f"/dev/loop{n}" for n in itertools.count() if f"/dev/loop{n}" not in self.loops)
@@ -733,6 +736,9 @@ class Kernel:
 
     def bcache_detach(self, kernel_name: str) -> None:
         member = self._member(kernel_name)
+        member.dirty -= min(member.dirty, 1 << 20)
+        if member.dirty:  # the kernel goes on with it
+            return
         member.cache_set = None
         self.ssd.holds.pop(member.uuid, None)
         self._write_superblock(member.backing, member.uuid, "")
@@ -884,6 +890,13 @@ class Kernel:
 
     def sys_sent(self, iqn: str) -> int:
         return sum(one.sent for one in self._targets() if one.iqn == iqn)
+
+    def sys_dirty(self, bcache: str) -> int:
+        return self._member(bcache).dirty
+
+    def sys_identity(self, device: str) -> str:
+        number = self._number(device)
+        return next((one.identity for one in self.volumes.values() if one.number == number), "")
 
     def sys_cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self._member(bcache).reads

@@ -207,3 +207,27 @@ class CheckCommandTest(ServedCase):
         self.assertIn("vm.absent: vm1 [repaired]", mended.output)
         self.assertEqual({"found": [], "left": []}, json.loads(self.check("--json").output))
         self.assertEqual({"found": [], "left": []}, self.client.check(repair=True))
+
+
+class CacheCommandTest(ServedCase):
+    VOLUME = "/dev/cinder/volume-1"
+
+    def cache(self, *words):
+        done = CliRunner().invoke(shell, ["--socket", self.socket, "cache", *words])
+        self.assertEqual(0, done.exit_code, (done.output, done.exception))
+        return done.output
+
+    def test_a_volume_is_attached_listed_and_detached(self):
+        self.node.kernel.lvm_create("cinder", "volume-1", 64 << 20)
+        device = self.cache("attach", "--mode", "writeback", self.VOLUME).strip()
+        (one,) = json.loads(self.cache("list", "--json"))
+        self.assertEqual(
+            (self.VOLUME, device, "writeback", "ready"),
+            (one["volume"], one["device"], one["mode"], one["state"]),
+        )
+        self.assertIn(self.VOLUME, self.cache("list"))
+        (member,) = self.node.kernel.members.values()
+        member.dirty = 2 << 20
+        self.assertIn("1048576 bytes to go", self.cache("detach", self.VOLUME))
+        self.assertEqual([], self.client.cached())
+        self.assertRaises(errors.VolumeUnknown, self.client.detach, self.VOLUME)
