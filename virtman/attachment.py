@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from virtman import plan, sysfs
-from virtman.caches import Figures
+from virtman.caches import Figures, Member
 from virtman.coordinator import CORRUPT, Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     CoordinatorUnreachable,
@@ -132,7 +132,11 @@ class Attachment:
 
     def figures(self) -> Figures:
         """Return what the cache has done for the image."""
-        return self.stack.member(self._assemble()).figures()
+        return self.member().figures()
+
+    def member(self) -> Member:
+        """Return the image's part of the cache group."""
+        return self.stack.member(self._assemble())
 
     # These two run on the caller's thread: the image's own may be waiting for that very parent.
 
@@ -197,7 +201,7 @@ class Attachment:
         for step in wanted.values():
             layer = self.stack.layer(step)
             if isinstance(step, plan.Cache):
-                if not self.stack.member(steps).is_caching():
+                if not self.member().is_caching():
                     found.append(("cache.absent", step.device))
             elif isinstance(layer, Multipath | ImageLayer) and layer.has_failed():
                 found.append(("path.failed", step.device))

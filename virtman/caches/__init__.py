@@ -7,6 +7,7 @@ outlived a reboot is used again for that very image, and for no other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,27 @@ class Figures:
     bypassed: int = 0
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Bytes that a cache holds.
+
+    :ivar offset: of the first one, on what is cached
+    :ivar at: of the first one, on the cache device
+    """
+
+    offset: int
+    length: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a cache holds of an image, on a device of its own; perhaps not quite as of now."""
+
+    device: str
+    extents: Sequence[Extent]
+
+
 class Member(Layer, Protocol):
     """One image's part of the group."""
 
@@ -38,6 +60,15 @@ class Member(Layer, Protocol):
 
     def figures(self) -> Figures:
         """Return what it has done."""
+
+    def held(self) -> Held:
+        """Return what it holds, without reading the image.
+
+        :raises CacheUnsupported: if the driver does not tell
+        """
+
+    def drop(self, offset: int) -> None:
+        """Forget a block, so that it is fetched anew."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +134,14 @@ class Group(Protocol):
 
         :raises CacheUnsupported: if the driver cannot do that
         """
+
+
+def untold(driver: str) -> CacheUnsupported:
+    """Return the error of a driver that does not tell what it holds."""
+    return CacheUnsupported(
+        f"cache driver {driver} does not tell which blocks it holds, so none can be compared "
+        "without fetching all: drop the image on this node to have its cache made anew"
+    )
 
 
 def unsupported(driver: str) -> CacheUnsupported:

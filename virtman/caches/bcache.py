@@ -28,16 +28,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.caches import Figures, Member, Step
+from virtman.caches import Figures, Held, Member, Step
 from virtman.caches.backed import DEADLINE as _DEADLINE
 from virtman.caches.backed import SUPERBLOCK, Backed
+from virtman.caches.extents import extents
 from virtman.caches.local import LocalFile, Shim
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
 from virtman.naming import Device
-from virtman.privileged import bcache
+from virtman.privileged import bcache, block
 
 LOG = logging.getLogger(__name__)
 
@@ -204,6 +205,20 @@ class Bcache:
     def figures(self) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
         return figures(self.backed)
+
+    def held(self) -> Held:
+        """Return what the cache set's own records say of this member."""
+        member, ssd = self.backed.member(), self.group.ssd.node
+        if member is None or not sysfs.has_cache(member):
+            return Held("", ())
+        with explained(f"what {self.group.ssd} hold of {member}"):
+            number = sysfs.member_number(member)
+            return Held(ssd, extents(lambda at, size: block.read(ssd, at, size), number))
+
+    def drop(self, offset: int) -> None:
+        """Discard a block, which bcache forgets then; nothing goes to the image."""
+        with explained(f"dropping a block of {self.backed.device.name}"):
+            block.discard(f"/dev/{self.backed.member()}", offset, plan.BLOCK)
 
     def _make(self, stripe: str) -> None:
         cache_set = self.group.enter(self.step.device.image)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Figures, Member, Step, Volume, unsupported
+from virtman.caches import Figures, Held, Member, Step, Volume, unsupported
 
 
 class Group:
@@ -46,6 +46,13 @@ class Uncached:
     def is_caching(self) -> bool:
         """Tell that nothing is missing."""
         return True
+
+    def held(self) -> Held:
+        """Nothing is held."""
+        return Held("", ())
+
+    def drop(self, offset: int) -> None:
+        """Nothing is held."""
 
     def figures(self) -> Figures:
         """Nothing is cached."""

@@ -238,7 +238,7 @@ def drop(client: Client, name: str) -> None:
 def scrub(client: Client, name: str, as_json: bool) -> None:
     """Compare what the cache holds of IMAGE with its hashes, and drop what is wrong.
 
-    What the cache lacks is fetched from the node's parents, and cached.
+    Nothing else of IMAGE is read.
     """
     found = client.scrub(name)
     if as_json:
