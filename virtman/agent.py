@@ -229,8 +229,13 @@ class Agent:
     def images(self) -> set[str]:
         """Return the images that are attached, or moving, or of which something is here."""
         attached = {one.info.name for one in self.attachments()}
-        written = {one.image for one in self.records.all()}
-        return attached | written | self.moving() | self.stack.present().keys()
+        return attached | self.written() | self.moving() | self.stack.present().keys()
+
+    def written(self) -> set[str]:
+        """Return the images of which VMs or stores are written down."""
+        inventory = self.records.inventory()
+        stores = {one.image for one in inventory.stores.values()}
+        return stores | {one.image for one in inventory.instances.values()}
 
     def busy(self) -> set[str]:
         """Return the VMs that a verb is about just now."""

@@ -76,7 +76,9 @@ class Attachment:
         self._devices: dict[Device, str] = {}
         # parents of whom Volt knows that they do not answer
         self._accused: set[str] = set()
-        # and those of whom it knows that they sent wrong bytes
+        # those whose connections were ended because they were silent
+        self._given_up: set[str] = set()
+        # and those of whom Volt knows that they sent wrong bytes
         self._convicted: set[str] = set()
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
@@ -149,6 +151,7 @@ class Attachment:
         for host, portal in (placement.portals() if placement else {}).items():
             if (portal.ip, portal.port) in silent and not sysfs.is_cut_off(portal.iqn):
                 LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
+                self._given_up.add(host)
                 self._path(host, portal).abandon()
 
     def check_parents(self) -> None:
@@ -158,9 +161,11 @@ class Attachment:
             if sysfs.is_cut_off(portal.iqn):
                 if host not in self._accused:
                     self._accuse(host)
-            elif host in self._accused:
-                self._accused.discard(host)
+                continue
+            self._accused.discard(host)
+            if host in self._given_up:
                 self._path(host, portal).bear_with()
+                self._given_up.discard(host)
         if placement is not None and self.stack.verify and self.info.tree is not None:
             self._check_bytes(plan.connect(placement, self.info.tree))
 

@@ -196,9 +196,7 @@ class Check:
     # What the kernel has beyond that.
 
     def _orphans(self, known: set[str]) -> Iterator[Difference]:
-        inventory = self.agent.records.inventory()
-        images = known | {one.image for one in inventory.stores.values()}
-        images |= {one.image for one in inventory.instances.values()}
+        images = known | self.agent.written()
         for image, devices in self.stack.present().items():
             for device in sorted(devices, key=lambda one: one.role, reverse=True):
                 if self._is_orphan(device):
@@ -207,6 +205,10 @@ class Check:
             mine = [one for one in devices if one.role not in ("vm", "store")]
             if mine and image not in images:
                 yield Difference("image.orphan", image, self.agent.adopt)
+        yield from self._strays(known)
+        yield from self._files(images)
+
+    def _strays(self, known: set[str]) -> Iterator[Difference]:
         for portal in strays.idle_sessions():
             _, image = naming.parse_iqn(portal.iqn) or ("", "")
             if image not in known:
@@ -215,9 +217,9 @@ class Check:
             if image not in known:
                 target = naming.iqn(self.agent.host.name, image)
                 yield Difference("export.orphan", name, partial(strays.withdraw, name, target))
-        for path in strays.idle_loops(str(self.agent.records.stores.parent)):
-            yield Difference("loop.orphan", path, partial(strays.detach, path))
-        yield from self._files(images)
+        if not self.agent.moving() and not self.agent.busy():  # else one may be for a moment
+            for path in strays.idle_loops(str(self.agent.records.stores.parent)):
+                yield Difference("loop.orphan", path, partial(strays.detach, path))
 
     def _is_orphan(self, device: Device) -> bool:
         inventory = self.agent.records.inventory()

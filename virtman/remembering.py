@@ -55,7 +55,8 @@ class Memory:
 
     def get(self, image: str) -> Known | None:
         """Return what is known of an image; None if nothing is."""
-        with contextlib.suppress(FileNotFoundError):
+        # one that an agent of another version wrote may lack something
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
             return _known(json.loads(self._place(image).read_text()))
         return None
 

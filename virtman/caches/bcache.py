@@ -24,7 +24,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from virtman import plan, sysfs
@@ -43,6 +45,7 @@ from virtman.privileged import bcache, block
 LOG = logging.getLogger(__name__)
 
 _FLUSH = 1.0
+_COLLECTED = 1.0
 
 # What bcache would bypass is just what an image is read for: runs of blocks while a VM
 # boots. Neither these nor the error limits survive a registration, so they are set anew.
@@ -97,8 +100,13 @@ class Group:
             found = self._uuid()
             if found != cache_set:  # somebody else was here first
                 return self._up()
-            LOG.info("cache set %s has no place for another member: making it anew", found)
             members = sysfs.members(found)
+            if any(map(sysfs.dirty, members)):
+                raise KernelFailure(
+                    f"cache set {found} has no place for another member, and cannot be made anew "
+                    "while it has data of a volume that are not written back: detach that volume"
+                )
+            LOG.info("cache set %s has no place for another member: making it anew", found)
             for member in members:
                 self.detach(member)
             self._stop(found)
@@ -212,8 +220,16 @@ class Bcache:
         if member is None or not sysfs.has_cache(member):
             return Held("", ())
         with explained(f"what {self.group.ssd} hold of {member}"):
-            number = sysfs.member_number(member)
-            return Held(ssd, extents(lambda at, size: block.read(ssd, at, size), number))
+            self._flush()
+            found = extents(lambda at, size: block.read(ssd, at, size), sysfs.member_number(member))
+        return Held(ssd, [replace(one, offset=one.offset - SUPERBLOCK) for one in found])
+
+    def _flush(self) -> None:
+        """Have the B-tree written: a garbage collection does that first of all."""
+        cache_set = sysfs.cache_set_on(self.group.ssd.node)
+        if cache_set is not None:
+            bcache.configure_set(cache_set, "internal/trigger_gc", "1")
+            time.sleep(_COLLECTED)
 
     def drop(self, offset: int) -> None:
         """Discard a block, which bcache forgets then; nothing goes to the image."""

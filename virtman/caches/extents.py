@@ -8,8 +8,9 @@ B-tree of extents, and a journal of the latest changes to that (Linux, ``bcache.
                         └ keys that are not in the tree yet      └ ... ── leaves: keys
 
 A key says that so many sectors of a member end at some sector, and where they are. What is read
-here may be older than what the kernel knows: keys may be missing, and some may be gone, their
-place having been given to others. So whoever finds something wrong there asks bcache itself.
+here may be older than what the kernel knows: keys of what was read in the last half minute may be
+missing, for they are not journaled, and some may be gone, their place having been given to others.
+So whoever finds something wrong there asks bcache itself.
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ class _Entry:
 
 def extents(read: Read, member: int) -> list[Extent]:
     """Return what a cache set holds of a member, by offset; an extent may overlap others.
+
+    Offsets are those on its backing device.
 
     :param member: its number in the set
     :raises ValueError: if there is no cache set
@@ -151,7 +154,8 @@ def _keys(data: bytes, at: int, words: int) -> Iterator[_Key]:
         place = -1
         if pointers and at + 3 * _WORD <= len(data):
             (pointer,) = struct.unpack_from("<Q", data, at + 2 * _WORD)
-            place = pointer >> 8 & (1 << 43) - 1
+            if not pointer >> 51 & 0xFFF:  # else it stands for data that are on their way
+                place = pointer >> 8 & (1 << 43) - 1
         yield _Key(high & (1 << 20) - 1, low, high >> 20 & 0xFFFF, place)
         at += (2 + pointers) * _WORD
 

@@ -41,7 +41,9 @@ class Instance(Mapped):
     def waits(self) -> bool | None:
         """Tell whether the VM's I/O is held back; None if there is no device."""
         with contextlib.suppress(FileNotFoundError):
-            return sysfs.is_suspended(self.node)
+            # a node that somebody left when removing the device may lead to another one by now
+            if sysfs.mapper_name(self.node) == self.name:
+                return sysfs.is_suspended(self.node)
         return None
 
     def hold(self) -> None:

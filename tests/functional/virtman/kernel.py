@@ -46,7 +46,7 @@ from virtman.privileged import (
 )
 
 SECTOR = 512
-_APART = 1 << 40  # bytes between what two members have on the cache device
+_APART = 1 << 36  # bytes between what two members have on the cache device
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
@@ -720,7 +720,8 @@ class Kernel:
     def bcache_configure_set(self, cache_set: str, setting: str, value: str) -> None:
         if cache_set not in self.cache_sets:
             raise OSError(errno.ENOENT, cache_set)
-        self.cache_sets[cache_set].settings[setting] = value
+        if setting != "internal/trigger_gc":  # that is a command
+            self.cache_sets[cache_set].settings[setting] = value
 
     def bcache_attach(self, kernel_name: str, cache_set: str) -> None:
         member = self._member(kernel_name)
@@ -808,7 +809,7 @@ class Kernel:
     def _cache_device(self) -> bytes:
         """What bcache has written there: a journal with a key for all that members hold."""
         keys = [
-            (number, start, length, (number + 1) * _APART + start)
+            (number, (1 << 20) + start, length, (number + 1) * _APART + start)
             for number, one in enumerate(self.members.values())
             for start, length in one.held
         ]

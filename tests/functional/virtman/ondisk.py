@@ -22,9 +22,15 @@ def key(member: int, offset: int, length: int, at: int) -> bytes:
     return struct.pack(f"<{2 + pointers}Q", *words, *[at // SECTOR << 8 | 5] * pointers)
 
 
-def node(keys: Iterable[Key], sequence: int = 9) -> bytes:
+def coming(member: int, offset: int) -> bytes:
+    """A key for data that are on their way into the cache."""
+    return struct.pack("<3Q", 1 << 63 | 1 << 60 | 8 << 20 | member, offset // SECTOR + 8,
+                       0xFFF << 51 | 0x1234567 << 8)  # fmt: skip
+
+
+def node(keys: Iterable[Key], sequence: int = 9, more: bytes = b"") -> bytes:
     """A set of keys as part of a node."""
-    body = b"".join(key(*one) for one in keys)
+    body = b"".join(key(*one) for one in keys) + more
     head = struct.pack("<QQQII", 0, _SET ^ _NODE, sequence, 1, len(body) // 8)
     return _padded(head + body)
 

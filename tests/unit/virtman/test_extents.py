@@ -42,6 +42,11 @@ class ExtentsTest(testtools.TestCase):
         device = ondisk.device([ondisk.entry(1, 1, ROOT, 0, [])], {5: first + second + stale})
         self.assertEqual([Extent(4 * KIB, 4 * KIB, 128 * KIB)], found(device))
 
+    def test_data_that_are_on_their_way_are_not_held_yet(self):
+        leaf = ondisk.node([(1, 64 * KIB, 4 * KIB, 0)], more=ondisk.coming(1, 0))
+        device = ondisk.device([ondisk.entry(1, 1, ROOT, 0, [])], {5: leaf})
+        self.assertEqual([Extent(64 * KIB, 4 * KIB, 0)], found(device))
+
     def test_a_node_whose_place_was_given_to_others_has_no_keys(self):
         device = ondisk.device([ondisk.entry(1, 1, ROOT, 1, [])], {5: b"\xff" * 65536})
         self.assertEqual([], found(device))
