@@ -154,13 +154,16 @@ class Attachment:
                 self._given_up.add(host)
                 self._path(host, portal).abandon()
 
-    def check_parents(self) -> None:
-        """Tell Volt of each parent, and standby, that does not answer; once, until it does."""
-        placement = self.placement
+    def check_parents(self) -> bool:
+        """Tell Volt of each parent, and standby, that does not answer; once, until it does.
+
+        :returns: whether Volt knows all now; else this should be called again
+        """
+        placement, told = self.placement, True
         for host, portal in (placement.portals() if placement else {}).items():
             if sysfs.is_cut_off(portal.iqn):
                 if host not in self._accused:
-                    self._accuse(host)
+                    told = self._accuse(host) and told
                 continue
             self._accused.discard(host)
             if host in self._given_up:
@@ -168,6 +171,7 @@ class Attachment:
                 self._given_up.discard(host)
         if placement is not None and self.stack.verify and self.info.tree is not None:
             self._check_bytes(plan.connect(placement, self.info.tree))
+        return told
 
     def _path(self, host: str, portal: Portal) -> Path:
         return Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal))
@@ -233,15 +237,20 @@ class Attachment:
             self._stop_timer()
         self._worker.shutdown(wait=True, cancel_futures=True)
 
-    def _accuse(self, host: str) -> None:
+    def _accuse(self, host: str) -> bool:
+        """Tell Volt that a host does not answer; return whether it heard that."""
         if host == SOURCE:  # it has no place that Volt could give to another
-            return
+            return True
         self._accused.add(host)
         try:
             verdict = self.coordinator.report(self.info.name, host)
             LOG.warning("image %s: %s does not answer; Volt: %s", self.info.name, host, verdict)
         except VirtmanError as err:
             LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
+            if isinstance(err, CoordinatorUnreachable):
+                self._accused.discard(host)
+                return False
+        return True
 
     def _check_bytes(self, steps: plan.Plan) -> None:
         """Tell Volt of those who sent wrong bytes, once; these paths have failed already."""

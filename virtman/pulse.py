@@ -21,6 +21,7 @@ from virtman.agent import Agent
 LOG = logging.getLogger(__name__)
 
 _INTERVAL = 0.25
+_AWAY = 5.0
 _SILENCE = 1.0
 
 
@@ -46,22 +47,24 @@ class Pulse:
         """End the threads; one that is asking Volt just now ends with the process."""
         self._stopped.set()
 
-    def feel(self) -> None:
-        """Look once at all parents, and give up the dead."""
+    def feel(self) -> float:
+        """Look once at all parents, and give up the dead; return the seconds to the next look."""
         now = self.clock()
         self._since = {peer: self._since.get(peer, now) for peer in sysfs.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
         for one in self.agent.attachments():
             one.give_up(silent)
+        return _INTERVAL
 
-    def tell(self) -> None:
-        """Tell Volt what is wrong with parents."""
-        for one in self.agent.attachments():
-            one.check_parents()
+    def tell(self) -> float:
+        """Tell Volt what is wrong with parents; return the seconds until it must be told more."""
+        told = [one.check_parents() for one in self.agent.attachments()]
+        return _INTERVAL if all(told) else _AWAY
 
-    def _run(self, work: Callable[[], None]) -> None:
-        while not self._stopped.wait(_INTERVAL):
+    def _run(self, work: Callable[[], float]) -> None:
+        wait = _INTERVAL
+        while not self._stopped.wait(wait):
             try:
-                work()
+                wait = work()
             except Exception:
                 LOG.exception("the parents' pulse")

@@ -107,6 +107,15 @@ class PulseTest(WatchCase):
         self.beat(1)
         self.assertEqual(2, self.log.output.count("b does not answer; Volt: "))
 
+    def test_a_volt_that_is_away_is_told_later(self):
+        del self.bed.network.targets[self.two.ip, 3260, iqn("b", "debian")]
+        self.bed.volt.silence()
+        with self.one.process.here():
+            self.assertLess(self.pulse.feel(), self.pulse.tell())
+            self.bed.volt.silence(False)
+            self.pulse.tell()
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+
     def test_a_parent_whose_kernel_is_silent_for_a_second_is_given_up_at_once(self):
         peer = (self.two.ip, 3260)
         self.bed.network.silent.add(peer)

@@ -159,6 +159,22 @@ class TestAgentDies(DeployedCase):
         )
         self.assertEqual("mine", self.written(node, device))
 
+    def test_a_node_that_is_booted_while_volt_is_away_has_its_vms(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        node.run(["sync"])
+        node.restart()
+        self.deployment.start_agent(node, {"volt": {"url": "http://198.51.100.1:8778"}})
+        wait_until(lambda: node.run(["test", "-e", device], check=False).status == 0,
+                   "the VM's device", 60, 0.5)  # fmt: skip
+        self.assertEqual(self.sha256, sha256(node, self.create(node, "vm2")))
+        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.start_agent(node)
+        where = f"/v1/images/{self.image}/hosts/{node.name}"
+        wait_until(lambda: self.deployment.ask("GET", where)["state"] == "ready",
+                   "Volt hearing of it", 30, 0.5)  # fmt: skip
+        self.destroy(node, "vm2")
+
     def test_check_mends_what_others_broke(self):
         (node,) = self.nodes
         device = self.create(node, "vm1")
