@@ -43,7 +43,7 @@ KINDS = {
     "vm.moved": ("a VM's device lies on another store than its record says",
                  "it is put on the right one"),
     "vm.orphan": ("a VM's device of which nothing is written down", "it goes, unless it is open"),
-    "vm.remade": ("a VM or its image is of an earlier image of the same name",
+    "vm.remade": ("a VM is of an earlier image of the same name",
                   "nothing: see virtman.image.remade"),
     "store.lost": ("the kernel gave a store up: what it held is lost",
                    "nothing: roll back to a snapshot, or destroy the VM"),
