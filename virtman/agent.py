@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
+from virtman.cached import CachedVolumes
 from virtman.chains import Instance, Snapshot, Store
 from virtman.coordinator import Coordinator, ImageInfo
 from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
@@ -70,6 +71,7 @@ class Agent:
         self.stores = stores
         self.records = stores.records
         self.times = times
+        self.cached = CachedVolumes(stack.group, self.records.stores.parent / "cached")
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._attachments: dict[str, Attachment] = {}
@@ -94,6 +96,7 @@ class Agent:
         :raises InstanceExists: if there is a VM of this name
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
+        :raises ImageRemade: if that is of an earlier image of this name
         :raises NoSpace: if its exception store does not fit
         :raises StoreUnusable: if the device cannot be the store
         """
@@ -114,7 +117,7 @@ class Agent:
                 self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:
-                wanted = Instance(vm, image, size, "", quota)
+                wanted = Instance(vm, image, size, "", quota, origin=attachment.info.origin)
                 instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
@@ -267,8 +270,36 @@ class Agent:
         with self._lock:
             return [one for one in self._attachments.values() if one.placement is not None]
 
+    def moving(self) -> set[str]:
+        """Return the images that are being attached just now, or left."""
+        with self._lock:
+            return {name for name, one in self._attachments.items() if one.is_moving()}
+
+    def images(self) -> set[str]:
+        """Return the images that are attached, or moving, or of which something is here."""
+        attached = {one.info.name for one in self.attachments()}
+        return attached | self.written() | self.moving() | self.stack.present().keys()
+
+    def written(self) -> set[str]:
+        """Return the images of which VMs or stores are written down."""
+        inventory = self.records.inventory()
+        stores = {one.image for one in inventory.stores.values()}
+        return stores | {one.image for one in inventory.instances.values()}
+
+    def busy(self) -> set[str]:
+        """Return the VMs that a verb is about just now."""
+        with self._lock:
+            return set(self._busy)
+
+    def settled(self) -> Sequence[str]:
+        """Return the VMs that are written down and that no verb is about just now."""
+        busy = self.busy()
+        return [one.vm for one in self.records.all() if one.vm not in busy]
+
     def place(self, placements: Sequence[Placement]) -> bool:
         """Move the images that have a newer placement; tell whether all that we have are there.
+
+        A place in an image of which a reboot left nothing here is given up.
 
         :param placements: of this host, in any images
         """
@@ -276,6 +307,12 @@ class Agent:
         for placement in placements:
             if placement.image in mine:
                 mine[placement.image].apply(placement)
+            elif placement.image not in self.images():
+                with contextlib.suppress(VirtmanError):
+                    self.coordinator.remove(placement.image)
+                    LOG.info(
+                        "gave up a place in image %s, of which nothing is left", placement.image
+                    )
         return mine.keys() <= {placement.image for placement in placements}
 
     def drop(self, image: str) -> None:
@@ -325,27 +362,29 @@ class Agent:
             self.stores.tidy_up(image)
         for instance in self.records.all():
             try:
-                self._resume(instance)
+                self.resume(instance)
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s: %s", instance.vm, err)
                 failed.append(instance.vm)
-        return [*failed, *self._adopt()]
+        return [*failed, *self.adopt(), *self.cached.recover()]
 
     def stop(self) -> None:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
 
-    def _resume(self, instance: Instance) -> None:
+    def resume(self, instance: Instance) -> None:
+        """Have a VM's device as its record says, and the image below it."""
         with self.claim(instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
             attachment = self._attachment(instance.image)
-            if instance.vm not in attachment.users or not self.stores.is_served(instance):
+            served = self.stores.is_served(instance) and self.stores.is_right(instance)
+            if instance.vm not in attachment.users or not served:
                 attachment.acquire(instance.vm)
                 self.stores.resume(instance.vm)
                 self.stores.changed.set()
 
-    def _adopt(self) -> Sequence[str]:
+    def adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""
         failed = []
         used = {instance.image for instance in self.records.all()}
@@ -372,6 +411,7 @@ class Agent:
             if found is None or (found.info != info and not found.users):
                 found = Attachment(info, portal, self.stack, self.coordinator, self.times)
                 self._attachments[image] = found
+                self.stores.origins[image] = info.origin
             return found
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from werkzeug.wrappers import Request
 
-from virtman import scrub
+from virtman import cached, scrub
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.arrivals import Arrivals
 from virtman.chains import Store
+from virtman.check import KINDS, Check, Difference
 from virtman.errors import InvalidRequest
 from virtman.journey import Status
 from virtman.moves import Moves
@@ -38,6 +39,11 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("GET", "/v1/cached", "list_cached"),
+    ("POST", "/v1/cached/attach", "attach"),
+    ("POST", "/v1/cached/detach", "detach"),
+    ("GET", "/v1/check", "check"),
+    ("POST", "/v1/check", "repair"),
 )
 
 
@@ -170,6 +176,57 @@ class Api(Rest):
     def scrub(self, request: Request, image: str) -> Answer:
         """Compare the cache with the image's hashes, and drop what is wrong."""
         return 200, asdict(scrub.scrub(self.agent.attached(image)))
+
+    def list_cached(self, request: Request) -> Answer:
+        """Return the volumes that have the cache before them."""
+        return 200, {"volumes": [_cached(one) for one in self.agent.cached.list()]}
+
+    def attach(self, request: Request) -> Answer:
+        """Put the cache before a volume."""
+        body = body_of(request, device=str, mode=str)
+        if "device" not in body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        mode = body.get("mode", cached.WRITETHROUGH)
+        return 201, _cached(self.agent.cached.attach(body["device"], mode))
+
+    def detach(self, request: Request) -> Answer:
+        """Give a volume back; 202 while it is being emptied."""
+        body = body_of(request, device=str)
+        if not body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        left = self.agent.cached.detach(body["device"])
+        return (204, None) if left is None else (202, _cached(left))
+
+    def check(self, request: Request) -> Answer:
+        """Return what differs between kernel, records and Volt."""
+        found = Check(self.agent).look()
+        return 200, {"found": _differences(found), "left": _differences(found)}
+
+    def repair(self, request: Request) -> Answer:
+        """Mend that."""
+        outcome = Check(self.agent).repair()
+        return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _cached(found: cached.Shown) -> dict[str, Any]:
+    volume = found.volume
+    return {
+        "volume": volume.path,
+        "device": volume.device,
+        "size": volume.size,
+        "mode": volume.mode,
+        "state": found.state,
+        "dirty": found.dirty,
+        "cache": asdict(found.figures),
+    }
+
+
+def _differences(found: Iterable[Difference]) -> list[dict[str, str]]:
+    return [
+        {"code": one.code, "what": one.what, "meaning": KINDS[one.code][0],
+         "repair": KINDS[one.code][1]}
+        for one in found
+    ]  # fmt: skip
 
 
 def _shown(found: Shown) -> dict[str, Any]:

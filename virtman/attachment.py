@@ -10,13 +10,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from virtman import plan, sysfs
-from virtman.caches import Figures
+from virtman.caches import Figures, Member
 from virtman.coordinator import CORRUPT, Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     CoordinatorUnreachable,
@@ -30,6 +30,7 @@ from virtman.errors import (
 from virtman.hashtree import fits
 from virtman.layer import wait_until
 from virtman.layers.export import Export
+from virtman.layers.image import Image as ImageLayer
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path
 from virtman.layers.verity import corrupt
@@ -75,7 +76,9 @@ class Attachment:
         self._devices: dict[Device, str] = {}
         # parents of whom Volt knows that they do not answer
         self._accused: set[str] = set()
-        # and those of whom it knows that they sent wrong bytes
+        # those whose connections were ended because they were silent
+        self._given_up: set[str] = set()
+        # and those of whom Volt knows that they sent wrong bytes
         self._convicted: set[str] = set()
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
@@ -131,29 +134,91 @@ class Attachment:
 
     def figures(self) -> Figures:
         """Return what the cache has done for the image."""
-        return self.stack.member(self._assemble()).figures()
+        return self.member().figures()
 
-    def check_parents(self) -> None:
-        """Tell Volt of each parent, and standby, that does not answer; once, until it does.
+    def member(self) -> Member:
+        """Return the image's part of the cache group."""
+        return self.stack.member(self._assemble())
 
-        Runs on the caller's thread: the image's own may be waiting for that very parent.
+    # These two run on the caller's thread: the image's own may be waiting for that very parent.
+
+    def give_up(self, silent: Collection[tuple[str, int]]) -> None:
+        """Have reads go elsewhere that wait for a parent, or standby, whose kernel is silent.
+
+        :param silent: addresses and ports
         """
         placement = self.placement
         for host, portal in (placement.portals() if placement else {}).items():
-            silent = sysfs.is_silent(portal.ip, portal.port)
-            if silent:
+            if (portal.ip, portal.port) in silent and not sysfs.is_cut_off(portal.iqn):
                 LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
-                Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal)).abandon()
-            if not silent and not sysfs.is_cut_off(portal.iqn):
-                self._accused.discard(host)
-            elif host not in self._accused:
-                self._accuse(host)
+                self._given_up.add(host)
+                self._path(host, portal).abandon()
+
+    def check_parents(self) -> bool:
+        """Tell Volt of each parent, and standby, that does not answer; once, until it does.
+
+        :returns: whether Volt knows all now; else this should be called again
+        """
+        placement, told = self.placement, True
+        for host, portal in (placement.portals() if placement else {}).items():
+            if sysfs.is_cut_off(portal.iqn):
+                if host not in self._accused:
+                    told = self._accuse(host) and told
+                continue
+            self._accused.discard(host)
+            if host in self._given_up:
+                self._path(host, portal).bear_with()
+                self._given_up.discard(host)
         if placement is not None and self.stack.verify and self.info.tree is not None:
             self._check_bytes(plan.connect(placement, self.info.tree))
+        return told
+
+    def _path(self, host: str, portal: Portal) -> Path:
+        return Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal))
 
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
         self._worker.submit(self._logged, self._rejoin)
+
+    def rejoin_now(self) -> None:
+        """Take a place again, and return once it is used."""
+        self._worker.submit(self._rejoin).result()
+
+    def use(self, placement: Placement) -> None:
+        """Move to a placement, and return once it is used."""
+        self._worker.submit(self._use, placement).result()
+
+    def restore(self) -> None:
+        """Bring back what is missing, try again what failed, take away what is too much."""
+        self._worker.submit(self._restore).result()
+
+    def is_moving(self) -> bool:
+        """Tell whether the image is being attached, or left."""
+        with self._lock:
+            return self._up is not None and not self._up.done()
+
+    def faults(self) -> Sequence[tuple[str, Device]]:
+        """Return what is not as it should be with the image's devices: a code, and which."""
+        placement = self.placement
+        if placement is None:
+            return []
+        hashes = self._hashes_plan() if self.stack.verify and self.info.tree else ()
+        steps = (*self._serve(), *hashes, *self._assemble(), *self._paths(placement))
+        # a device may be in a plan twice, first alone and then with what lies below
+        wanted = {step.device: step for step in steps}
+        found = []
+        for step in wanted.values():
+            layer = self.stack.layer(step)
+            if isinstance(step, plan.Cache):
+                if not self.member().is_caching():
+                    found.append(("cache.absent", step.device))
+            elif isinstance(layer, Multipath | ImageLayer) and layer.has_failed():
+                found.append(("path.failed", step.device))
+            elif not layer.is_up():
+                found.append(("image.incomplete", step.device))
+        below, above = self.stack.paths(self.info.name)
+        extra = {step.device for step in (*below, *above)} - wanted.keys()
+        return [*found, *(("path.orphan", device) for device in extra)]
 
     def mend(self) -> None:
         """Use paths again that failed and are back, and a cache that is."""
@@ -172,15 +237,20 @@ class Attachment:
             self._stop_timer()
         self._worker.shutdown(wait=True, cancel_futures=True)
 
-    def _accuse(self, host: str) -> None:
+    def _accuse(self, host: str) -> bool:
+        """Tell Volt that a host does not answer; return whether it heard that."""
         if host == SOURCE:  # it has no place that Volt could give to another
-            return
+            return True
         self._accused.add(host)
         try:
             verdict = self.coordinator.report(self.info.name, host)
             LOG.warning("image %s: %s does not answer; Volt: %s", self.info.name, host, verdict)
         except VirtmanError as err:
             LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
+            if isinstance(err, CoordinatorUnreachable):
+                self._accused.discard(host)
+                return False
+        return True
 
     def _check_bytes(self, steps: plan.Plan) -> None:
         """Tell Volt of those who sent wrong bytes, once; these paths have failed already."""
@@ -239,8 +309,7 @@ class Attachment:
                 steps = self._paths(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
                 self.stack.prune(placement.image, self._paths(placement))
-                self.coordinator.ready(placement.image, placement.generation)
-                self.generation = placement.generation
+                self._tell_ready(placement)
                 return
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
@@ -254,6 +323,16 @@ class Attachment:
                 LOG.warning("image %s: %s; trying again", placement.image, err)
                 time.sleep(_RETRY)
             placement = self.coordinator.placement(placement.image)
+
+    def _tell_ready(self, placement: Placement) -> None:
+        try:
+            self.coordinator.ready(placement.image, placement.generation)
+        except CoordinatorUnreachable as err:
+            # it sends the placement again with the first heartbeat that reaches it
+            LOG.warning("image %s is in use without Volt's knowing: %s", placement.image, err)
+            self.generation = 0
+        else:
+            self.generation = placement.generation
 
     def _make_do(self, placement: Placement, err: ParentUnreachable) -> bool:
         """Read through standbys where a parent does not answer; tell whether that works.
@@ -286,12 +365,23 @@ class Attachment:
             self._connect_standby()
         self._devices = self.stack.up(self._assemble(), self._devices)
 
+    def _restore(self) -> None:
+        if self.placement is None:
+            return
+        steps = (*self._serve(), *self._hashes(), *self._assemble())
+        self._devices = self.stack.up(steps)
+        self._export().require(self.placement.chap)
+        self._connect_standby()
+        self.stack.prune(self.info.name, self._paths(self.placement))
+
     def _apply_news(self) -> None:
         with self._lock:
             placement, self._news = self._news, None
-        if placement is None or self.placement is None:
-            return
-        if placement.generation != self.generation:
+        if placement is not None:
+            self._use(placement)
+
+    def _use(self, placement: Placement) -> None:
+        if self.placement is not None and placement.generation != self.generation:
             LOG.info("image %s: placement %s", placement.image, placement.generation)
             self._connect(placement, time.monotonic() + self.times.attach)
             self._connect_standby()
@@ -375,7 +465,7 @@ class Attachment:
         below, above = self.stack.paths(name)
         serve = self._serve()
         if self.info.tree is not None:
-            upper, hashes = plan.hashes(name, size, str(self._upper))
+            upper, hashes = self._hashes_plan()
             below = (upper, *below, *plan.leaves(name, size), hashes)
         # By a device's name a new agent finds what is left of an image, which a loop device
         # has not: so the voids are last in any case.
@@ -414,7 +504,10 @@ class Attachment:
             part = self._upper.with_suffix(".part")
             part.write_bytes(upper)
             part.rename(self._upper)
-        return plan.hashes(name, size, str(self._upper))
+        return self._hashes_plan()
+
+    def _hashes_plan(self) -> plan.Plan:
+        return plan.hashes(self.info.name, self.info.size, str(self._upper))
 
     @property
     def _upper(self) -> FilePath:

@@ -49,6 +49,7 @@ class Instance:
     :ivar store: name of the one that takes what the VM writes
     :ivar quota: bytes that its chain may take; 0 for all that it can need
     :ivar move: id of the move that brought it here; empty if it was created here
+    :ivar origin: tells the image from others that have its name; empty if that was not known
     """
 
     vm: str
@@ -57,6 +58,7 @@ class Instance:
     store: str
     quota: int = 0
     move: str = ""
+    origin: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Snapshot:
     :ivar vm: whose it was
     :ivar store: name of the last one of its chain
     :ivar created_at: seconds since 1970
+    :ivar origin: as that of a VM
     """
 
     name: str
@@ -74,6 +77,7 @@ class Snapshot:
     size: int
     store: str
     created_at: float
+    origin: str = ""
 
     @property
     def is_hidden(self) -> bool:

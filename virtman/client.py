@@ -14,6 +14,7 @@ from virtman.errors import AgentUnreachable, from_code
 
 _TIMEOUT = 300.0
 _LOOK = 0.2
+_PAUSE = 0.5
 
 
 class _Connection(http.client.HTTPConnection):
@@ -171,10 +172,44 @@ class Client:
     def scrub(self, image: str) -> dict[str, Any]:
         """Compare an image's cache with its hashes; return ``{"checked", "dropped"}``, in bytes.
 
-        Takes as long as reading the image, part of it perhaps from parents.
+        Takes as long as reading what the cache holds of it.
         """
         path = f"/v1/images/{naming.check('image', image)}/scrub"
         found: dict[str, Any] = self._call("POST", path, patient=True)
+        return found
+
+    def cached(self) -> Sequence[dict[str, Any]]:
+        """Return the volumes that have the cache group before them."""
+        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/cached")["volumes"]
+        return found
+
+    def attach(self, device: str, mode: str = "writethrough") -> dict[str, Any]:
+        """Put the cache group before a block device; return the volume, use its ``device``.
+
+        :param mode: "writethrough", or "writeback", with which a cache that dies takes data along
+        """
+        body = {"device": device, "mode": mode}
+        made: dict[str, Any] = self._call("POST", "/v1/cached/attach", body)
+        return made
+
+    def detach(
+        self, device: str, progress: Callable[[dict[str, Any]], object] = lambda volume: None
+    ) -> None:
+        """Give a block device back, once what only the cache has is written to it.
+
+        :param progress: is called with the volume now and then; "dirty" has the bytes to go
+        """
+        while left := self._call("POST", "/v1/cached/detach", {"device": device}):
+            progress(left)
+            time.sleep(_PAUSE)
+
+    def check(self, *, repair: bool = False) -> dict[str, Any]:
+        """Compare kernel, records and Volt; return ``{"found": [...], "left": [...]}``.
+
+        :param repair: mend what differs; "left" is what could not be
+        """
+        method = "POST" if repair else "GET"
+        found: dict[str, Any] = self._call(method, "/v1/check", patient=True)
         return found
 
     def _call(self, method: str, path: str, body: object = None, *, patient: bool = False) -> Any:

@@ -81,6 +81,15 @@ class ImageInfo:
     identity: str
     tree: HashTree | None = None
 
+    @property
+    def origin(self) -> str:
+        """What stays the same as long as the image has the same content.
+
+        An image that is made known again, as to a Volt that lost its database, has it too if its
+        root hash is the same; without a hash tree nobody can tell, and it is another.
+        """
+        return self.tree.root if self.tree else self.identity
+
 
 @dataclass(frozen=True)
 class Shape:

@@ -48,6 +48,13 @@ class ImageMismatch(VirtmanError):
     status = 502
 
 
+class ImageRemade(VirtmanError):
+    """The image was deleted, and another one has its name: it fits no store of the first."""
+
+    code = "virtman.image.remade"
+    status = 409
+
+
 class InstanceExists(VirtmanError):
     """A VM of this name has its device already."""
 
@@ -277,6 +284,27 @@ class AgentUnreachable(VirtmanError):
 
     code = "virtman.agent.unreachable"
     status = 503
+
+
+class CacheUnsupported(VirtmanError):
+    """The cache driver cannot do this."""
+
+    code = "virtman.cache.unsupported"
+    status = 501
+
+
+class VolumeUnusable(VirtmanError):
+    """A device before which no cache can be put, or not in this way."""
+
+    code = "virtman.volume.unusable"
+    status = 409
+
+
+class VolumeUnknown(VirtmanError):
+    """There is no cache before this device."""
+
+    code = "virtman.volume.unknown"
+    status = 404
 
 
 class KernelFailure(VirtmanError):

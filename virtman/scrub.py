@@ -1,12 +1,13 @@
 """Finds what has rotted in a node's cache, and drops just those blocks.
 
 What comes from parents is verified on its way into the cache, but not what comes out of it:
-a local disk that forgets gives a VM wrong bytes. A scrub reads an image through its cache
-and compares each block with the leaves of the hash tree. A block that differs is dropped, and
-fetched again by whoever wants it next.
+a local disk that forgets gives a VM wrong bytes. A scrub compares each block that the cache holds
+with the leaves of the hash tree. A block that differs is dropped, and fetched again by whoever
+wants it next.
 
-Nobody but the cache itself knows what it holds. So a scrub fetches the rest of the image, which
-is then cached too.
+Only what the cache holds is looked at, on the cache device itself; nothing of the image is fetched
+for that but the leaves. What looks wrong is read again through the cache, as a VM would read it:
+the cache may have given its place to another block meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from virtman import plan
 from virtman.agent import Agent
 from virtman.attachment import Attachment
-from virtman.coordinator import ImageInfo
+from virtman.caches import Extent
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.hashtree import HashTree
 from virtman.layers import blocks
@@ -52,6 +53,7 @@ def scrub(
 
     :param rate: bytes a second, at most; 0 for no limit
     :raises InvalidRequest: if the image has no hash tree
+    :raises CacheUnsupported: if the cache does not tell what it holds
     """
     info = attachment.info
     if info.tree is None:
@@ -61,37 +63,72 @@ def scrub(
         )
     devices = attachment.acquire(_USER)
     try:
-        return _compare(info, info.tree, devices, rate, pause)
+        found = _compare(_Scrub(attachment, devices), rate, pause)
     finally:
         attachment.release(_USER)
+    if found.dropped:
+        LOG.error("image %s: the cache was wrong at bytes %s", info.name, found.dropped)
+    LOG.info("image %s is scrubbed: %d blocks were wrong", info.name, len(found.dropped))
+    return found
 
 
-def _compare(
-    info: ImageInfo,
-    tree: HashTree,
-    devices: Mapping[Device, str],
-    rate: float,
-    pause: Callable[[float], object],
-) -> Findings:
-    cache = devices[Device(info.name, "cache")]
-    leaves = devices[Device(info.name, "leafcache")]
-    exports = [(path, plan.HEADER) for device, path in devices.items()
-               if device.role.startswith("export")]  # fmt: skip
-    end = plan.padded(info.size) * plan.SECTOR
-    dropped: list[int] = []
-    for offset in range(0, end, plan.REGION):
+class _Scrub:
+    """One image: what its cache holds, its leaves, and who else has what it held."""
+
+    def __init__(self, attachment: Attachment, devices: Mapping[Device, str]) -> None:
+        name, tree = attachment.info.name, attachment.info.tree
+        assert tree is not None
+        self.tree: HashTree = tree
+        self.member = attachment.member()
+        self.held = self.member.held()
+        self.cache = devices[Device(name, "cache")]
+        self.leaves = devices[Device(name, "leafcache")]
+        self.exports = [(path, plan.HEADER) for device, path in devices.items()
+                        if device.role.startswith("export")]  # fmt: skip
+        self.end = plan.padded(attachment.info.size) * plan.SECTOR
+
+    def pieces(self) -> list[Extent]:
+        """Return what the cache holds, in whole blocks, each within one group of leaves."""
+        found = []
+        for one in self.held.extents:
+            offset = -(-one.offset // plan.BLOCK) * plan.BLOCK
+            end = min(one.offset + one.length, self.end) // plan.BLOCK * plan.BLOCK
+            while offset < end:
+                length = min(end, offset // blocks.GROUP * blocks.GROUP + blocks.GROUP) - offset
+                found.append(Extent(offset, length, one.at + offset - one.offset))
+                offset += length
+        return sorted(found, key=lambda one: one.offset)
+
+    def wrong(self, piece: Extent, told: bytes) -> list[int]:
+        """Return where blocks are wrong; what looks so may have been moved meanwhile."""
+        suspects = blocks.wrong(
+            self.held.device, piece.at, piece.length, piece.offset, told, self.tree
+        )
+        return [
+            at for at in suspects if blocks.wrong(self.cache, at, plan.BLOCK, at, told, self.tree)
+        ]
+
+    def drop(self, offset: int) -> None:
+        """Have a block fetched anew by whoever wants it next."""
+        self.member.drop(offset)
+        blocks.forget(offset, self.exports)
+
+
+def _compare(scrub: _Scrub, rate: float, pause: Callable[[float], object]) -> Findings:
+    checked, dropped = 0, set()
+    group, told = -1, b""
+    for piece in scrub.pieces():
         begin = time.monotonic()
-        length = min(plan.REGION, end - offset)
-        wrong = blocks.wrong(cache, leaves, offset, length, tree)
-        for one in wrong:
-            blocks.drop(cache, one, exports)
-        if wrong:
-            LOG.error("image %s: the cache was wrong at bytes %s", info.name, wrong)
-        dropped += wrong
+        if piece.offset // blocks.GROUP != group:
+            group = piece.offset // blocks.GROUP
+            told = blocks.told(scrub.leaves, group)
+        for one in scrub.wrong(piece, told):
+            scrub.drop(one)
+            dropped.add(one)
+        checked += piece.length
         if rate:
-            pause(max(0.0, length / rate - (time.monotonic() - begin)))
-    LOG.info("image %s is scrubbed: %d blocks were wrong", info.name, len(dropped))
-    return Findings(end, tuple(dropped))
+            pause(max(0.0, piece.length / rate - (time.monotonic() - begin)))
+    return Findings(checked, tuple(sorted(dropped)))
 
 
 class Scrubbing:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from virtman import plan
 from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.errors import (
+    ImageRemade,
     InstanceNotServed,
     NoSpace,
     SnapshotMismatch,
@@ -68,6 +69,8 @@ class Stores:
     :ivar kept: names of stores that are no garbage, although nobody refers to them yet
     :ivar changed: set when there may be something to merge
     :ivar still: VMs that are being handed over to other hosts
+    :ivar origins: of the images that have these names now; no store of an earlier one is put
+        on them
     """
 
     def __init__(self, stack: Stack, records: Records, space: Space) -> None:
@@ -80,6 +83,7 @@ class Stores:
         self.still: set[str] = set()
         # So that nobody who has just found a VM waiting lets it go on a moment later.
         self._stilling = threading.Lock()
+        self.origins: dict[str, str] = {}
 
     def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
         """Give a VM an empty store over the image, or over a snapshot, and its device.
@@ -91,7 +95,7 @@ class Stores:
         """
         vm, image, size = wanted.vm, wanted.image, wanted.size
         with self.locks[image]:
-            lower = self._start(snapshot, image, size)
+            lower = self._start(snapshot, wanted)
             try:
                 with self.space.promising:
                     self._check(wanted, path)
@@ -125,12 +129,19 @@ class Stores:
         return instance
 
     def resume(self, vm: str) -> None:
-        """Bring the devices of a VM into the state that its record says."""
+        """Bring the devices of a VM into the state that its record says.
+
+        :raises ImageRemade: if the VM is of an earlier image of this name
+        """
         with self.held(vm) as instance:
             if self.is_still(vm):
                 return
+            self._check_origin(instance)
             steps = plan.instance(instance, self._chain(instance))
             self._up(steps[:-1] if self.records.arrival(vm) else steps)
+            if not instance.origin and instance.image in self.origins:
+                # it was written down by a version that did not know this
+                self.records.put(replace(instance, origin=self.origins[instance.image]))
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away, and the stores that nobody else needs.
@@ -167,7 +178,10 @@ class Stores:
                     self.records.put(instance)
                     self.tidy_up(instance.image)
                 raise
-            kept = Snapshot(name, vm, instance.image, instance.size, instance.store, time.time())
+            kept = Snapshot(
+                name, vm, instance.image, instance.size, instance.store, time.time(),
+                instance.origin,
+            )  # fmt: skip
             self.records.put(kept)
         self.changed.set()
         LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
@@ -185,7 +199,8 @@ class Stores:
                     f"snapshot {snapshot} is of VM {whose}, not of {vm}; create a new VM from it "
                     "instead"
                 )
-            made = self._next(instance, self._start(snapshot, instance.image, instance.size))
+            self._check_origin(instance)
+            made = self._next(instance, self._start(snapshot, instance))
             try:
                 self._device(instance).down()
                 self.records.put(made)
@@ -248,6 +263,14 @@ class Stores:
         """Tell whether a VM's device is there."""
         return self.waits(instance) is not None
 
+    def is_right(self, instance: Instance) -> bool:
+        """Tell whether a VM's device, which is there, lies on the store of its record."""
+        return self._device(instance).lies_on(plan.device(instance).below[0].node)
+
+    def fits(self, one: Instance | Snapshot) -> bool:
+        """Tell whether a VM or snapshot is of the image that has its image's name now."""
+        return not one.origin or self.origins.get(one.image, one.origin) == one.origin
+
     def waits(self, instance: Instance) -> bool | None:
         """Tell whether a VM's I/O is held back; None if it has no device."""
         return self._device(instance).waits()
@@ -305,7 +328,7 @@ class Stores:
         """Bring the devices of all VMs of an image into the state that the records say."""
         with self.locks[image]:
             for one in self.records.all():
-                if one.image == image:
+                if one.image == image and self.fits(one):
                     self.resume(one.vm)
             self.tidy(image)
 
@@ -381,17 +404,28 @@ class Stores:
             self.space.check(instance.size, instance.quota, instance.store)
             return replace(instance, store=self._make(instance.image, instance.size, lower))
 
-    def _start(self, snapshot: str, image: str, size: int) -> str:
+    def _start(self, snapshot: str, vm: Instance) -> str:
         """Return the store on which a snapshot has a VM begin; that is the image without one."""
         if not snapshot:
             return ""
         found = self.records.snapshot(snapshot)
-        if (found.image, found.size) != (image, size):
+        if (found.image, found.size) != (vm.image, vm.size):
             raise SnapshotMismatch(
                 f"snapshot {snapshot} is of image {found.image} of {found.size} bytes, not of "
-                f"{image} of {size} bytes"
+                f"{vm.image} of {vm.size} bytes"
             )
+        self._check_origin(found)
         return found.store
+
+    def _check_origin(self, one: Instance | Snapshot) -> None:
+        if self.fits(one):
+            return
+        what = f"VM {one.vm}" if isinstance(one, Instance) else f"snapshot {one.name}"
+        raise ImageRemade(
+            f"{what} is of an image {one.image} that was deleted; another one has that name now. "
+            "What was written is kept: give the earlier image its name back in Volt, or destroy "
+            f"{what}"
+        )
 
     def _must_be_served(self, instance: Instance) -> None:
         if not self.is_served(instance):

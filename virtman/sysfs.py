@@ -6,6 +6,7 @@ import contextlib
 import errno
 import ipaddress
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,9 @@ _BLOCK = Path("/sys/class/block")
 _SESSIONS = Path("/sys/class/iscsi_session")
 _CACHE_SETS = Path("/sys/fs/bcache")
 _TARGETS = Path("/sys/kernel/config/target/iscsi")
+_CORE = Path("/sys/kernel/config/target/core")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 _ESTABLISHED = "01"
-_SILENCE = 3
 _MIB = 1024 * 1024
 
 
@@ -57,6 +58,25 @@ def loop_of(path: str) -> str | None:
     return None
 
 
+def idle_loops() -> list[str]:
+    """Return the files and devices shown by loop devices on which nothing lies."""
+    idle = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with contextlib.suppress(OSError):
+            if not any((backing.parent.parent / "holders").iterdir()):
+                idle.append(backing.read_text().rstrip("\n"))
+    return idle
+
+
+def storages() -> dict[str, str]:
+    """Return what LIO could serve of files and devices: the path of each, by its name."""
+    found = {}
+    for path in _CORE.glob("fileio_*/*/udev_path"):
+        with contextlib.suppress(OSError):  # gone meanwhile
+            found[path.parent.name] = path.read_text().strip()
+    return found
+
+
 def disk(iqn: str, lun: int) -> str | None:
     """Return the name of an iSCSI disk, such as ``sda``; not through udev."""
     for session in _sessions(iqn):
@@ -90,19 +110,19 @@ def is_cut_off(iqn: str) -> bool:
     return False
 
 
-def is_silent(ip: str, port: int) -> bool:
-    """Tell whether a peer's kernel has not acknowledged what was sent to it again and again.
+def unacknowledging() -> set[tuple[str, int]]:
+    """Return address and port of peers to whom this kernel sends something again, in vain so far.
 
-    A peer that is merely busy acknowledges at once. Four times unanswered is about 1.5 s.
+    A peer that is merely busy acknowledges what it gets at once.
     """
-    packed = ipaddress.ip_address(ip).packed
-    words = (packed[at : at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
-    peer = f"{''.join(words)}:{port:04X}"
-    table = _TCP if len(packed) == 4 else _TCP6
-    rows = (line.split() for line in table.read_text().splitlines() if peer in line)
-    return any(
-        row[2] == peer and row[3] == _ESTABLISHED and int(row[6], 16) >= _SILENCE for row in rows
-    )
+    found = set()
+    for table, length in ((_TCP, 4), (_TCP6, 16)):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in table.read_text().splitlines()[1:]:
+                row = line.split()
+                if row[3] == _ESTABLISHED and int(row[6], 16):
+                    found.add(_peer(row[2], length))
+    return found
 
 
 def idle_sessions() -> list[Portal]:
@@ -164,6 +184,14 @@ def members(cache_set: str) -> list[str]:
     return sorted(link.resolve().name for link in links)
 
 
+def member_number(bcache: str) -> int:
+    """Return the number by which a cache set knows a bcache device, which belongs to one."""
+    for link in _CACHE_SETS.glob("*/bdev*"):
+        if (link / "dev").resolve().name == bcache:
+            return int(link.name.removeprefix("bdev"))
+    raise OSError(errno.ENODEV, f"{bcache} belongs to no cache set")
+
+
 def has_cache(bcache: str) -> bool:
     """Tell whether a bcache device belongs to a cache set."""
     return Path(f"/sys/block/{bcache}/bcache/cache").exists()
@@ -180,6 +208,24 @@ def cache_reads(bcache: str) -> tuple[int, int, int]:
     return hits, misses, sum(bypassed)
 
 
+def dirty(bcache: str) -> int:
+    """Return about how many bytes a bcache device has in its cache alone."""
+    text = Path(f"/sys/block/{bcache}/bcache/dirty_data").read_text().strip()
+    number, unit = re.fullmatch(r"([0-9.]+)([kMGTPEZY]?)", text).groups()  # type: ignore[union-attr]
+    return int(float(number) * 1024 ** " kMGTPEZY".index(unit or " "))
+
+
+def identity(device: str) -> str:
+    """Return what tells a block device from others that may have its path; perhaps nothing."""
+    folder = Path(f"/sys/dev/block/{number(device)}")
+    for file in ("wwid", "device/wwid", "dm/uuid", "device/serial", "loop/backing_file"):
+        with contextlib.suppress(OSError):
+            found = (folder / file).read_text().strip()
+            if found:
+                return found
+    return ""
+
+
 def sent(iqn: str) -> int:
     """Return how many bytes a target of this node has sent, each LUN to the MiB below."""
     counters = (_TARGETS / iqn).glob("tpgt_1/lun/lun_*/statistics/scsi_tgt_port/read_mbytes")
@@ -188,6 +234,14 @@ def sent(iqn: str) -> int:
         with contextlib.suppress(OSError):  # gone meanwhile
             total += int(counter.read_text()) * _MIB
     return total
+
+
+def _peer(text: str, length: int) -> tuple[str, int]:
+    """Return address and port from /proc/net/tcp, which has an address in words of the host."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    packed = b"".join(raw[at : at + 4][::-1] for at in range(0, length, 4))
+    return str(ipaddress.ip_address(packed)), int(port, 16)
 
 
 def _target(link: Path) -> str | None:

@@ -7,10 +7,13 @@ outlived a reboot is used again for that very image, and for no other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from virtman import plan
+from virtman.errors import CacheUnsupported
 from virtman.layer import Layer
 
 
@@ -28,11 +31,91 @@ class Figures:
     bypassed: int = 0
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Bytes that a cache holds.
+
+    :ivar offset: of the first one, on what is cached
+    :ivar at: of the first one, on the cache device
+    """
+
+    offset: int
+    length: int
+    at: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a cache holds of an image, on a device of its own; perhaps not quite as of now."""
+
+    device: str
+    extents: Sequence[Extent]
+
+
 class Member(Layer, Protocol):
     """One image's part of the group."""
 
+    def is_caching(self) -> bool:
+        """Tell whether what is read is kept."""
+
     def figures(self) -> Figures:
         """Return what it has done."""
+
+    def held(self) -> Held:
+        """Return what it holds, without reading the image.
+
+        :raises CacheUnsupported: if the driver does not tell
+        """
+
+    def drop(self, offset: int) -> None:
+        """Forget a block, so that it is fetched anew."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A volume that is somebody else's, and how it shall be cached.
+
+    :ivar name: of the device that its user gets
+    :ivar path: of the volume
+    :ivar mode: "writethrough" or "writeback"
+    :ivar superblock: a small file of its own, which survives a reboot
+    :ivar leaving: it is being given back
+    """
+
+    name: str
+    path: str
+    sectors: int
+    mode: str
+    superblock: Path
+    leaving: bool = False
+
+
+class Volume(Protocol):
+    """A volume's part of the group."""
+
+    def up(self) -> None:
+        """Put the cache before the volume, and show it to its user unless it is leaving."""
+
+    def close(self) -> None:
+        """Take the user's device away; DeviceBusy while it is open."""
+
+    def empty(self) -> bool:
+        """Have what was written brought to the volume; tell whether all of it is there."""
+
+    def down(self) -> None:
+        """Give the volume back; it must be empty."""
+
+    def is_up(self) -> bool:
+        """Tell whether the volume can be used."""
+
+    def is_caching(self) -> bool:
+        """Tell whether what is read is kept."""
+
+    def dirty(self) -> int:
+        """Return the bytes that are in the cache alone."""
+
+    def figures(self) -> Figures:
+        """Return what the cache has done."""
 
 
 class Group(Protocol):
@@ -45,3 +128,24 @@ class Group(Protocol):
 
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part, whether or not the kernel has it yet."""
+
+    def volume(self, step: Step) -> Volume:
+        """Return a volume's part.
+
+        :raises CacheUnsupported: if the driver cannot do that
+        """
+
+
+def untold(driver: str) -> CacheUnsupported:
+    """Return the error of a driver that does not tell what it holds."""
+    return CacheUnsupported(
+        f"cache driver {driver} does not tell which blocks it holds, so none can be compared "
+        "without fetching all: drop the image on this node to have its cache made anew"
+    )
+
+
+def unsupported(driver: str) -> CacheUnsupported:
+    """Return the error of a driver that caches images only."""
+    return CacheUnsupported(
+        f"cache driver {driver} cannot be put before volumes: [cache] driver = bcache can"
+    )

@@ -21,28 +21,31 @@ finds the file, and so the data.
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import logging
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.caches import Figures, Member
+from virtman.caches import Figures, Held, Member, Step
+from virtman.caches.backed import DEADLINE as _DEADLINE
+from virtman.caches.backed import SUPERBLOCK, Backed
+from virtman.caches.extents import extents
 from virtman.caches.local import LocalFile, Shim
 from virtman.caches.ssd import Ssd
-from virtman.errors import DeviceBusy, VirtmanError
+from virtman.errors import KernelFailure, VirtmanError
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
 from virtman.naming import Device
-from virtman.plan import SECTOR
-from virtman.privileged import bcache
+from virtman.privileged import bcache, block
 
 LOG = logging.getLogger(__name__)
 
-_SUPERBLOCK = 1024 * 1024
-_DATA_OFFSET = _SUPERBLOCK // SECTOR
-_DEADLINE = 20.0
+_FLUSH = 1.0
+_COLLECTED = 1.0
 
 # What bcache would bypass is just what an image is read for: runs of blocks while a VM
 # boots. Neither these nor the error limits survive a registration, so they are set anew.
@@ -74,6 +77,10 @@ class Group:
         """Return an image's part."""
         return Bcache(step, self, self.folder)
 
+    def volume(self, step: Step) -> Volume:
+        """Return a volume's part."""
+        return Volume(step, self)
+
     def enter(self, image: str) -> str:
         """Bring the cache set up for an image and return its UUID.
 
@@ -93,8 +100,13 @@ class Group:
             found = self._uuid()
             if found != cache_set:  # somebody else was here first
                 return self._up()
-            LOG.info("cache set %s has no place for another member: making it anew", found)
             members = sysfs.members(found)
+            if any(map(sysfs.dirty, members)):
+                raise KernelFailure(
+                    f"cache set {found} has no place for another member, and cannot be made anew "
+                    "while it has data of a volume that are not written back: detach that volume"
+                )
+            LOG.info("cache set %s has no place for another member: making it anew", found)
             for member in members:
                 self.detach(member)
             self._stop(found)
@@ -162,32 +174,28 @@ class Bcache:
         self.group = group
         self.folder = folder
         self.shim = Shim(step, folder)
-        self.backing = Mapped(str(Device(image, "backing")))
-        self.backing.read_only = False
-        self.backing.flush = False
-        self.superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", _SUPERBLOCK)
+        superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", SUPERBLOCK)
+        self.backed = Backed(str(Device(image, "backing")), step.sectors, superblock, group)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below."""
         if not self.is_up():
             self._make(below[0])
-        elif not self._is_attached():
+        elif not self.backed.is_attached():
             try:
-                self._attach(self.group.enter(self.step.device.image))
+                self.backed.attach(self.group.enter(self.step.device.image))
             except VirtmanError as err:
                 # VMs may be running over it, and they can do without
                 LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
-        return f"/dev/{self._member()}"
+        return f"/dev/{self.backed.member()}"
 
     def release(self) -> None:
         """Nothing waits here: I/O goes to what lies below."""
 
     def down(self) -> None:
         """Drop what the cache holds of this image and take its devices away."""
-        member = self._member()
-        if member is not None:
-            self._stop(member)
-        self.backing.down()
+        self.backed.stop()
+        self.backed.device.down()
         self.shim.down()
         for file in self._superblocks():
             file.down()
@@ -195,100 +203,143 @@ class Bcache:
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache to the image."""
-        table = self.backing.table()
-        return bool(table) and table[-1][2] == "linear" and self._member() is not None
+        table = self.backed.device.table()
+        return bool(table) and table[-1][2] == "linear" and self.backed.member() is not None
+
+    def is_caching(self) -> bool:
+        """Tell whether the cache set is before the image."""
+        return self.is_up() and self.backed.is_attached()
 
     def figures(self) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
-        try:
-            member = sysfs.bcache_over(self.backing.node)
-            return Figures(*sysfs.cache_reads(member)) if member else Figures()
-        except OSError:  # it comes or goes just now
-            return Figures()
+        return figures(self.backed)
+
+    def held(self) -> Held:
+        """Return what the cache set's own records say of this member."""
+        member, ssd = self.backed.member(), self.group.ssd.node
+        if member is None or not sysfs.has_cache(member):
+            return Held("", ())
+        with explained(f"what {self.group.ssd} hold of {member}"):
+            self._flush()
+            found = extents(lambda at, size: block.read(ssd, at, size), sysfs.member_number(member))
+        return Held(ssd, [replace(one, offset=one.offset - SUPERBLOCK) for one in found])
+
+    def _flush(self) -> None:
+        """Have the B-tree written: a garbage collection does that first of all."""
+        cache_set = sysfs.cache_set_on(self.group.ssd.node)
+        if cache_set is not None:
+            bcache.configure_set(cache_set, "internal/trigger_gc", "1")
+            time.sleep(_COLLECTED)
+
+    def drop(self, offset: int) -> None:
+        """Discard a block, which bcache forgets then; nothing goes to the image."""
+        with explained(f"dropping a block of {self.backed.device.name}"):
+            block.discard(f"/dev/{self.backed.member()}", offset, plan.BLOCK)
 
     def _make(self, stripe: str) -> None:
         cache_set = self.group.enter(self.step.device.image)
+        superblock = self.backed.superblock
         for file in self._superblocks():
-            if file.path != self.superblock.path:
+            if file.path != superblock.path:
                 file.down()
-        superblock = self.superblock.up()
+        superblock.up()
         self.shim.up(stripe)
-        head = (0, _DATA_OFFSET, "linear", f"{sysfs.number(superblock)} 0")
-        if self._member() is None:
-            self.backing.set_up([head, (_DATA_OFFSET, self.step.sectors, "error", "")])
-            self._register(cache_set)
-        self._configure()
-        if not self._is_attached():
-            self._attach(cache_set)
-        self.superblock.sync()
-        shim = f"{sysfs.number(self.shim.node)} 0"
-        self.backing.set_up([head, (_DATA_OFFSET, self.step.sectors, "linear", shim)])
-
-    def _register(self, cache_set: str) -> None:
-        """Show the backing device to bcache, formatted first if it never was.
-
-        One that was a member of another set, which is there no more, waits for that.
-        """
-        with explained(f"cache member {self.backing.name}"):
-            try:
-                bcache.register(self.backing.node)
-            except OSError:
-                bcache.format_backing(self.backing.node, _DATA_OFFSET)
-                bcache.register(self.backing.node)
-            if sysfs.awaits_cache(self.backing.node):
-                self._put_before(sysfs.kernel_name(self.backing.node), cache_set)
-        wait_until(
-            lambda: self._member() is not None, _DEADLINE, f"bcache taking {self.backing.name}"
-        )
-
-    def _is_attached(self) -> bool:
-        member = self._member()
-        return member is not None and sysfs.has_cache(member)
-
-    def _configure(self) -> None:
-        member = self._member()
-        assert member is not None
-        with explained(f"cache member {member}"):
-            for setting, value in _MEMBER_SETTINGS.items():
-                bcache.configure(member, setting, value)
-            bcache.no_readahead(member)
-
-    def _attach(self, cache_set: str) -> None:
-        member = self._member()
-        assert member is not None
-        with explained(f"cache member {member}"):
-            self._put_before(member, cache_set)
-        wait_until(self._is_attached, _DEADLINE, f"attaching {member}")
-
-    def _put_before(self, name: str, cache_set: str) -> None:
-        """Attach a device, by its kernel name; one that its set took back meanwhile is fine."""
-        try:
-            bcache.attach(name, cache_set)
-        except OSError as err:
-            if sysfs.has_cache(name):
-                return
-            if err.errno not in (errno.EINVAL, errno.ENOENT):
-                raise
-            bcache.attach(name, self.group.renew(cache_set))
-
-    def _stop(self, member: str) -> None:
-        if sysfs.is_held(member):  # it would lose its cache and vanish with its last user
-            raise DeviceBusy(
-                f"cache member {member}: still in use; stop what holds it and try again"
-            )
-        if sysfs.has_cache(member):
-            self.group.detach(member)
-        with explained(f"cache member {member}"):
-            bcache.stop(member)
-        wait_until(lambda: self._member() is None, _DEADLINE, f"stopping {member}")
-
-    def _member(self) -> str | None:
-        """Kernel name of the bcache device over our backing device, such as ``bcache0``."""
-        if not self.backing.exists():
-            return None
-        return sysfs.bcache_over(self.backing.node)
+        if self.backed.member() is None:
+            self.backed.put_on("error")
+            self.backed.register(cache_set)
+        self.backed.configure(_MEMBER_SETTINGS)
+        if not self.backed.is_attached():
+            self.backed.attach(cache_set)
+        superblock.sync()
+        self.backed.put_on("linear", self.shim.node)
 
     def _superblocks(self) -> list[LocalFile]:
         """Return what there is of this image, and of earlier ones of the same name."""
         name = self.step.device.image
-        return [LocalFile(path, _SUPERBLOCK) for path in self.folder.glob(f"{name}_*.superblock")]
+        return [LocalFile(path, SUPERBLOCK) for path in self.folder.glob(f"{name}_*.superblock")]
+
+
+class Volume:
+    """A volume that is somebody else's, before which the cache set is put.
+
+    On top is a dm-linear: bcache numbers its devices as they come, and a path must stay. What
+    the kernel writes to the superblock when the first data are written back must be on the disk
+    before these are: a volume that came up as clean would lose them.
+    """
+
+    def __init__(self, step: Step, group: Group) -> None:
+        self.step = step
+        self.group = group
+        superblock = LocalFile(step.superblock, SUPERBLOCK, durable=True)
+        self.backed = Backed(f"{step.name}_backing", step.sectors, superblock, group)
+        self.top = Mapped(step.name)
+        self.top.read_only = False
+
+    def up(self) -> None:
+        """Put the cache before the volume, and show it to its user unless it is leaving."""
+        self._cache()
+        if not self.step.leaving:
+            member = sysfs.number(f"/dev/{self.backed.member()}")
+            self.top.set_up([(0, self.step.sectors, "linear", f"{member} 0")])
+
+    def close(self) -> None:
+        """Take the user's device away.
+
+        :raises DeviceBusy: while it is open; nothing is changed then
+        """
+        self.top.down()
+
+    def empty(self) -> bool:
+        """Have what was written brought to the volume; tell whether all of it is there."""
+        member = self.backed.member()
+        if member is None or not sysfs.has_cache(member):
+            return True
+        with explained(f"cache member {member}"):
+            bcache.detach(member)
+        with contextlib.suppress(KernelFailure):
+            wait_until(lambda: not sysfs.has_cache(member), _FLUSH, f"emptying {member}")
+        return not sysfs.has_cache(member)
+
+    def down(self) -> None:
+        """Give the volume back; it must be empty."""
+        self.backed.stop()
+        self.backed.device.down()
+        self.backed.superblock.down()
+        self.group.leave(self.step.name)
+
+    def is_up(self) -> bool:
+        """Tell whether the volume can be used."""
+        return self.top.exists()
+
+    def is_caching(self) -> bool:
+        """Tell whether the cache set is before the volume."""
+        return self.backed.is_attached()
+
+    def dirty(self) -> int:
+        """Return the bytes that are in the cache alone."""
+        member = self.backed.member()
+        return sysfs.dirty(member) if member else 0
+
+    def figures(self) -> Figures:
+        """Return what bcache counted."""
+        return figures(self.backed)
+
+    def _cache(self) -> None:
+        cache_set = self.group.enter(self.step.name)
+        if self.backed.member() is None:
+            self.backed.put_on("linear", self.step.path)
+            self.backed.register(cache_set)
+        mode = {"cache_mode": self.step.mode}
+        self.backed.configure({**_MEMBER_SETTINGS, **mode})
+        if not self.backed.is_attached() and not self.step.leaving:
+            self.backed.attach(cache_set)
+        self.backed.superblock.sync()
+
+
+def figures(backed: Backed) -> Figures:
+    """Return what bcache counted of a member."""
+    try:
+        member = backed.member()
+        return Figures(*sysfs.cache_reads(member)) if member else Figures()
+    except OSError:  # it comes or goes just now
+        return Figures()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.caches import Figures, Member
+from virtman.caches import Figures, Member, Step, Volume, unsupported
 from virtman.caches.slices import UNIT, Sliced, Slices
 from virtman.layers import explained
 from virtman.privileged import ssd
@@ -33,6 +33,10 @@ class Group:
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part."""
         return DmCache(step, self.slices)
+
+    def volume(self, step: Step) -> Volume:
+        """Refuse: this driver caches images only."""
+        raise unsupported("dmcache")
 
 
 class DmCache(Sliced):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Figures, Member
+from virtman.caches import Figures, Member, Step, Volume, unsupported
 from virtman.caches.local import Shim
 from virtman.caches.slices import Sliced, Slices
 from virtman.layers import explained
@@ -32,6 +32,10 @@ class Group:
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part."""
         return FlashCache(step, self.slices, self.folder)
+
+    def volume(self, step: Step) -> Volume:
+        """Refuse: this driver caches images only."""
+        raise unsupported("flashcache")
 
 
 class FlashCache(Sliced):

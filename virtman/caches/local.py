@@ -15,10 +15,14 @@ _SHIM_CHUNK = 2048
 
 
 class LocalFile:
-    """A sparse file of a fixed size, shown by a loop device."""
+    """A sparse file of a fixed size, shown by a loop device.
 
-    def __init__(self, path: Path, size: int) -> None:
+    :param durable: whether each write is on the disk when it ends
+    """
+
+    def __init__(self, path: Path, size: int, *, durable: bool = False) -> None:
         self.path = path
+        self.durable = durable
         self.size = size
 
     def up(self) -> str:
@@ -29,7 +33,7 @@ class LocalFile:
         with explained(f"file {self.path}"):
             with open(self.path, "ab") as file:
                 file.truncate(self.size)
-            device: str = loop.attach(str(self.path), 0, False)
+            device: str = loop.attach(str(self.path), 0, False, self.durable)
         return device
 
     def down(self) -> None:

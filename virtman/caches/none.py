@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Figures, Member
+from virtman.caches import Figures, Held, Member, Step, Volume, unsupported
 
 
 class Group:
@@ -20,6 +20,10 @@ class Group:
     def member(self, step: plan.Cache) -> Member:
         """Return what stands where other drivers have a device."""
         return Uncached()
+
+    def volume(self, step: Step) -> Volume:
+        """Refuse: this driver caches images only."""
+        raise unsupported("none")
 
 
 class Uncached:
@@ -38,6 +42,17 @@ class Uncached:
     def is_up(self) -> bool:
         """Tell that nothing is missing."""
         return True
+
+    def is_caching(self) -> bool:
+        """Tell that nothing is missing."""
+        return True
+
+    def held(self) -> Held:
+        """Nothing is held."""
+        return Held("", ())
+
+    def drop(self, offset: int) -> None:
+        """Nothing is held."""
 
     def figures(self) -> Figures:
         """Nothing is cached."""

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches import Figures
+from virtman.caches import Figures, Held, untold
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table, explained
@@ -166,10 +166,22 @@ class Sliced:
         """Tell whether reads go through the cache."""
         return any(row[2] != "error" for row in self.cached.table())
 
+    def is_caching(self) -> bool:
+        """Tell whether there is a cache, and it has not given up."""
+        return self.is_up() and not self._has_failed()
+
     def figures(self) -> Figures:
         """Return what the driver counted."""
         with explained(f"device {self.cached.name}"):
             return self._read(dm.status(self.cached.name)[0][3]) if self.is_up() else Figures()
+
+    def held(self) -> Held:
+        """Refuse: which blocks are on the slice only the driver's metadata say."""
+        raise untold(type(self).__name__.lower())
+
+    def drop(self, offset: int) -> None:
+        """Refuse: the driver can only drop all."""
+        raise untold(type(self).__name__.lower())
 
     def _read(self, status: str) -> Figures:
         """Return what the driver says in its status line."""

@@ -22,7 +22,6 @@ from virtman.agent import Agent, Host
 from virtman.api import Api
 from virtman.arrivals import Arrivals
 from virtman.attachment import Times
-from virtman.coordinator import Coordinator
 from virtman.credentials import Credentials, Renewal
 from virtman.errors import InvalidName, VirtmanError
 from virtman.heartbeat import Heartbeat
@@ -34,6 +33,7 @@ from virtman.plan import SOURCE
 from virtman.pulse import Pulse
 from virtman.record import Records
 from virtman.recovery import Recovery
+from virtman.remembering import Memory, Remembering
 from virtman.scrub import Scrubbing
 from virtman.space import Limits, Space
 from virtman.stack import Stack
@@ -133,6 +133,8 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     records.prepare()
     images = folder / "images"
     images.mkdir(exist_ok=True)
+    memory = Memory(folder / "volt")
+    memory.prepare()
     stack = Stack(
         conf.cache.driver,
         conf.cache.devices,
@@ -143,7 +145,8 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
     return Agent(
         host,
         stack,
-        Coordinator(
+        Remembering(
+            memory,
             conf.volt.url,
             host.name,
             conf.volt.timeout,

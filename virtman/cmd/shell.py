@@ -15,6 +15,7 @@ from virtman.client import Client
 from virtman.coordinator import Shape
 from virtman.errors import VirtmanError
 
+_DIFFERS = 3
 _SOCKET = "/run/virtman/agent.sock"
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -327,13 +328,87 @@ def drop(client: Client, name: str) -> None:
 def scrub(client: Client, name: str, as_json: bool) -> None:
     """Compare what the cache holds of IMAGE with its hashes, and drop what is wrong.
 
-    What the cache lacks is fetched from the node's parents, and cached.
+    Nothing else of IMAGE is read.
     """
     found = client.scrub(name)
     if as_json:
         click.echo(json.dumps(found))
         return
     click.echo(f"{found['checked']} bytes checked, {len(found['dropped'])} blocks dropped")
+
+
+@shell.group()
+def cache() -> None:
+    """Volumes of others, before which this node's cache group is put."""
+
+
+@cache.command()
+@click.argument("device")
+@click.option(
+    "--mode",
+    type=click.Choice(["writethrough", "writeback"]),
+    default="writethrough",
+    show_default=True,
+    help="With writeback, a cache that dies takes along what is not on DEVICE yet.",
+)
+@_json
+@click.pass_obj
+def attach(client: Client, device: str, mode: str, as_json: bool) -> None:
+    """Put the cache before DEVICE, and print the path by which it is used from now on."""
+    made = client.attach(device, mode)
+    click.echo(json.dumps(made) if as_json else made["device"])
+
+
+@cache.command()
+@click.argument("device")
+@click.pass_obj
+def detach(client: Client, device: str) -> None:
+    """Give DEVICE back, once what only the cache has is written to it."""
+
+    def show(volume: dict[str, Any]) -> None:
+        click.echo(f"{volume['dirty']} bytes to go", err=True)
+
+    client.detach(device, show)
+
+
+@cache.command("list")
+@_json
+@click.pass_obj
+def list_cached(client: Client, as_json: bool) -> None:
+    """List the volumes that have the cache before them, and what it did for them."""
+    found = client.cached()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        (one["volume"], one["mode"], one["state"], str(one["dirty"]), str(one["cache"]["hits"]),
+         str(one["cache"]["misses"]), one["device"])
+        for one in found
+    ]  # fmt: skip
+    _table(("VOLUME", "MODE", "STATE", "DIRTY", "HITS", "MISSES", "DEVICE"), rows)
+
+
+@shell.command()
+@click.option("--repair", is_flag=True, help="Mend what differs.")
+@_json
+@click.pass_obj
+def check(client: Client, repair: bool, as_json: bool) -> None:
+    """Compare what the kernel has, what the agent has written down and what Volt says.
+
+    Exit status 3 says that differences are left.
+    """
+    outcome = client.check(repair=repair)
+    if as_json:
+        click.echo(json.dumps(outcome))
+    else:
+        left = [(one["code"], one["what"]) for one in outcome["left"]]
+        for one in outcome["found"]:
+            mended = "" if (one["code"], one["what"]) in left else " [repaired]"
+            click.echo(f"{one['code']}: {one['what']}{mended}")
+            click.echo(f"  {one['meaning']}; repair: {one['repair']}")
+        click.echo(f"{len(outcome['found'])} found, {len(left)} left")
+    if outcome["left"]:
+        sys.exit(_DIFFERS)
 
 
 @shell.group()

@@ -119,6 +119,10 @@ class Mapped:
             status = dm.status(self.name)
         return [(match[1], match[2]) for row in status for match in _PATH.finditer(row[3])]
 
+    def has_failed(self) -> bool:
+        """Tell whether any path of a multipath does not work."""
+        return any(state == "F" for _, state in self.path_states())
+
     def reinstate(self, devices: Collection[str]) -> None:
         """Use failed paths again, the best path that works first."""
         paths = self.path_states()

@@ -1,4 +1,4 @@
-"""Single blocks of a device: whether they are right, and dropping them from caches."""
+"""Blocks of a device: what they should be, what they are, and dropping them from page caches."""
 
 from __future__ import annotations
 
@@ -11,25 +11,36 @@ from virtman.privileged import block
 
 _DIGEST = 32
 
+GROUP = BLOCK // _DIGEST * BLOCK
+"""Bytes whose leaves of the hash tree are one block."""
 
-def wrong(device: str, leaves: str, offset: int, length: int, tree: HashTree) -> list[int]:
-    """Return where blocks of a device differ from what the leaves of its hash tree say.
 
-    :param offset: bytes; a multiple of 512 KiB, so that leaves begin there
+def told(leaves: str, group: int) -> bytes:
+    """Return what the leaves say of the blocks of a group; they may come from a parent."""
+    with explained(f"reading {leaves}"):
+        return bytes(block.read(leaves, group * BLOCK, BLOCK))
+
+
+def wrong(
+    device: str, at: int, length: int, offset: int, leaves: bytes, tree: HashTree
+) -> list[int]:
+    """Return where in an image blocks differ from what their leaves say.
+
+    :param at: bytes on the device at which they begin; ``length`` is in whole blocks
+    :param offset: the same in the image; all in one group
+    :param leaves: of that group
     """
-    blocks = length // BLOCK
-    with explained(f"comparing {device} with its hashes"):
-        told = block.read(leaves, offset // BLOCK * _DIGEST, -(-blocks * _DIGEST // BLOCK) * BLOCK)
-        found = block.digests(device, offset, length, bytes.fromhex(tree.salt))
-    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, told)]
+    with explained(f"comparing {device} with hashes"):
+        found = block.digests(device, at, length, bytes.fromhex(tree.salt))
+    first = offset % GROUP // BLOCK * _DIGEST
+    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, leaves[first:])]
 
 
-def drop(device: str, offset: int, above: Iterable[tuple[str, int]]) -> None:
-    """Let a cache device, and the page caches above it, fetch a block anew.
+def forget(offset: int, above: Iterable[tuple[str, int]]) -> None:
+    """Let page caches forget a block of an image.
 
-    :param above: devices, and how many bytes there are on them before the first byte of this
+    :param above: devices, and how many bytes there are on them before the first byte of it
     """
-    with explained(f"dropping a block of {device}"):
-        block.discard(device, offset, BLOCK)
-        for one, before in above:
+    for one, before in above:
+        with explained(f"dropping a block of {one}"):
             block.forget(one, before + offset, BLOCK)

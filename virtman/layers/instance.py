@@ -32,13 +32,18 @@ class Instance(Mapped):
 
     def lies_on(self, store: str) -> bool:
         """Tell whether the device lies on the device of this path."""
-        number = sysfs.number(store)
+        try:
+            number = sysfs.number(store)
+        except FileNotFoundError:
+            return False
         return any(number in row[3].split() for row in self.table())
 
     def waits(self) -> bool | None:
         """Tell whether the VM's I/O is held back; None if there is no device."""
         with contextlib.suppress(FileNotFoundError):
-            return sysfs.is_suspended(self.node)
+            # a node that somebody left when removing the device may lead to another one by now
+            if sysfs.mapper_name(self.node) == self.name:
+                return sysfs.is_suspended(self.node)
         return None
 
     def hold(self, *, settled: bool = False) -> None:

@@ -44,10 +44,6 @@ class Multipath(Mapped):
         """Tell whether a path works."""
         return any(state == "A" for _, state in self.path_states())
 
-    def has_failed(self) -> bool:
-        """Tell whether any path does not work."""
-        return any(state == "F" for _, state in self.path_states())
-
     def _retry_failed(self) -> None:
         """Use paths again whose disks are back.
 

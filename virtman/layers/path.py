@@ -69,11 +69,19 @@ class Path:
         return self.mapped.exists() and self._session() is not None
 
     def abandon(self) -> None:
-        """End the session's connection: its reads then fail, and others can be tried."""
+        """End the connections to the parent: reads then fail at once, and others can be tried."""
         portal = self.step.portal
         assert portal is not None
         with explained(f"ending connections to {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, 0)
             sockets.end("iscsid", portal.ip, portal.port)
+
+    def bear_with(self) -> None:
+        """Let the parent lose its connection for a moment again without failing reads."""
+        portal = self.step.portal
+        assert portal is not None
+        with explained(f"sessions with {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
 
     def _disk(self, portal: Portal) -> str:
         """Return the disk of a session that works, or of one that is opened now."""

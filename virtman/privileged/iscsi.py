@@ -19,10 +19,13 @@ _REFUSED = re.compile(r"status 24\b|authorization failure")
 # answers a ping only after the reads before it, which wait for the parent's own parents:
 # pings that are too impatient would cut off a parent that is merely busy. So a ping a second
 # is sent only to see whether the parent's kernel acknowledges it, which it does at once.
+PATIENCE = 2
+"""Seconds for which reads wait for a session that has lost its connection."""
+
 _SETTINGS = {
-    "node.session.timeo.replacement_timeout": "2",
+    "node.session.timeo.replacement_timeout": str(PATIENCE),
     "node.conn[0].timeo.noop_out_interval": "1",
-    "node.conn[0].timeo.noop_out_timeout": "10",
+    "node.conn[0].timeo.noop_out_timeout": "30",
     "node.conn[0].timeo.login_timeout": "5",
     "node.session.initial_login_retry_max": "1",
     "node.startup": "manual",
@@ -61,6 +64,21 @@ def login(ip: str, port: int, target: str, user: str, secret: str) -> None:
 def remember(ip: str, port: int, target: str, user: str, secret: str) -> None:
     """Have a session, when it is opened again, prove this. The one that is open goes on."""
     _remember(ip, port, target, user, secret)
+
+
+@context.entrypoint
+def bear(ip: str, port: int, seconds: int) -> None:
+    """Set for how long reads wait for sessions with a portal that have lost their connection.
+
+    Once this has been set, what open-iscsi has to say of it counts no more for that session.
+    """
+    for session in Path("/sys/class/iscsi_session").glob("session*"):
+        for peer in session.glob("device/connection*/iscsi_connection/*"):
+            with contextlib.suppress(OSError):  # it goes just now
+                words = [(peer / f"persistent_{one}").read_text().strip()
+                         for one in ("address", "port")]  # fmt: skip
+                if words == [ip, str(port)]:
+                    (session / "recovery_tmo").write_text(str(seconds))
 
 
 @context.entrypoint

@@ -7,12 +7,14 @@ import ctypes
 import errno
 import fcntl
 import os
+import time
 
 from virtman.privileged import context
 
 # linux/loop.h
 _CTL_GET_FREE, _CLR_FD, _CONFIGURE = 0x4C82, 0x4C01, 0x4C0A
 _READ_ONLY = 1
+_TRIES, _PAUSE = 100, 0.05
 
 
 class _Info(ctypes.Structure):
@@ -34,15 +36,20 @@ class _Config(ctypes.Structure):
 
 
 @context.entrypoint
-def attach(path: str, offset: int, read_only: bool) -> str:
+def attach(path: str, offset: int, read_only: bool, durable: bool = False) -> str:
     """Show a file or device, from ``offset`` bytes on, as a new block device.
 
+    :param durable: have each write to the file wait until it is on the disk
     :returns: path of the loop device
-    :raises OSError: ENOENT, or what the kernel said
+    :raises OSError: ENOENT, EBUSY if others were first again and again, or what the kernel said
     """
     flags = os.O_RDONLY if read_only else os.O_RDWR
-    with _opened(path, flags) as backing, _opened("/dev/loop-control", os.O_RDWR) as control:
-        while True:
+    synced = os.O_DSYNC if durable else 0
+    with (
+        _opened(path, flags | synced) as backing,
+        _opened("/dev/loop-control", os.O_RDWR) as control,
+    ):
+        for last in range(_TRIES, -1, -1):
             device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
             config = _Config(fd=backing)
             config.info.offset = offset
@@ -52,10 +59,14 @@ def attach(path: str, offset: int, read_only: bool) -> str:
                 try:
                     fcntl.ioctl(loop, _CONFIGURE, config)
                 except OSError as err:
-                    if err.errno == errno.EBUSY:  # another took the free number first
-                        continue
-                    raise
-            return device
+                    # Another took the free number first. Or it only holds the device, and the
+                    # kernel calls that free until it lets go.
+                    if err.errno != errno.EBUSY or not last:
+                        raise
+                    time.sleep(_PAUSE)
+                    continue
+            break
+        return device
 
 
 @context.entrypoint

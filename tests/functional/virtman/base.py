@@ -19,13 +19,13 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, hashtree, journey, layers, merger
+from virtman import attachment, check, hashtree, journey, layers, merger
 from virtman.access import Access
 from virtman.agent import Agent, Host
 from virtman.api import Api
 from virtman.arrivals import Arrivals
 from virtman.attachment import Times
-from virtman.caches import bcache
+from virtman.caches import backed, bcache
 from virtman.coordinator import Coordinator, Shape
 from virtman.credentials import Credentials
 from virtman.hashtree import HashTree
@@ -36,6 +36,7 @@ from virtman.network import Card, Overload
 from virtman.peers import Peers
 from virtman.plan import Chap, Portal
 from virtman.record import Records
+from virtman.remembering import Memory, Remembering
 from virtman.remote import Listener, Remote
 from virtman.space import Limits, Space
 from virtman.stack import Stack
@@ -137,7 +138,9 @@ class Node:
         self.backing = Group("vg0") if self.bed.lvm else Folder(self.records.stores)
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
-        coordinator = Coordinator(self.bed.volt.url, self.name, PATIENCE, self.access)
+        memory = Memory(self.folder / "volt")
+        memory.prepare()
+        coordinator = Remembering(memory, self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack(self.bed.driver, (SSD,), images)
         host = Host(self.name, self.ip, 3260)
         stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
@@ -261,9 +264,12 @@ class Node:
 
 
 @cache
-def hashes() -> tuple[HashTree, bytes]:
-    """Return the hash tree of all images, which are zeros, and its upper levels."""
-    salt = hashtree.salt_of("debian")
+def hashes(content: str) -> tuple[HashTree, bytes]:
+    """Return the hash tree of an image and its upper levels.
+
+    All images are zeros, so a salt stands for their content.
+    """
+    salt = hashtree.salt_of(content)
     return hashtree.build(BytesIO(bytes(SIZE)), SIZE, salt, BytesIO(), lambda done: None)
 
 
@@ -296,16 +302,25 @@ class Bed:
         shape = Shape("forest", 2, fanout)
         access = self.access("operator", self.volt.ground.operator)
         Coordinator(self.volt.url, "any", PATIENCE, access).register(
-            image, SIZE, shape, where, chap, hashes() if hashed else None
+            image,
+            SIZE,
+            shape,
+            where,
+            chap,
+            hashes(self.network.contents.get(image, "debian")) if hashed else None,
         )
 
-    def remake(self, image: str, content: str) -> None:
+    def remake(self, image: str, content: str = "debian", *, hashed: bool = True) -> None:
         """Forget an image, whoever has it, and make it anew with other content."""
+        self.delete(image)
+        self.network.contents[image] = content
+        self.register(image, hashed=hashed)
+
+    def delete(self, image: str) -> None:
+        """Forget an image, whoever has it."""
         for node in self.nodes:
             self.volt.forget(image, node.name)
         self.volt.ground.coordinator.delete_image(image)
-        self.network.contents[image] = content
-        self.register(image)
 
     def access(self, name: str, token: str) -> Access:
         """Return how somebody with that token, in a file of that name, speaks to Volt."""
@@ -338,12 +353,16 @@ class Impatient(fixtures.Fixture):
     def _setUp(self) -> None:
         self.useFixture(fixtures.MockPatchObject(layers, "_REMOVE_DEADLINE", 0.05))
         self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
+        self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
+        self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
+        self.useFixture(fixtures.MockPatchObject(bcache, "_COLLECTED", 0.0))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(journey, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
         self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
 
 
 class TestCase(testtools.TestCase):

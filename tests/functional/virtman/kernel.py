@@ -26,6 +26,7 @@ from pathlib import Path
 
 import fixtures
 
+from tests.functional.virtman import ondisk
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
@@ -47,6 +48,7 @@ from virtman.privileged import (
 
 SECTOR = 512
 CHUNK = 8192
+_APART = 1 << 36  # bytes between what two members have on the cache device
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
@@ -172,6 +174,7 @@ class Logical:
 
     number: str
     file: Path
+    identity: str = ""
 
 
 @dataclass
@@ -188,12 +191,14 @@ class Session:
     """A session of an initiator and the disks that it brought.
 
     :ivar proof: user and secret that the record of its target has
+    :ivar patience: seconds for which reads wait once it has lost its connection
     """
 
     key: tuple[str, int, str]
     disks: dict[int, Disk]
     proof: tuple[str, str]
     is_cut: bool = False
+    patience: int = 2
 
 
 @dataclass
@@ -202,6 +207,8 @@ class Member:
 
     :ivar uuid: under which the cache keeps what it holds of it
     :ivar waits: for the set that it was a member of; until then there is no bcache device
+    :ivar dirty: bytes that are in the cache alone
+    :ivar held: what the cache has of it: offsets and lengths
     :ivar rotten: where in the image the cache device gives wrong bytes
     """
 
@@ -213,6 +220,8 @@ class Member:
     going: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int, int] = (0, 0, 0)
+    dirty: int = 0
+    held: list[tuple[int, int]] = field(default_factory=list)
     rotten: set[int] = field(default_factory=set)
 
 
@@ -290,6 +299,7 @@ class Kernel:
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
+    :ivar looked_at: where blocks of an image were read through a cache
     :ivar forgotten: devices, and where on them the page cache was dropped
     """
 
@@ -313,6 +323,7 @@ class Kernel:
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
         self.forgotten: list[tuple[str, int]] = []
+        self.looked_at: list[int] = []
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -531,7 +542,7 @@ class Kernel:
 
     # Loop devices.
 
-    def loop_attach(self, path: str, offset: int, read_only: bool) -> str:
+    def loop_attach(self, path: str, offset: int, read_only: bool, durable: bool = False) -> str:
         if self._by_node(path) is None and not Path(path).is_file():
             raise OSError(errno.ENOENT, path)
         name = next(f"/dev/loop{n}" for n in itertools.count() if f"/dev/loop{n}" not in self.loops)
@@ -629,6 +640,11 @@ class Kernel:
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 
+    def iscsi_bear(self, ip: str, port: int, seconds: int) -> None:
+        for one in self.sessions:
+            if one.key[:2] == (ip, port):
+                one.patience = seconds
+
     def sockets_end(self, program: str, ip: str, port: int) -> int:
         ended = [one for one in self.sessions if one.key[:2] == (ip, port)]
         for one in ended:
@@ -706,7 +722,8 @@ class Kernel:
     def bcache_configure_set(self, cache_set: str, setting: str, value: str) -> None:
         if cache_set not in self.cache_sets:
             raise OSError(errno.ENOENT, cache_set)
-        self.cache_sets[cache_set].settings[setting] = value
+        if setting != "internal/trigger_gc":  # that is a command
+            self.cache_sets[cache_set].settings[setting] = value
 
     def bcache_attach(self, kernel_name: str, cache_set: str) -> None:
         member = self._member(kernel_name)
@@ -728,6 +745,9 @@ class Kernel:
 
     def bcache_detach(self, kernel_name: str) -> None:
         member = self._member(kernel_name)
+        member.dirty -= min(member.dirty, 1 << 20)
+        if member.dirty:  # the kernel goes on with it
+            return
         member.cache_set = None
         self.ssd.holds.pop(member.uuid, None)
         self._write_superblock(member.backing, member.uuid, "")
@@ -801,15 +821,32 @@ class Kernel:
 
     def block_read(self, device: str, offset: int, length: int) -> bytes:
         self._number(device)
+        if device.endswith("cachegroup"):
+            return self._cache_device()[offset : offset + length]
         return (_ZERO_DIGEST * (length // 32))[:length]
 
     def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
-        member = self._member(device.rsplit("/", 1)[-1])
+        if device.endswith("cachegroup"):
+            number, offset = divmod(offset, _APART)
+            member = list(self.members.values())[number - 1]
+        else:
+            member = self._member(device.rsplit("/", 1)[-1])
+            self.looked_at.append(offset)
         right = hashlib.sha256(salt + bytes(4096)).digest()
         return b"".join(
             bytes(32) if at in member.rotten else right
             for at in range(offset, offset + length, 4096)
         )
+
+    def _cache_device(self) -> bytes:
+        """What bcache has written there: a journal with a key for all that members hold."""
+        keys = [
+            (number, (1 << 20) + start, length, (number + 1) * _APART + start)
+            for number, one in enumerate(self.members.values())
+            for start, length in one.held
+        ]
+        root = (0, 0, 65536, ondisk.at(2))
+        return ondisk.device([ondisk.entry(1, 1, root, 0, keys)], {2: ondisk.node([])})
 
     def block_discard(self, device: str, offset: int, length: int) -> None:
         self._member(device.rsplit("/", 1)[-1]).rotten.discard(offset)
@@ -852,6 +889,13 @@ class Kernel:
             if one.path == path and (path.startswith("/dev/") or Path(path).exists()):
                 return name
         return None
+
+    def sys_idle_loops(self) -> list[str]:
+        held = {number for one in self.mappings.values() for number in one.below}
+        return [one.path for one in self.loops.values() if one.number not in held]
+
+    def sys_storages(self) -> dict[str, str]:
+        return {lun.storage: lun.device for one in self._targets() for lun in one.luns.values()}
 
     def sys_disk(self, iqn: str, lun: int) -> str | None:
         return next(
@@ -896,13 +940,19 @@ class Kernel:
             for one in self.sessions
         )
 
-    def sys_is_silent(self, ip: str, port: int) -> bool:
-        return (ip, port) in self.network.silent and any(
-            one.key[:2] == (ip, port) and not one.is_cut for one in self.sessions
-        )
+    def sys_unacknowledging(self) -> set[tuple[str, int]]:
+        peers = {one.key[:2] for one in self.sessions if not one.is_cut}
+        return self.network.silent & peers
 
     def sys_sent(self, iqn: str) -> int:
         return sum(one.sent for one in self._targets() if one.iqn == iqn)
+
+    def sys_dirty(self, bcache: str) -> int:
+        return self._member(bcache).dirty
+
+    def sys_identity(self, device: str) -> str:
+        number = self._number(device)
+        return next((one.identity for one in self.volumes.values() if one.number == number), "")
 
     def sys_cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self._member(bcache).reads
@@ -932,6 +982,9 @@ class Kernel:
 
     def sys_members(self, cache_set: str) -> list[str]:
         return [name for name, one in self.members.items() if one.cache_set == cache_set]
+
+    def sys_member_number(self, bcache: str) -> int:
+        return list(self.members).index(bcache)
 
     def sys_has_cache(self, bcache: str) -> bool:
         return self._member(bcache).cache_set is not None

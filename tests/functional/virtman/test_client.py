@@ -229,3 +229,46 @@ class MoveTest(ServedCase):
             self.assertIs(kind, type(error), arguments)
         self.other.create("vm1")
         self.assertIsInstance(self.run_shell("migrate", "vm1", "--to", "b"), errors.InstanceExists)
+class CheckCommandTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        self.client.create("vm1", "debian")
+        self.node.settle()
+        del self.node.kernel.mappings["virtman_debian_vm_vm1"]
+
+    def check(self, *words):
+        return CliRunner().invoke(shell, ["--socket", self.socket, "check", *words])
+
+    def test_differences_are_told_and_mended(self):
+        told = self.check()
+        self.assertEqual(3, told.exit_code, told.output)
+        self.assertIn("vm.absent: vm1\n  a VM has no device; repair: the", told.output)
+        mended = self.check("--repair")
+        self.assertEqual(0, mended.exit_code, mended.output)
+        self.assertIn("vm.absent: vm1 [repaired]", mended.output)
+        self.assertEqual({"found": [], "left": []}, json.loads(self.check("--json").output))
+        self.assertEqual({"found": [], "left": []}, self.client.check(repair=True))
+
+
+class CacheCommandTest(ServedCase):
+    VOLUME = "/dev/cinder/volume-1"
+
+    def cache(self, *words):
+        done = CliRunner().invoke(shell, ["--socket", self.socket, "cache", *words])
+        self.assertEqual(0, done.exit_code, (done.output, done.exception))
+        return done.output
+
+    def test_a_volume_is_attached_listed_and_detached(self):
+        self.node.kernel.lvm_create("cinder", "volume-1", 64 << 20)
+        device = self.cache("attach", "--mode", "writeback", self.VOLUME).strip()
+        (one,) = json.loads(self.cache("list", "--json"))
+        self.assertEqual(
+            (self.VOLUME, device, "writeback", "ready"),
+            (one["volume"], one["device"], one["mode"], one["state"]),
+        )
+        self.assertIn(self.VOLUME, self.cache("list"))
+        (member,) = self.node.kernel.members.values()
+        member.dirty = 2 << 20
+        self.assertIn("1048576 bytes to go", self.cache("detach", self.VOLUME))
+        self.assertEqual([], self.client.cached())
+        self.assertRaises(errors.VolumeUnknown, self.client.detach, self.VOLUME)

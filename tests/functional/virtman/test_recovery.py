@@ -173,7 +173,7 @@ class RecoveryTest(TestCase):
             recovery.stop()
             node.heartbeat.stop()
 
-    def test_images_are_taken_over_once_volt_answers_again(self):
+    def test_images_are_taken_over_without_volt_and_left_once_it_answers_again(self):
         node = self.bed.node(keep=0)
         node.create("vm1")
         node.stop()
@@ -181,10 +181,21 @@ class RecoveryTest(TestCase):
         node.records.forget(node.records.get("vm1"))
         node.kernel.mappings.pop("virtman_debian_vm_vm1")
         self.bed.volt.silence()
-        self.assertEqual(["debian"], list(node.recover()))
+        self.assertEqual([], list(node.recover()))
+        self.assertIn("virtman_debian_image", node.kernel.mappings)
         self.bed.volt.silence(False)
-        self.assertEqual([], node.recover())
         self.assert_nothing_is_left(node)
+
+    def test_a_place_in_an_image_of_which_a_reboot_left_nothing_is_given_up(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.destroy("vm1")
+        node.stop()
+        node.reboot()
+        self.assertEqual([], node.recover())
+        with node.process.here():
+            node.watch.fetch(0)
+        self.assertEqual(set(), self.bed.volt.hosts("debian"))
 
     def test_an_image_is_not_left_under_a_vm_that_was_not_taken_over_yet(self):
         node = self.bed.node(keep=0)

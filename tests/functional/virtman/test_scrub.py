@@ -1,7 +1,7 @@
 """What has rotted in the cache is found, and dropped without anything else."""
 
 from tests.functional.virtman.base import MIB, SIZE, TestCase
-from virtman.errors import DeviceBusy, ImageUnknown, InvalidRequest
+from virtman.errors import CacheUnsupported, DeviceBusy, ImageUnknown, InvalidRequest
 from virtman.scrub import Scrubbing, scrub
 
 
@@ -11,6 +11,7 @@ class ScrubTest(TestCase):
         self.node = self.bed.node()
         self.node.create("vm1")
         (self.member,) = self.node.kernel.members.values()
+        self.member.held = [(0, SIZE)]
 
     def scrub(self, **settings):
         with self.node.process.here():
@@ -30,11 +31,19 @@ class ScrubTest(TestCase):
         )
         self.assertEqual((), self.scrub().dropped)
 
+    def test_only_what_the_cache_holds_is_looked_at(self):
+        self.member.held = [(MIB + 512, 16384), (SIZE - 4096, 8192)]
+        self.member.rotten.update((0, MIB, MIB + 8192, SIZE - 4096))
+        found = self.scrub()
+        self.assertEqual((3 * 4096 + 4096, (MIB + 8192, SIZE - 4096)),
+                         (found.checked, found.dropped))  # fmt: skip
+        self.assertEqual([MIB + 8192, SIZE - 4096], self.node.kernel.looked_at)
+
     def test_a_slow_scrub_pauses_for_what_it_was_too_fast(self):
         pauses = []
         self.scrub(rate=MIB / 100, pause=pauses.append)
-        self.assertEqual(SIZE // MIB, len(pauses))
-        self.assertTrue(all(99 < pause <= 100 for pause in pauses), pauses)
+        self.assertEqual(2 * SIZE // MIB, len(pauses))
+        self.assertTrue(all(49 < pause <= 50 for pause in pauses), pauses)
 
     def test_the_image_stays_while_it_is_scrubbed(self):
         self.node.destroy("vm1")
@@ -63,3 +72,23 @@ class ScrubTest(TestCase):
         with self.node.process.here():
             self.assertRaises(InvalidRequest, scrub, self.node.agent.attached("plain"))
         self.assertRaises(ImageUnknown, self.node.agent.attached, "other")
+
+
+class UncachedScrubTest(TestCase):
+    driver = "none"
+
+    def test_there_is_nothing_to_scrub(self):
+        node = self.bed.node()
+        node.create("vm1")
+        with node.process.here():
+            self.assertEqual(0, scrub(node.agent.attached("debian")).checked)
+
+
+class UntoldScrubTest(TestCase):
+    driver = "dmcache"
+
+    def test_a_cache_that_does_not_tell_what_it_holds_is_said(self):
+        node = self.bed.node()
+        node.create("vm1")
+        with node.process.here():
+            self.assertRaises(CacheUnsupported, scrub, node.agent.attached("debian"))

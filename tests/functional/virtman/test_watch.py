@@ -77,34 +77,70 @@ class WatchTest(WatchCase):
 
 
 class PulseTest(WatchCase):
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.one, self.two = self.pair()
+        self.pulse = Pulse(self.one.agent, lambda: self.now)
+
+    def beat(self, seconds):
+        """Let the pulse be felt, and Volt be told, after some time."""
+        self.now += seconds
+        with self.one.process.here():
+            self.pulse.feel()
+            self.pulse.tell()
+
+    def sessions(self):
+        """What became of the sessions with node b: whether they are cut, and their patience."""
+        key = iqn("b", "debian")
+        return [(s.is_cut, s.patience) for s in self.one.kernel.sessions if s.key[2] == key]
+
     def test_a_parent_whose_answers_are_missing_is_reported_once(self):
-        one, two = self.pair()
-        pulse = Pulse(one.agent)
-        key = (two.ip, 3260, iqn("b", "debian"))
+        key = (self.two.ip, 3260, iqn("b", "debian"))
         target = self.bed.network.targets.pop(key)
-        with one.process.here():
-            pulse.feel()
-            pulse.feel()
-            self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
-            self.bed.network.targets[key] = target
-            pulse.feel()
-            del self.bed.network.targets[key]
-            pulse.feel()
+        self.beat(1)
+        self.beat(1)
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+        self.bed.network.targets[key] = target
+        self.beat(1)
+        del self.bed.network.targets[key]
+        self.beat(1)
         self.assertEqual(2, self.log.output.count("b does not answer; Volt: "))
 
-    def test_a_parent_whose_kernel_is_silent_is_given_up(self):
-        one, two = self.pair()
-        self.bed.network.silent.add((two.ip, 3260))
-        with one.process.here():
-            Pulse(one.agent).feel()
-        self.assertIn("b does not answer; Volt: ", self.log.output)
-        cut = [session.key[2] for session in one.kernel.sessions if session.is_cut]
-        self.assertEqual([iqn("b", "debian")], cut)
+    def test_a_volt_that_is_away_is_told_later(self):
+        del self.bed.network.targets[self.two.ip, 3260, iqn("b", "debian")]
+        self.bed.volt.silence()
+        with self.one.process.here():
+            self.assertLess(self.pulse.feel(), self.pulse.tell())
+            self.bed.volt.silence(False)
+            self.pulse.tell()
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+
+    def test_a_parent_whose_kernel_is_silent_for_a_second_is_given_up_at_once(self):
+        peer = (self.two.ip, 3260)
+        self.bed.network.silent.add(peer)
+        for _ in range(3):
+            self.beat(0.4)
+            self.assertEqual([(False, 2)], self.sessions())
+        self.beat(0.2)
+        self.assertEqual([(True, 0)], self.sessions())
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+        self.bed.network.silent.clear()
+        (session,) = (s for s in self.one.kernel.sessions if s.key[:2] == peer)
+        session.is_cut = False
+        self.beat(0.1)
+        self.assertEqual([(False, 2)], self.sessions())
+
+    def test_a_parent_that_acknowledges_now_and_then_is_kept(self):
+        for _ in range(4):
+            self.bed.network.silent.add((self.two.ip, 3260))
+            self.beat(0.6)
+            self.beat(0.6)
+            self.bed.network.silent.clear()
+            self.beat(0.1)
+        self.assertEqual([(False, 2)], self.sessions())
 
     def test_the_source_is_reported_to_nobody(self):
-        node = self.bed.node()
-        node.create("vm1")
         self.bed.source_dies()
-        with node.process.here():
-            Pulse(node.agent).feel()
+        self.beat(1)
         self.assertNotIn("Volt: ", self.log.output)

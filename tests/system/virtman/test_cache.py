@@ -151,6 +151,54 @@ class TestCache(CacheCase):
             self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
 
 
+class TestVolume(CacheCase):
+    """A volume of somebody else, before which the cache is put."""
+
+    name = "volume"
+    VOLUME, FILE = "/dev/loop60", "/root/volume"
+
+    def setUp(self):
+        super().setUp()
+        self.make_ssd(256 * MIB)
+
+    def connect(self):
+        self.node.run(["modprobe", "loop"])
+        self.node.run(["losetup", self.VOLUME, self.FILE])
+
+    def shown(self):
+        (volume,) = json.loads(self.virtman(self.node, "cache", "list", "--json").stdout)
+        return volume
+
+    def test_a_volume_that_is_written_back_survives_a_power_cut(self):
+        content = bytearray(random.Random(2).randbytes(16 * MIB))
+        self.node.run(["dd", f"of={self.FILE}", "bs=1M", "conv=fsync"], input=bytes(content))
+        self.connect()
+        attach = ["cache", "attach", "--mode", "writeback", self.VOLUME]
+        device = self.virtman(self.node, *attach).stdout.strip()
+        self.assertEqual(hashlib.sha256(content).hexdigest(), sha256(self.node, device))
+        content[MIB : 5 * MIB] = written = random.Random(3).randbytes(4 * MIB)
+        self.node.run(["dd", f"of={device}", "bs=1M", "seek=1", "iflag=fullblock", "oflag=direct",
+                       "conv=fsync"], input=written)  # fmt: skip
+        self.assertGreater(self.shown()["dirty"], MIB)
+        holder = self.node.spawn(["sh", "-c", f"exec 3<{device}; exec sleep 600"], log="holder")
+        self.assertIn(
+            "virtman.device.busy", self.refused(self.node, "cache", "detach", self.VOLUME)
+        )
+        self.node.run(["kill", str(holder)])
+        self.cut_power(256 * MIB)
+        self.connect()
+        self.assertEqual(device, self.virtman(self.node, *attach).stdout.strip())
+        expected = hashlib.sha256(content).hexdigest()
+        self.assertEqual(expected, sha256(self.node, device))
+        dirty, begin = self.shown()["dirty"], time.monotonic()
+        self.assertGreater(dirty, MIB)
+        self.virtman(self.node, "cache", "detach", self.VOLUME)
+        report(f"a cached volume with {dirty >> 20} MiB not written back was given back after "
+               f"{time.monotonic() - begin:.1f} s")  # fmt: skip
+        self.node.run(["losetup", "--detach", self.VOLUME])
+        self.assertEqual(expected, sha256(self.node, self.FILE))
+
+
 class TestDmCache(CacheCase):
     name = "dmcache"
     driver = "dmcache"

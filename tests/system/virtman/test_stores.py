@@ -179,6 +179,8 @@ class TestStores(DeployedCase):
         node, file = self.node, "/root/given"
         node.run(["truncate", "-s", "40M", file])
         self.addCleanup(node.run, ["rm", file])
+        # the agent, which has just been started, may not have loaded the module yet
+        node.run(["modprobe", "loop"])
         given = node.run(["losetup", "--find", "--show", file]).stdout.strip()
         self.addCleanup(node.run, ["losetup", "--detach", given])
         self.virtman(node, "create", "--store", given, self.image, "vm1")

@@ -53,6 +53,7 @@ class TestWrongBytes(DeployedCase):
         self.assertEqual(rotten, self.scrub(parent))
         took = time.monotonic() - begin
         fetched = read_bytes(parent, f"virtman_{self.image}_stripe") - fetched
+        self.assertEqual(0, fetched)
         report(f"a scrub of {self.size // MIB} MiB took {took:.1f} s, "
                f"fetched {fetched >> 10} KiB from parents")  # fmt: skip
         self.assertEqual(self.sha256, sha256(parent, f"/dev/mapper/virtman_{self.image}_image"))

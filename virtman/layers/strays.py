@@ -1,0 +1,58 @@
+"""What the kernel has of ours although nothing needs it, and letting go of it."""
+
+from __future__ import annotations
+
+from virtman import naming, sysfs
+from virtman.layers import Mapped, detach_loop, explained
+from virtman.naming import MAPPER, PREFIX
+from virtman.plan import Portal
+from virtman.privileged import iscsi, lio
+
+_OURS = f"{MAPPER}{PREFIX}_"
+
+
+def remove(name: str) -> None:
+    """Remove a device-mapper device; refused while it is open."""
+    Mapped(name).down()
+
+
+def idle_loops(folder: str) -> list[str]:
+    """Return the files and devices of ours that are shown by a loop device nobody uses.
+
+    :param folder: whose files are ours
+    """
+    return sorted(
+        path for path in sysfs.idle_loops() if path.startswith((_OURS, f"{folder.rstrip('/')}/"))
+    )
+
+
+def detach(path: str) -> None:
+    """Detach the loop device that shows a file or device."""
+    detach_loop(path)
+
+
+def exports() -> dict[str, str]:
+    """Return the image of each storage object by which this node serves one, by its name."""
+    found = {}
+    for name, path in sysfs.storages().items():
+        device = naming.parse(path.removeprefix(MAPPER)) if path.startswith(_OURS) else None
+        if device is not None and device.role.startswith("export"):
+            found[name] = device.image
+    return found
+
+
+def withdraw(name: str, target: str) -> None:
+    """Stop serving a storage object, named ``virtman_<image>_<lun>``."""
+    with explained(f"withdrawing {name}"):
+        lio.withdraw(name, target, int(name.rpartition("_")[2]))
+
+
+def idle_sessions() -> list[Portal]:
+    """Return the iSCSI sessions with hosts of ours on whose disks nothing lies."""
+    return [one for one in sysfs.idle_sessions() if naming.parse_iqn(one.iqn)]
+
+
+def log_out(portal: Portal) -> None:
+    """Close a session."""
+    with explained(f"logging out of {portal.iqn}"):
+        iscsi.logout(portal.ip, portal.port, portal.iqn)
