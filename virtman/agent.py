@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
-from virtman.chains import Instance, Snapshot, Store
+from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator
-from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
+from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
@@ -180,11 +180,9 @@ class Agent:
 
     def list(self) -> Sequence[Shown]:
         """Return the VMs of this node, by name."""
-        found = []
-        for one in self.records.all():
-            with contextlib.suppress(InstanceUnknown):  # destroyed meanwhile
-                found.append(self.show(one.vm))
-        return found
+        inventory = self.records.inventory()
+        vms = sorted(inventory.instances.values(), key=lambda one: one.vm)
+        return self._shown(vms, inventory)
 
     def show(self, vm: str) -> Shown:
         """Return one VM.
@@ -192,12 +190,8 @@ class Agent:
         :raises InstanceUnknown: if there is none
         """
         with self.stores.held(naming.check("VM", vm)) as instance:
-            inventory = self.records.inventory()
-            chain = inventory.chain(instance.store)
-            state, taken = self.stores.state(instance, chain)
-        mine = [one for one in inventory.snapshots.values() if one.vm == vm]
-        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
-        return Shown(instance, chain, state, taken, names)
+            (found,) = self._shown([instance], self.records.inventory())
+        return found
 
     def snapshots(self) -> Sequence[Kept]:
         """Return the snapshots on this node, the oldest first."""
@@ -270,6 +264,17 @@ class Agent:
         """End the threads; devices stay for the next agent."""
         for attachment in self.attachments():
             attachment.stop()
+
+    def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:
+        snapshots = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        names = defaultdict(list)
+        for one in snapshots:
+            names[one.vm].append(one.name)
+        chains = {one: inventory.chain(one.store) for one in instances}
+        return [
+            Shown(one, chains[one], state, taken, tuple(names[one.vm]))
+            for one, (state, taken) in self.stores.states(chains).items()
+        ]
 
     def _resume(self, instance: Instance) -> None:
         with _Claim(self, instance.vm):

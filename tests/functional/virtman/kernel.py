@@ -460,6 +460,9 @@ class Kernel:
                 dead = row[2] == "cache" and self.ssd_is_dead
                 rows.append((*row[:3], "Fail" if dead else _CACHE_STATUS[row[2]]))
                 continue
+            if row[2] == "verity":
+                rows.append((*row[:3], "C" if device.corrupt else "V"))
+                continue
             if row[2].startswith("snapshot"):
                 rows.append((*row[:3], self._store_status(row)))
                 continue
@@ -470,8 +473,8 @@ class Kernel:
             rows.append((*row[:3], " ".join(states)))
         return rows
 
-    def dm_corrupt(self, names: list[str]) -> list[str]:
-        return [name for name in names if name in self.mappings and self.mappings[name].corrupt]
+    def dm_statuses(self, names: list[str]) -> dict[str, list[tuple[int, int, str, str]]]:
+        return {name: self.dm_status(name) for name in names if name in self.mappings}
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
