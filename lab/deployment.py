@@ -61,9 +61,17 @@ class Deployment:
         (self.folder / "volt.conf").write_text(ini(defaults, options))
         self.manage("db", "upgrade")
         self.operator_token.write_text(self.manage("token", "create", "--role", "operator"))
+        self.restart_volt()
+
+    def stop_volt(self) -> None:
+        """Kill Volt; its database stays."""
+        self._process.end()
+
+    def restart_volt(self) -> None:
+        """Start Volt on the database that is there, and wait until it answers."""
         command = [sys.executable, "-m", "volt.cmd.api", *self._config_file()]
         log = self.folder / "log"
-        process = self.bed.spawn(command, log, cwd=TOP)
+        self._process = process = self.bed.spawn(command, log, cwd=TOP)
         wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
         if not process.alive():
             raise DeadlinePassed(f"Volt ended: {log.read_text()}")
