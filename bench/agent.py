@@ -13,6 +13,7 @@ from typing import Any
 from bench.report import Progress, Step
 from lab import Bed, Disk
 from lab.deployment import CACHE_DISK, Deployment
+from lab.waiting import wait_until
 
 BED = "bench-agent"
 IMAGE = "image"
@@ -27,6 +28,7 @@ READS = {
     "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16"),
 }
 SECONDS = 2  # of one read of a layer
+WARM = 60  # seconds
 _STEP = re.compile(r"virtman\.stack .*?(virtman_\S+) is up after ([0-9.]+) s")
 _LOGIN = re.compile(r"connected to \S+ \(")
 
@@ -113,6 +115,9 @@ class _Agent:
         for _ in range(2):  # what a full bucket turned away is kept the second time
             self._node.run(["dd", f"if={layers['image']}", "of=/dev/null", "bs=1M",
                             "iflag=direct"], timeout=300)  # fmt: skip
+        # the agent sees that nothing is fetched any more, and moves VMs off the page cache
+        origin = ["dmsetup", "table", f"virtman_{IMAGE}_origin"]
+        wait_until(lambda: "switch 1 " in self._node.run(origin).stdout, "a warm image", WARM, 0.5)
         found: dict[str, dict[str, list[float]]] = {}
         for _ in range(ROUNDS):
             for what, options in READS.items():

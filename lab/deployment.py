@@ -152,8 +152,13 @@ class Deployment:
         with ThreadPoolExecutor(max(1, len(nodes))) as pool:
             list(pool.map(lambda node: self.start_agent(node, options), nodes))
 
-    def start_agent(self, node: Node, options: Options | None = None) -> None:
-        """Start one node's agent and wait until it answers."""
+    def start_agent(
+        self,
+        node: Node,
+        options: Options | None = None,
+        program: Sequence[str] = ("virtman-agent",),
+    ) -> None:
+        """Start one node's agent, or another program that is one, and wait until it answers."""
         defaults: Options = {
             "agent": {"host": node.name},
             "export": {"ip": node.address},
@@ -164,7 +169,7 @@ class Deployment:
         token = self.manage("token", "create", "--role", "host", "--host", node.name)
         give(node, AGENT_TOKEN, token, "virtman")
         node.run(["rm", "-f", SOCKET])
-        node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
+        node.spawn([*program, "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(
             lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
             f"the agent of {node.name} (see {node.share / 'agent.log'})",

@@ -14,6 +14,10 @@ Parts, in the order in which they run when none is named:
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
+Run only when it is named:
+
+  faults      the table of faults, and checks by other tools, on the test bed; an hour
+
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
 EOF
@@ -23,6 +27,7 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 PARTS=(lint docs unit functional chaos system)
+NAMED=(faults)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -86,7 +91,7 @@ count() {
 run_tests() {
     local part=$1 repository=.stestr/$1 before=$failed options=() status
     shift
-    case $part in chaos | system) options=(--serial) ;; esac
+    case $part in chaos | system | faults) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
@@ -114,7 +119,7 @@ run_part() {
     say "$part $result after $((SECONDS - began)) s"
 }
 
-case " ${PARTS[*]} " in
+case " ${PARTS[*]} ${NAMED[*]} " in
     *" ${1:-lint} "*) ;;
     *)
         usage
