@@ -54,11 +54,17 @@ def load_modules(names: Iterable[str]) -> list[str]:
 
 
 def statuses(names: Iterable[str]) -> dict[str, Table]:
-    """Return the status of device-mapper devices, by name; those that are not there left out."""
+    """Return the status of device-mapper devices, by name.
+
+    Those that are not there, or still have no table, are left out.
+    """
     with explained("status of device-mapper devices"):
         found = dm.statuses(list(names))
-    return {name: [(row[0], row[1], row[2], row[3]) for row in rows]
-            for name, rows in found.items()}  # fmt: skip
+    return {
+        name: [(row[0], row[1], row[2], row[3]) for row in rows]
+        for name, rows in found.items()
+        if rows
+    }
 
 
 def corrupt(names: Iterable[str]) -> set[str]:

@@ -70,6 +70,11 @@ class SupplyTest(TestCase):
         )
         self.assertEqual([self.shown(one.instance.vm) for one in listed], listed)
 
+    def test_a_vm_can_be_shown_while_its_store_still_has_no_table(self):
+        self.node.create("vm1")
+        self.node.kernel.mappings["virtman_debian_store_s1"].table.clear()
+        self.assertEqual(("ready", 0), (self.state("vm1"), self.shown("vm1").taken))
+
     def test_snapshots_count_against_the_quota(self):
         self.node.create("vm1", quota=16384 + 3 * CHUNK)
         self.write("vm1", 2)
