@@ -1,13 +1,14 @@
-"""The measurements as commands: ``python -m bench volt``, ``python -m bench fanout``."""
+"""The measurements as commands: ``python -m bench volt``, ``fanout`` and ``agent``."""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import fanout, report, volt
+from bench import agent, fanout, report, volt
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
@@ -53,8 +54,9 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
     help=f"Of the trees, with commas: {', '.join(fanout.SHAPES)}.",
 )
 @click.option(
-    "--bytes", "size", type=click.IntRange(1), default=24 << 20, show_default=True,
-    help="That all nodes read; a multiple of 512.",
+    "--bytes", "size", default="24M", show_default=True,
+    callback=lambda context, parameter, value: _bytes(value),
+    help="That all nodes read, such as 24M; a multiple of 512.",
 )  # fmt: skip
 @_json
 def measure_fanout(
@@ -71,6 +73,30 @@ def measure_fanout(
         raise click.ClickException(str(err)) from err
     report.show_fanout(runs)
     _write(target, runs)
+
+
+@main.command("agent")
+@click.option("--images", type=click.IntRange(1, 100), default=20, show_default=True)
+@click.option("--vms", type=click.IntRange(1, 1000), default=200, show_default=True)
+@_json
+def measure_agent(images: int, vms: int, target: Path | None) -> None:
+    """Create VMs on one node: the first, more, and many of many images; read a warm one."""
+    try:
+        with report.Progress("agent") as progress:
+            run = agent.measure(images, vms, progress)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show_agent(run)
+    _write(target, [run])
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"([1-9]\d*)([KMG]?)", text)
+    if match:
+        number: int = int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
+        if number % 512 == 0:
+            return number
+    raise click.BadParameter(f"{text!r} is no multiple of 512 such as 24M or 1048576")
 
 
 def _write(target: Path | None, runs: Sequence[Any]) -> None:

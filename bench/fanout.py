@@ -6,6 +6,7 @@ read the same bytes at once, through the devices that their VMs boot from.
 
 import json
 import random
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ BED = "bench-fanout"
 PIECE = 256 * 1024  # bytes of a read
 READERS = 8  # reads in flight on each node
 SHAPES = {"forest": (2, 2), "tree": (1, 2), "star": (1, 0), "chain": (1, 1)}  # stripes, fan-out
+START = 5  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
 T = TypeVar("T")
 
@@ -60,7 +62,10 @@ class _Fanout:
         self._deployment.add_source(self._storage, shape, stripes, fanout, shape=shape)
         devices = self._each(lambda node: self._deployment.create(node, shape, shape)["device"])
         sent = [node.sent_bytes() for node in (self._storage, *self._nodes)]
-        spans = self._each(lambda node: _read(node, devices[self._nodes.index(node)], self._size))
+        start = time.time() + START + len(self._nodes)
+        spans = self._each(
+            lambda node: _read(node, devices[self._nodes.index(node)], self._size, start)
+        )
         step.advance(len(spans))
         now = [node.sent_bytes() for node in (self._storage, *self._nodes)]
         source, *others = (after - before for before, after in zip(sent, now, strict=True))
@@ -84,12 +89,18 @@ class _Fanout:
             return list(pool.map(work, self._nodes))
 
 
-def _read(node: Node, device: str, size: int) -> tuple[float, float]:
-    """Read the device's first bytes; return when that began and ended."""
+def _read(node: Node, device: str, size: int, start: float) -> tuple[float, float]:
+    """Read the device's first bytes, from a moment on; return when that began and ended."""
+    # fio takes seconds to start where many nodes share a processor
+    wait = (
+        f"ms=$(({start * 1000:.0f} - $(date +%s%3N))); "
+        "sleep $((ms / 1000)).$(printf %03d $((ms % 1000)))"
+    )
     done = node.run(
         ["fio", "--name=read", f"--filename={device}", "--rw=read", f"--bs={PIECE}",
          f"--size={size}", f"--iodepth={READERS}", "--ioengine=libaio", "--direct=1",
-         "--output-format=json"],
+         "--output-format=json", f"--exec_prerun=sh -c '{wait}'"],
+        cwd="/tmp",  # noqa: S108  # fio leaves what the command printed
         timeout=LONGEST,
     )  # fmt: skip
     report = json.loads(done.stdout[done.stdout.index("{") :])

@@ -31,6 +31,20 @@ FANOUT = (
     ("images that the busiest node sent", "busiest_node_images", "{:.2f}"),
 )
 
+AGENT = (
+    ("first VM of an image", "first", "seconds", "{:.2f} s"),
+    ("  processes", "first", "processes", "{}"),
+    ("  logins", "first", "logins", "{}"),
+    ("one more VM", "second", "seconds", "{:.3f} s"),
+    ("  over the same with bare tools", "second", "over_bare", "{:.2f}"),
+    ("  processes", "second", "processes", "{:.1f}"),
+    ("  processes of the bare tools", "second", "bare_processes", "{:.1f}"),
+    ("images", "memory", "images", "{}"),
+    ("VMs", "memory", "vms", "{}"),
+    ("resident memory of the agent's two processes", "memory", "rss", "{:,} bytes"),
+    ("  shared pages counted once", "memory", "pss", "{:,} bytes"),
+)
+
 
 class Progress:
     """Bars on standard error: one for each step of a run."""
@@ -93,6 +107,19 @@ def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
     ]
     shown = [{**run, **more} for run, more in zip(runs, ratios, strict=True)]
     Console().print(_table("shape", FANOUT, shown))
+
+
+def show_agent(run: Mapping[str, Any]) -> None:
+    """Print a table of figures, and one of reads with a column for each layer."""
+    table = Table("", "agent")
+    for title, part, name, form in AGENT:
+        table.add_row(title, _cell(run[part][name], form))
+    Console().print(table)
+    table = Table("warm reads, over the cache device's", *next(iter(run["reads"].values())))
+    for what, rates in run["reads"].items():
+        best = rates["cache device"]
+        table.add_row(what, *(f"{rate / best:.2f}" for rate in rates.values()))
+    Console().print(table)
 
 
 def _table(

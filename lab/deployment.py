@@ -61,9 +61,17 @@ class Deployment:
         (self.folder / "volt.conf").write_text(ini(defaults, options))
         self.manage("db", "upgrade")
         self.operator_token.write_text(self.manage("token", "create", "--role", "operator"))
+        self.restart_volt()
+
+    def stop_volt(self) -> None:
+        """Kill Volt; its database stays."""
+        self._process.end()
+
+    def restart_volt(self) -> None:
+        """Start Volt on the database that is there, and wait until it answers."""
         command = [sys.executable, "-m", "volt.cmd.api", *self._config_file()]
         log = self.folder / "log"
-        process = self.bed.spawn(command, log, cwd=TOP)
+        self._process = process = self.bed.spawn(command, log, cwd=TOP)
         wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
         if not process.alive():
             raise DeadlinePassed(f"Volt ended: {log.read_text()}")
@@ -144,8 +152,13 @@ class Deployment:
         with ThreadPoolExecutor(max(1, len(nodes))) as pool:
             list(pool.map(lambda node: self.start_agent(node, options), nodes))
 
-    def start_agent(self, node: Node, options: Options | None = None) -> None:
-        """Start one node's agent and wait until it answers."""
+    def start_agent(
+        self,
+        node: Node,
+        options: Options | None = None,
+        program: Sequence[str] = ("virtman-agent",),
+    ) -> None:
+        """Start one node's agent, or another program that is one, and wait until it answers."""
         defaults: Options = {
             "agent": {"host": node.name},
             "export": {"ip": node.address},
@@ -156,7 +169,7 @@ class Deployment:
         token = self.manage("token", "create", "--role", "host", "--host", node.name)
         give(node, AGENT_TOKEN, token, "virtman")
         node.run(["rm", "-f", SOCKET])
-        node.spawn(["virtman-agent", "--config-file", "/host/virtman.conf"], log="agent.log")
+        node.spawn([*program, "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(
             lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
             f"the agent of {node.name} (see {node.share / 'agent.log'})",

@@ -33,10 +33,10 @@ Endpoint = tuple[str, int]
 
 
 def bytes_per_second(rate: str) -> int:
-    """Return what a rate as tc writes it, such as 100mbit, is in bytes a second."""
-    match = re.fullmatch(r"(\d+)([kmg])bit", rate)
+    """Return what a rate as tc writes it, such as 100mbit or 100M, is in bytes a second."""
+    match = re.fullmatch(r"(\d+)([kmg])(bit)?", rate.lower())
     if match is None or int(match[1]) == 0:
-        raise LabError(f"a link rate reads like 800kbit, 100mbit or 1gbit, not {rate!r}")
+        raise LabError(f"a link rate reads like 800kbit, 100mbit, 100M or 1gbit, not {rate!r}")
     return int(match[1]) * {"k": 10**3, "m": 10**6, "g": 10**9}[match[2]] // 8
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from virtman import naming, plan
 from virtman.attachment import Attachment, Times
 from virtman.cached import CachedVolumes
-from virtman.chains import Instance, Snapshot, Store
+from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator, ImageInfo
-from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
+from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
@@ -226,11 +227,9 @@ class Agent:
 
     def list(self) -> Sequence[Shown]:
         """Return the VMs of this node, by name."""
-        found = []
-        for one in self.records.all():
-            with contextlib.suppress(InstanceUnknown):  # destroyed meanwhile
-                found.append(self.show(one.vm))
-        return found
+        inventory = self.records.inventory()
+        vms = sorted(inventory.instances.values(), key=lambda one: one.vm)
+        return self._shown(vms, inventory)
 
     def show(self, vm: str) -> Shown:
         """Return one VM.
@@ -238,17 +237,8 @@ class Agent:
         :raises InstanceUnknown: if there is none
         """
         with self.stores.held(naming.check("VM", vm)) as instance:
-            inventory = self.records.inventory()
-            chain = inventory.chain(instance.store)
-            state, taken = self.stores.state(instance, chain)
-            move, arrival = self.records.move(vm), self.records.arrival(vm)
-        if arrival is not None:
-            state = "arriving"
-        elif move is not None and not move.keeps:
-            state = "handed" if move.handed else "leaving"
-        mine = [one for one in inventory.snapshots.values() if one.vm == vm and not one.is_hidden]
-        names = tuple(one.name for one in sorted(mine, key=lambda one: one.created_at))
-        return Shown(instance, chain, state, taken, names)
+            (found,) = self._shown([instance], self.records.inventory())
+        return found
 
     def snapshots(self) -> Sequence[Kept]:
         """Return the snapshots on this node, the oldest first."""
@@ -383,6 +373,27 @@ class Agent:
                 attachment.acquire(instance.vm)
                 self.stores.resume(instance.vm)
                 self.stores.changed.set()
+
+    def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:
+        snapshots = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        names = defaultdict(list)
+        for one in snapshots:
+            if not one.is_hidden:
+                names[one.vm].append(one.name)
+        chains = {one: inventory.chain(one.store) for one in instances}
+        return [
+            Shown(one, chains[one], self._on_its_way(one.vm) or state, taken, tuple(names[one.vm]))
+            for one, (state, taken) in self.stores.states(chains).items()
+        ]
+
+    def _on_its_way(self, vm: str) -> str:
+        """Return how a VM that comes or leaves is, in a word; empty for others."""
+        move = self.records.move(vm)
+        if self.records.arrival(vm) is not None:
+            return "arriving"
+        if move is None or move.keeps:
+            return ""
+        return "handed" if move.handed else "leaving"
 
     def adopt(self) -> Sequence[str]:
         """Take over images that no VM uses: their keep time begins anew."""

@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from virtman import plan
@@ -29,12 +29,12 @@ from virtman.errors import (
     InstanceNotServed,
     NoSpace,
     SnapshotMismatch,
-    StoreInvalid,
     StoreUnusable,
     VirtmanError,
 )
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
+from virtman.layers.store import Usage, usages
 from virtman.record import Records
 from virtman.space import Space, volume
 from virtman.stack import Stack
@@ -229,19 +229,21 @@ class Stores:
         each = tuple(self.layer(one).usage().taken for one in chain)
         return Room(each, _ahead(chain, each))
 
-    def state(self, instance: Instance, chain: tuple[Store, ...]) -> tuple[str, int | None]:
-        """Return how a VM's device is, in a word, and the bytes that its stores take."""
-        waits = self.waits(instance)
-        if waits is None:
-            return "absent", None
-        try:
-            taken = self.room(chain).taken
-        except StoreInvalid:
-            return "lost", None
-        if waits:
-            return "waits", taken
-        low = 0 < instance.quota * self.space.limits.warning <= taken
-        return ("low" if low else "ready"), taken
+    def states(
+        self, chains: Mapping[Instance, tuple[Store, ...]]
+    ) -> dict[Instance, tuple[str, int | None]]:
+        """Return how VMs' devices are, each in a word, and the bytes that their stores take.
+
+        The kernel is asked once for all. A store that went meanwhile takes nothing.
+        """
+        found = usages(plan.store(store) for chain in chains.values() for store in chain)
+        there = {device.argument: usage for device, usage in found.items()}
+        return {
+            instance: self._state(
+                instance, [there[store.name] for store in chain if store.name in there]
+            )
+            for instance, chain in chains.items()
+        }
 
     def reserve(self, chain: tuple[Store, ...], room: Room, ahead: int) -> Room:
         """Have disk space for what a VM will write; return how much there is then.
@@ -374,6 +376,18 @@ class Stores:
         for store in inventory.descending():
             if store.image == image and store.name not in served:
                 self.layer(store).down()
+
+    def _state(self, instance: Instance, stores: Sequence[Usage | None]) -> tuple[str, int | None]:
+        waits = self.waits(instance)
+        if waits is None:
+            return "absent", None
+        if None in stores:
+            return "lost", None
+        taken = sum(store.taken for store in stores if store)
+        if waits:
+            return "waits", taken
+        low = 0 < instance.quota * self.space.limits.warning <= taken
+        return ("low" if low else "ready"), taken
 
     def _check(self, wanted: Instance, path: str) -> None:
         """See that there is room for a VM's first store.

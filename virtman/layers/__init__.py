@@ -53,6 +53,25 @@ def load_modules(names: Iterable[str]) -> list[str]:
         return list(kernel.load_modules(list(names)))
 
 
+def statuses(names: Iterable[str]) -> dict[str, Table]:
+    """Return the status of device-mapper devices, by name.
+
+    Those that are not there, or still have no table, are left out.
+    """
+    with explained("status of device-mapper devices"):
+        found = dm.statuses(list(names))
+    return {
+        name: [(row[0], row[1], row[2], row[3]) for row in rows]
+        for name, rows in found.items()
+        if rows
+    }
+
+
+def corrupt(names: Iterable[str]) -> set[str]:
+    """Return which of these devices have met wrong bytes; only verity devices can."""
+    return {name for name, rows in statuses(names).items() if rows[0][2:] == ("verity", "C")}
+
+
 class Mapped:
     """A device-mapper device whose table follows from what lies below it."""
 

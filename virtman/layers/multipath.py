@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
+from virtman.layers import Mapped, corrupt
 from virtman.privileged import dm
 
 
@@ -54,8 +54,7 @@ class Multipath(Mapped):
         back = [device for device, state in paths if state == "F" and sysfs.disks_run(device)]
         if back:
             names = {sysfs.mapped_name(device): device for device in back}
-            with explained(f"paths of {self.name}"):
-                wrong = {names[name] for name in dm.corrupt(list(names))}
+            wrong = {names[name] for name in corrupt(names)}
             good = [device for device in back if device not in wrong]
             if good or any(state == "A" for _, state in paths):
                 back = good

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from virtman import plan, sysfs
 from virtman.changes import CHUNK, chunks
 from virtman.errors import StoreInvalid
-from virtman.layers import Mapped, detach_loop, explained
+from virtman.layers import Mapped, detach_loop, explained, statuses
+from virtman.naming import Device
 from virtman.plan import SECTOR
 from virtman.privileged import chunks as data
 from virtman.privileged import dm, loop
@@ -70,14 +71,13 @@ class Store(Mapped):
         """
         with explained(f"device {self.name}"):
             ((_, _, _, status),) = dm.status(self.name)
-        # "taken/size metadata" in sectors, or a word
-        taken, _, rest = status.partition("/")
-        if not rest:
+        found = _usage(status)
+        if found is None:
             raise StoreInvalid(
                 f"the exception store {self.step.path} is lost; the kernel says {status!r}: "
                 "roll back to a snapshot, or destroy the VM and create it again"
             )
-        return Usage(int(taken) * SECTOR, int(rest.split()[1]) * SECTOR)
+        return found
 
     # What is read here is of the whole device, the store and all below it; what is written goes
     # into the store.
@@ -104,3 +104,15 @@ class Store(Mapped):
         """Have on the disk what was written."""
         with explained(f"device {self.name}"):
             data.flush(self.node)
+
+
+def usages(steps: Iterable[plan.Store]) -> dict[Device, Usage | None]:
+    """Return how full many stores are, None for one that is lost; absent ones are left out."""
+    devices = {str(step.device): step.device for step in steps}
+    return {devices[name]: _usage(rows[0][3]) for name, rows in statuses(devices).items()}
+
+
+def _usage(status: str) -> Usage | None:
+    """Understand a status, which is "taken/size metadata" in sectors, or a word for the end."""
+    taken, _, rest = status.partition("/")
+    return Usage(int(taken) * SECTOR, int(rest.split()[1]) * SECTOR) if rest else None

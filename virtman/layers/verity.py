@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
+from virtman import layers, plan, sysfs
+from virtman.layers import Mapped
 from virtman.plan import BLOCK, SECTOR
-from virtman.privileged import dm
 
 
 class Verity(Mapped):
@@ -31,5 +30,4 @@ class Verity(Mapped):
 def corrupt(steps: Iterable[plan.Verity]) -> set[str]:
     """Return the hosts that sent wrong bytes through any of these."""
     hosts = {str(step.device): step.device.argument for step in steps}
-    with explained("status of verity devices"):
-        return {hosts[name] for name in dm.corrupt(list(hosts))}
+    return {hosts[name] for name in layers.corrupt(hosts)}

@@ -42,6 +42,8 @@ def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, por
         storage.set_attribute("emulate_model_alias", 1)
         # What a child's kernel reads ahead follows from this; 8 MiB if left alone.
         storage.set_attribute("optimal_sectors", _OPTIMAL_SECTORS)
+        # A reservation, which any child could make, would lock its siblings out.
+        storage.set_attribute("emulate_pr", 0)
         group = TPG(Target(FabricModule("iscsi"), target), 1)
         for attribute, value in (
             ("authentication", 1),

@@ -136,6 +136,7 @@ class Mapping:
 
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
+    :ivar read_bytes: that it has served
     """
 
     name: str
@@ -147,6 +148,7 @@ class Mapping:
     wiped: bool = False
     failed: set[str] = field(default_factory=set)
     corrupt: bool = False
+    read_bytes: int = 0
 
     @property
     def below(self) -> list[str]:
@@ -473,6 +475,9 @@ class Kernel:
                 dead = row[2] == "cache" and self.ssd_is_dead
                 rows.append((*row[:3], "Fail" if dead else _CACHE_STATUS[row[2]]))
                 continue
+            if row[2] == "verity":
+                rows.append((*row[:3], "C" if device.corrupt else "V"))
+                continue
             if row[2].startswith("snapshot"):
                 rows.append((*row[:3], self._store_status(row)))
                 continue
@@ -483,8 +488,8 @@ class Kernel:
             rows.append((*row[:3], " ".join(states)))
         return rows
 
-    def dm_corrupt(self, names: list[str]) -> list[str]:
-        return [name for name in names if name in self.mappings and self.mappings[name].corrupt]
+    def dm_statuses(self, names: list[str]) -> dict[str, list[tuple[int, int, str, str]]]:
+        return {name: self.dm_status(name) for name in names if name in self.mappings}
 
     def dm_names(self) -> list[str]:
         return list(self.mappings)
@@ -879,6 +884,9 @@ class Kernel:
     def sys_is_suspended(self, device: str) -> bool:
         number = self._number(device)
         return self._mapping(self._named(number)).suspended
+
+    def sys_read_bytes(self, device: str) -> int:
+        return self._mapping(self._named(self._number(device))).read_bytes
 
     def sys_mapper_name(self, device: str) -> str:
         number = self._number(device)

@@ -229,6 +229,8 @@ class MoveTest(ServedCase):
             self.assertIs(kind, type(error), arguments)
         self.other.create("vm1")
         self.assertIsInstance(self.run_shell("migrate", "vm1", "--to", "b"), errors.InstanceExists)
+
+
 class CheckCommandTest(ServedCase):
     def setUp(self):
         super().setUp()

@@ -21,8 +21,11 @@ class SupplyTest(TestCase):
             self.node.kernel.write(f"virtman_debian_vm_{vm}", chunk, text)
 
     def state(self, vm):
+        return self.shown(vm).state
+
+    def shown(self, vm):
         with self.node.process.here():
-            return self.node.agent.show(vm).state
+            return self.node.agent.show(vm)
 
     def ahead(self, store):
         return File(self.node.records.inventory().stores[store].path).allocated()
@@ -50,6 +53,27 @@ class SupplyTest(TestCase):
         self.node.look()
         self.assertEqual("ready", self.state("vm1"))
         self.write("vm1", 3)
+
+    def test_a_list_of_many_vms_asks_the_kernel_for_their_stores_once(self):
+        self.node.create("vm1", quota=16384 + 2 * CHUNK)
+        for number in range(2, 6):
+            self.node.create(f"vm{number}")
+        self.write("vm1", 2)
+        self.node.look()
+        self.node.kernel.mappings["virtman_debian_store_s2"].table[0] = (0, 1, "error", "")
+        before = len(self.node.kernel.log)
+        with self.node.process.here():
+            listed = self.node.agent.list()
+        self.assertEqual(before + 1, len(self.node.kernel.log))
+        self.assertEqual(
+            ["waits", "lost", "ready", "ready", "ready"], [one.state for one in listed]
+        )
+        self.assertEqual([self.shown(one.instance.vm) for one in listed], listed)
+
+    def test_a_vm_can_be_shown_while_its_store_still_has_no_table(self):
+        self.node.create("vm1")
+        self.node.kernel.mappings["virtman_debian_store_s1"].table.clear()
+        self.assertEqual(("ready", 0), (self.state("vm1"), self.shown("vm1").taken))
 
     def test_snapshots_count_against_the_quota(self):
         self.node.create("vm1", quota=16384 + 3 * CHUNK)

@@ -47,7 +47,7 @@ class DeployedCase(testtools.TestCase):
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"
-        cls.sha256 = write_image(file, cls.size, cls.gpt)
+        cls.sha256 = cls.write_image(file)
         cls.storage = cls.bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, cls.node_count + 1)]
         cls.nodes = cls.bed.start_nodes(names, cls.memory)
@@ -59,6 +59,11 @@ class DeployedCase(testtools.TestCase):
     @classmethod
     def start_agents(cls):
         cls.deployment.start_agents(cls.nodes, cls.options)
+
+    @classmethod
+    def write_image(cls, file):
+        """Write what all VMs begin with; return its SHA-256."""
+        return write_image(file, cls.size, cls.gpt)
 
     def setUp(self):
         super().setUp()

@@ -59,6 +59,7 @@ class TestProcess(testtools.TestCase):
 class TestNumbers(testtools.TestCase):
     def test_rates_are_bits_and_counted_in_thousands(self):
         self.assertEqual(12_500_000, bytes_per_second("100mbit"))
+        self.assertEqual(12_500_000, bytes_per_second("100M"))
         self.assertEqual(100_000, bytes_per_second("800kbit"))
         self.assertEqual(125_000_000, bytes_per_second("1gbit"))
 

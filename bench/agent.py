@@ -1,0 +1,162 @@
+"""What VMs cost on a node: processes and seconds of a create, reads layer by layer, memory.
+
+On a bed of its own, with nodes that are real kernels. ``bench.inside`` is what runs in them.
+"""
+
+import json
+import random
+import re
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from bench.report import Progress, Step
+from lab import Bed, Disk
+from lab.deployment import CACHE_DISK, Deployment
+from lab.waiting import wait_until
+
+BED = "bench-agent"
+IMAGE = "image"
+MIB = 1024 * 1024
+SIZE = 160 * MIB
+SMALL = 4 * MIB
+VMS = 5  # of the image, after the first one
+ROUNDS = 3
+READS = {
+    "sequential 1 MiB": ("--rw=read", "--bs=1M", "--iodepth=1"),
+    "random 4 KiB, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1"),
+    "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16"),
+}
+SECONDS = 2  # of one read of a layer
+WARM = 60  # seconds
+_STEP = re.compile(r"virtman\.stack .*?(virtman_\S+) is up after ([0-9.]+) s")
+_LOGIN = re.compile(r"connected to \S+ \(")
+
+
+def measure(images: int, vms: int, progress: Progress) -> dict[str, Any]:
+    """Return figures of a first VM, of more, of reads, and of memory with many images and VMs."""
+    with Bed(BED) as bed:
+        agent = _Agent(bed)
+        step = progress.step("nodes", 3)
+        agent.start(step, images)
+        first = agent.first()
+        return {
+            "first": first,
+            "second": agent.second(progress.step("second VM", 2)),
+            "reads": agent.reads(progress.step("reads", ROUNDS * len(READS))),
+            "memory": agent.memory(images, vms, progress.step("many VMs", images)),
+        }
+
+
+class _Agent:
+    def __init__(self, bed: Bed) -> None:
+        self._bed = bed
+        self._deployment = Deployment(bed)
+
+    def start(self, step: Step, images: int) -> None:
+        """Start everything; one node has the image already and feeds the one that is measured."""
+        disks = [self._write("image", SIZE), self._write("small", SMALL)]
+        self._storage = self._bed.start_node("storage", "320M", "64M", disks)
+        step.advance()
+        parent, self._node = self._bed.start_nodes(["node1", "node2"], "512M")
+        step.advance(2)
+        self._deployment.start_volt()
+        self._deployment.add_source(self._storage, IMAGE)
+        for number in range(images):
+            self._deployment.add_source(self._storage, f"small{number}", disk="/dev/ubdd")
+        self._deployment.start_agents([parent, self._node], {"DEFAULT": {"debug": True}})
+        self._deployment.create(parent, IMAGE, "vm")
+
+    def _write(self, name: str, size: int) -> Disk:
+        file = self._bed.folder / name
+        file.write_bytes(random.Random(1).randbytes(size))  # noqa: S311  # no secret
+        return Disk(file)
+
+    def first(self) -> dict[str, Any]:
+        """Create the node's first VM of the image."""
+        made = self._inside("create", IMAGE, "vm0")
+        log = (self._node.share / "agent.log").read_text()
+        steps: dict[str, float] = {}
+        for name, seconds in _STEP.findall(log):
+            steps[name] = steps.get(name, 0) + float(seconds)
+        return {
+            "seconds": made["seconds"][0],
+            "processes": sum(made["processes"].values()),
+            "processes_by_command": made["processes"],
+            "logins": len(_LOGIN.findall(log)),
+            "seconds_by_step": steps,
+        }
+
+    def second(self, step: Step) -> dict[str, Any]:
+        """Create more VMs of it, and devices like theirs without VirtMan."""
+        made = self._inside("create", IMAGE, *(f"vm{number}" for number in range(1, VMS + 1)))
+        step.advance()
+        like = self._inside("bare", f"/dev/mapper/virtman_{IMAGE}_origin", str(SIZE), str(VMS))
+        self._inside("remove", str(VMS))
+        step.advance()
+        seconds, bare = median(made["seconds"]), median(like["seconds"])
+        return {
+            "seconds": seconds,
+            "bare_seconds": bare,
+            "over_bare": seconds / bare,
+            "processes": sum(made["processes"].values()) / VMS,
+            "bare_processes": sum(like["processes"].values()) / VMS,
+        }
+
+    def reads(self, step: Step) -> dict[str, Any]:
+        """Read the warm image at each layer, in turn; return medians."""
+        device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
+        layers = {
+            "cache device": CACHE_DISK,
+            "cache": self._below(f"/dev/mapper/virtman_{IMAGE}_image"),
+            "image": f"/dev/mapper/virtman_{IMAGE}_image",
+            "VM": device,
+        }
+        for _ in range(2):  # what a full bucket turned away is kept the second time
+            self._node.run(["dd", f"if={layers['image']}", "of=/dev/null", "bs=1M",
+                            "iflag=direct"], timeout=300)  # fmt: skip
+        # the agent sees that nothing is fetched any more, and moves VMs off the page cache
+        origin = ["dmsetup", "table", f"virtman_{IMAGE}_origin"]
+        wait_until(lambda: "switch 1 " in self._node.run(origin).stdout, "a warm image", WARM, 0.5)
+        found: dict[str, dict[str, list[float]]] = {}
+        for _ in range(ROUNDS):
+            for what, options in READS.items():
+                for layer, path in layers.items():
+                    rates = found.setdefault(what, {}).setdefault(layer, [])
+                    rates.append(self._read(path, options))
+                step.advance()
+        return {
+            what: {layer: median(rates) for layer, rates in by_layer.items()}
+            for what, by_layer in found.items()
+        }
+
+    def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
+        """Create VMs of many images; return what the agent has in memory then."""
+        each = -(-vms // images)
+        for number in range(images):
+            names = [f"small{number}-{one}" for one in range(each)]
+            self._inside("create", f"small{number}", *names)
+            step.advance()
+        return {"images": images, "vms": images * each, **self._inside("memory")}
+
+    def _below(self, device: str) -> str:
+        """Return the device that an image reads first."""
+        table = self._node.run(["dmsetup", "table", device]).stdout
+        number = re.findall(r"\d+:\d+", table)[0]
+        return self._node.run(["realpath", f"/dev/block/{number}"]).stdout.strip()
+
+    def _read(self, device: str, options: Sequence[str]) -> float:
+        """Return bytes a second of reads, of 4 KiB or 1 MiB, from disks and not from memory."""
+        self._node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        done = self._node.run(
+            ["fio", "--name=read", f"--filename={device}", f"--size={SIZE}", "--readonly",
+             "--direct=1", "--ioengine=libaio", "--time_based", f"--runtime={SECONDS}",
+             "--output-format=json", *options],
+        )  # fmt: skip
+        report = json.loads(done.stdout[done.stdout.index("{") :])
+        rate: float = report["jobs"][0]["read"]["bw_bytes"]
+        return rate
+
+    def _inside(self, *words: str) -> Any:
+        done = self._node.run(["python3", "-m", "bench.inside", *words], timeout=600)
+        return json.loads(done.stdout)

@@ -1,0 +1,169 @@
+"""What the bench runs inside a node: ``python3 -m bench.inside VERB ...`` prints JSON.
+
+create IMAGE VM...   create VMs one after another through the local API
+bare SIZE N          as many tables and stores like a VM's, by the tools that administrators use
+remove N             take those of ``bare`` away
+"""
+
+import http.client
+import json
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+SOCKET = "/run/virtman/agent.sock"
+FOLDER = Path("/var/tmp/bare")  # noqa: S108  # a node is nobody else's
+
+# linux/genetlink.h, linux/taskstats.h
+_GENERIC = 16
+_CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
+_GET, _REGISTER, _AGGREGATE, _STATS = 1, 3, 4, 3
+_COMMAND = slice(80, 112)
+_PID, _PARENT = 128, 132
+_GROUP_FROM_END = {12: 32, 13: 48}
+"""Where a version of the kernel's record has the thread group."""
+_KTHREADD = 2
+_LINGER = 0.5
+
+
+class Exits:
+    """Counts the processes that end, as the kernel tells: neither threads nor its own."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _GENERIC)
+        self._socket.bind((0, 0))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        self._ask(_CONTROL, _GET_FAMILY, _FAMILY_NAME, b"TASKSTATS\0")
+        header = self._socket.recv(1 << 16)
+        family = dict(_attributes(header[20:]))[_FAMILY_ID]
+        self._ask(struct.unpack("=H", family)[0], _GET, _REGISTER, b"0-0\0")
+        self._socket.recv(1 << 16)  # its acknowledgement
+        self._found: Counter[str] = Counter()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def take(self) -> dict[str, int]:
+        """Return how many ended since the last call, by command; give the last ones time to."""
+        time.sleep(_LINGER)
+        found, self._found = self._found, Counter()
+        return dict(found)
+
+    def _ask(self, family: int, command: int, attribute: int, value: bytes) -> None:
+        padded = value.ljust(-(-len(value) // 4) * 4, b"\0")
+        body = struct.pack("=BBxxHH", command, 1, len(value) + 4, attribute) + padded
+        self._socket.send(struct.pack("=IHHII", len(body) + 16, family, 5, 1, 0) + body)
+
+    def _listen(self) -> None:
+        while True:
+            for kind, value in _attributes(self._socket.recv(1 << 16)[20:]):
+                if kind == _AGGREGATE:
+                    self._count(dict(_attributes(value))[_STATS])
+
+    def _count(self, stats: bytes) -> None:
+        version = struct.unpack_from("=H", stats)[0]
+        pid, parent = struct.unpack_from("=II", stats, _PID)
+        group = struct.unpack_from("=I", stats, len(stats) - _GROUP_FROM_END[version])[0]
+        if pid == group and parent not in (0, _KTHREADD):
+            self._found[stats[_COMMAND].split(b"\0")[0].decode()] += 1
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    while len(data) >= 4:
+        length, kind = struct.unpack_from("=HH", data)
+        if length < 4:
+            return
+        yield kind & 0x3FFF, data[4:length]
+        data = data[-(-length // 4) * 4 :]
+
+
+class _Agent(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(SOCKET)
+
+
+def create(image: str, *vms: str) -> object:
+    """Create VMs; return the seconds that each took, and what processes ended meanwhile."""
+
+    def make(vm: str) -> None:
+        agent = _Agent("localhost")
+        agent.request("PUT", f"/v1/instances/{vm}", json.dumps({"image": image}))
+        answer = agent.getresponse()
+        text = answer.read()
+        if answer.status != http.client.CREATED:
+            raise SystemExit(text.decode())
+        agent.close()
+
+    return _timed(make, vms)
+
+
+def bare(origin: str, size: str, count: str) -> object:
+    """Make stores and tables like those of VMs over a device."""
+    FOLDER.mkdir(exist_ok=True)
+    sectors = int(size) // 512
+
+    def make(vm: str) -> None:
+        file = FOLDER / vm
+        _run("truncate", "-s", str(int(size) * 102 // 100 // 512 * 512 + (1 << 20)), str(file))
+        store = _run("losetup", "--find", "--show", str(file))
+        _run("dmsetup", "create", f"{vm}-store", "--table",
+             f"0 {sectors} snapshot {origin} {store} P 16")  # fmt: skip
+        _run("dmsetup", "create", vm, "--table", f"0 {sectors} linear /dev/mapper/{vm}-store 0")
+
+    return _timed(make, [f"bare{number}" for number in range(int(count))])
+
+
+def remove(count: str) -> object:
+    """Take away what ``bare`` made."""
+    for number in range(int(count)):
+        _run("dmsetup", "remove", f"bare{number}")
+        _run("dmsetup", "remove", f"bare{number}-store")
+        store = _run("losetup", "-j", str(FOLDER / f"bare{number}")).split(":")[0]
+        _run("losetup", "--detach", store)
+        (FOLDER / f"bare{number}").unlink()
+    return None
+
+
+def memory() -> object:
+    """Return the resident bytes of the agent's processes: all, and what each has for itself."""
+    found = {"rss": 0, "pss": 0, "processes": 0}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"virtman.cmd.agent" not in (folder / "cmdline").read_bytes():
+                continue
+            rollup = (folder / "smaps_rollup").read_text()
+            found["processes"] += 1
+            for name in ("rss", "pss"):
+                match = re.search(rf"^{name}: +(\d+) kB", rollup, re.IGNORECASE | re.MULTILINE)
+                found[name] += int(match[1]) * 1024 if match else 0
+    return found
+
+
+def _timed(make: Callable[[str], None], names: object) -> object:
+    exits = Exits()
+    exits.take()
+    seconds = []
+    for name in names:  # type: ignore[attr-defined]
+        begin = time.monotonic()
+        make(name)
+        seconds.append(time.monotonic() - begin)
+    return {"seconds": seconds, "processes": exits.take()}
+
+
+def _run(*argv: str) -> str:
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    verb, *arguments = sys.argv[1:]
+    verbs: dict[str, Callable[..., object]] = {
+        "create": create, "bare": bare, "remove": remove, "memory": memory,
+    }  # fmt: skip
+    print(json.dumps(verbs[verb](*arguments)))

@@ -1,0 +1,207 @@
+"""Rows of the fault table: nodes, networks and Volt that go, and come back."""
+
+import time
+
+from lab.waiting import wait_until
+from tests.faults.base import BEHIND, SSD_SECTORS, FaultCase
+from tests.system.virtman.base import MIB, report, sha256
+
+CHAIN = "chain"
+SOURCE_AWAY, CUT, VOLT_AWAY = 60, 35, 120  # seconds
+KEPT = 88  # MiB, where something is written that must outlive a power cut
+
+
+class TestNodes(FaultCase):
+    name = "faults"
+    node_count = 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.deployment.add_source(cls.storage, CHAIN, 1, 1)
+
+    def populate(self, count=3):
+        """A VM on each of some nodes; return their devices."""
+        devices = [self.create(node, f"vm-{node.name}") for node in self.nodes[:count]]
+        self.await_ready(*self.nodes[:count])
+        return devices
+
+    def read_image(self, node):
+        """Read all of the image past the page cache, so that it is in the cache device."""
+        node.run(["dd", f"if=/dev/mapper/virtman_{self.image}_image", "of=/dev/null", "bs=1M",
+                  "iflag=direct"], timeout=300)  # fmt: skip
+
+    def pass_time(self, since, seconds):
+        wait_until(lambda: time.time() - since > seconds, "time going by", seconds + 5)
+
+    def test_a_parent_is_killed(self):
+        parent, child, _ = self.nodes
+        *_, device = self.populate(2)
+        self.assertIn(parent.name, self.parents(child))
+        load = self.load(child, device)
+        fault = time.time()
+        parent.kill()
+        load.await_steady(fault)
+        self.assert_unseen("parent killed", load, fault)
+        self.revive(parent)
+
+    def test_parent_and_standby_are_killed_at_once(self):
+        self.image = CHAIN
+        first, second, child = self.nodes
+        *_, device = self.populate()
+        self.assertEqual([second.name], self.parents(child))
+        load = self.load(child, device)
+        fault = time.time()
+        first.kill()
+        second.kill()
+        load.await_steady(fault)
+        self.assert_unseen("parent and standby killed at once", load, fault)
+        self.revive(first, second)
+
+    def test_the_source_is_killed_while_the_working_set_is_cached(self):
+        (node, *_), (device,) = self.nodes, self.populate(1)
+        for _ in range(3):  # a cache does not keep all that is read at once
+            self.read_image(node)
+        load = self.load(node, device)
+        self.addCleanup(self.restore_source)
+        fault = time.time()
+        self.storage.kill()
+        self.pass_time(fault, 20)
+        load.await_steady(fault)
+        self.assert_unseen("source killed, all cached", load, fault)
+
+    def test_the_source_comes_back_after_a_minute(self):
+        (node, *_), (device,) = self.nodes, self.populate(1)
+        load = self.load(node, device)
+        fault = time.time()
+        self.storage.kill()
+        self.pass_time(fault, SOURCE_AWAY)
+        self.restore_source()
+        load.await_steady(fault, 120)
+        self.assert_unseen(f"source away for {SOURCE_AWAY} s, little cached", load, fault)
+
+    def restore_source(self):
+        self.storage.boot()
+        self.storage.wait_up()
+        self.deployment.add_source(self.storage, self.image, *self.shape)
+        self.deployment.add_source(self.storage, CHAIN, 1, 1)
+
+    def test_the_network_of_a_node_is_cut_and_comes_back(self):
+        child, devices = self.nodes[2], self.populate()
+        load = self.load(child, devices[2])
+        fault = time.time()
+        child.cut()
+        try:
+            self.pass_time(fault, CUT)
+        finally:
+            child.heal()
+        load.await_steady(fault, 120)
+        self.assert_unseen(f"network cut for {CUT} s", load, fault)
+        self.await_ready(*self.nodes)
+
+    def test_volt_is_away_and_comes_back_to_an_empty_network(self):
+        backup = self.keep_database()
+        child, devices = self.nodes[2], self.populate()
+        load = self.load(child, devices[2])
+        fault = time.time()
+        self.deployment.stop_volt()
+        begin = time.time()
+        self.assertEqual(self.sha256, sha256(child, self.create(child, "vm-meanwhile")))
+        report(f"Volt away: a VM of an attached image was created and read in "
+               f"{time.time() - begin:.1f} s")  # fmt: skip
+        self.pass_time(fault, VOLT_AWAY)
+        self.deployment.restart_volt()
+        self.await_ready(*self.nodes)
+        load.await_steady(fault)
+        self.assert_unseen(f"Volt away for {VOLT_AWAY} s", load, fault)
+
+        load = self.load(child, devices[2])
+        fault = time.time()
+        self.deployment.stop_volt()
+        self.restore_database(backup)
+        self.deployment.restart_volt()
+        self.await_ready(*self.nodes)
+        took = time.time() - fault
+        load.await_steady(fault)
+        self.assert_unseen(f"Volt knew no agent: all were placed again after {took:.1f} s",
+                           load, fault)  # fmt: skip
+
+    def keep_database(self):
+        """Keep what Volt knows before any agent has joined."""
+        self.deployment.stop_volt()
+        kept = {file.name: file.read_bytes() for file in self.deployment.folder.glob("*.sqlite*")}
+        self.deployment.restart_volt()
+        return kept
+
+    def restore_database(self, kept):
+        for file in self.deployment.folder.glob("*.sqlite*"):
+            file.unlink()
+        for name, content in kept.items():
+            (self.deployment.folder / name).write_bytes(content)
+
+    def test_a_node_loses_its_power_and_is_booted(self):
+        (node, *_), (device,) = self.nodes, self.populate(1)
+        written = ["fio", "--name=kept", f"--filename={device}", "--rw=write", "--bs=4k",
+                   f"--offset={KEPT}M", "--size=8M", "--direct=1", "--verify=crc32c",
+                   "--ioengine=psync", "--end_fsync=1"]  # fmt: skip
+        node.run([*written, "--do_verify=0"])
+        load = self.load(node, device, size=KEPT * MIB)
+        fault = time.time()
+        node.kill()
+        self.revive(node)
+        took = time.time() - fault
+        node.run([*written, "--verify_only"])
+        self.assertEqual([], [line for line in load.lines() if line[0] in ("error", "wrong")])
+        report(f"power cut and boot: the device was back after {took:.1f} s, 0 bytes lost that "
+               "were synced")  # fmt: skip
+
+    def test_the_cache_device_of_a_parent_is_slow(self):
+        parent, child, _ = self.nodes
+        _, device = self.populate(2)
+        self.assertIn(parent.name, self.parents(child))
+        self.read_image(parent)
+        parent.run(["modprobe", "dm-delay"])
+        load = self.load(child, device)
+        fault = time.time()
+        self.set_ssd(parent, f"0 {SSD_SECTORS} delay {BEHIND} 0 300")
+        self.pass_time(fault, 15)
+        self.set_ssd(parent, f"0 {SSD_SECTORS} linear {BEHIND} 0")
+        load.await_steady(fault)
+        self.assert_unseen("parent's cache device slow by 0.3 s", load, fault)
+
+    def test_the_cache_device_dies_and_another_takes_its_place(self):
+        (node, *_), (device,) = self.nodes, self.populate(1)
+        load = self.load(node, device)
+        fault = time.time()
+        self.set_ssd(node, f"0 {SSD_SECTORS} error")
+        self.pass_time(fault, 10)
+        self.set_ssd(node, f"0 {SSD_SECTORS} linear {BEHIND} {SSD_SECTORS}")
+        load.await_steady(fault)
+        self.assert_unseen("cache device dies, another after 10 s", load, fault)
+        wait_until(lambda: self.is_cached(node), "a cache in use", 60, 0.5)
+
+    def is_cached(self, node):
+        looks = ["sh", "-c", "ls -d /sys/block/bcache*/bcache/cache"]
+        return node.run(looks, check=False).status == 0
+
+
+class TestFullCache(FaultCase):
+    """A cache device that is much smaller than what is read."""
+
+    name = "faults-full"
+    node_count = 1
+
+    def make_ssd(self, node):
+        if node.run(["test", "-e", "/dev/mapper/ssd"], check=False).status:
+            node.run(["dmsetup", "create", "ssd"], input=f"0 {40 * MIB // 512} linear {BEHIND} 0")
+
+    def test_the_cache_device_is_full(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        load = self.load(node, device, 400)
+        fault = time.time()
+        for _ in range(2):
+            node.run(["dd", f"if=/dev/mapper/virtman_{self.image}_image", "of=/dev/null",
+                      "bs=1M", "iflag=direct"], timeout=300)  # fmt: skip
+        load.await_steady(fault)
+        self.assert_unseen("cache device full", load, fault)
