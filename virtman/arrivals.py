@@ -200,14 +200,13 @@ class Arrivals:
 
     def _begin(self, host: str, vm: str, offer: Offer) -> Arrival:
         info = self.agent.coordinator.image(offer.image)
-        mine = info.size, info.identity, info.tree.root if info.tree else ""
-        if mine != (offer.size, offer.identity, offer.root):
+        if (info.size, info.origin) != (offer.size, offer.origin):
             raise ImageDiffers(
                 f"image {offer.image} was made anew in Volt after VM {vm} was created over the "
                 "earlier one: it cannot leave its host"
             )
         arrival = Arrival(vm, offer.id, host)
-        wanted = Instance(vm, offer.image, offer.size, "", offer.quota, offer.id)
+        wanted = Instance(vm, offer.image, offer.size, "", offer.quota, offer.id, info.origin)
         self.agent.receive(wanted, arrival)
         LOG.info("VM %s is on its way here from host %s", vm, host)
         return arrival

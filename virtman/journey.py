@@ -139,15 +139,13 @@ class Journey:
         """Offer the VM, so that what the destination has against it is known at once."""
         move = self.move
         instance = self.records.get(move.vm)
-        info = self.agent.info(instance.image)
-        root = info.tree.root if info.tree else ""
+        origin = instance.origin or self.agent.info(instance.image).origin
         return self.peer.offer(
             move.name,
             Offer(
-                VERSION, move.id, instance.image, instance.size, info.identity, root,
-                instance.quota, move.round,
+                VERSION, move.id, instance.image, instance.size, origin, instance.quota, move.round
             ),
-        )  # fmt: skip
+        )
 
     def _run(self) -> None:
         while not self._ended.is_set():

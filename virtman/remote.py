@@ -57,9 +57,8 @@ class Remote(Rest):
     def offer(self, request: Request, vm: str) -> Answer:
         """Begin a round of a VM's data."""
         body = body_of(
-            request, version=int, id=str, image=str, size=int, identity=str, root=str, quota=int,
-            round=int,
-        )  # fmt: skip
+            request, version=int, id=str, image=str, size=int, origin=str, quota=int, round=int
+        )
         standing = self.arrivals.offer(_peer(request), vm, _made(Offer, body))
         return 200, vars(standing)
 

@@ -83,8 +83,7 @@ class Offer:
     """What a source says of a VM that it wants to send.
 
     :ivar id: of the move
-    :ivar identity: of the image, as Volt tells it from others of that name
-    :ivar root: the root of the image's hash tree; empty if it has none
+    :ivar origin: tells the image from others of that name
     :ivar round: the one that begins
     """
 
@@ -92,8 +91,7 @@ class Offer:
     id: str
     image: str
     size: int
-    identity: str
-    root: str
+    origin: str
     quota: int
     round: int
 
