@@ -1,6 +1,7 @@
 """VMs that are copied and moved between nodes: right bytes, one owner, whoever dies and when."""
 
 import contextlib
+import math
 import threading
 
 import fixtures
@@ -185,6 +186,7 @@ class MigrateTest(MoveCase):
     def test_what_is_written_meanwhile_goes_too(self):
         """Each round finds something new; the last part goes while the VM is held."""
         self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.useFixture(fixtures.MockPatchObject(journey, "SHRINKS", math.inf))
         self.useFixture(fixtures.MockPatchObject(journey, "ROUNDS", 3))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="0")
