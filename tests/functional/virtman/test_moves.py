@@ -43,12 +43,14 @@ class MoveCase(TestCase):
             node.serve()
 
     def write(self, node, vm, **chunks):
-        for chunk, text in chunks.items():
-            node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
+        with node.kernel.lock:  # stores may be merged meanwhile
+            for chunk, text in chunks.items():
+                node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
 
     def read(self, node, vm, chunks=8):
         name = f"virtman_debian_vm_{vm}"
-        return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
+        with node.kernel.lock:
+            return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
 
     def status(self, node, vm):
         with node.process.here():

@@ -32,7 +32,7 @@ data = mmap.mmap(-1, 256 * 4096)
 os.preadv(disk, [data], 16 * 1048576)
 found = [int(data[at * 4096 : at * 4096 + 16].replace(b"\\0", b"0")) for at in range(256)]
 last = max(found)
-right = [max(0, last - (last - at) % 1024) for at in range(256)]
+right = [max(0, last - (last - at) % 256) for at in range(256)]
 assert found == right, (last, [at for at in range(256) if found[at] != right[at]])
 print(last)
 """
