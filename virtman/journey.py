@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ ROUNDS = 8
 
 PAUSE = 0.5
 """Seconds for which a VM should be held at most: smaller changes are not worth a round."""
+
+SHRINKS = 0.75
+"""Of what was to be sent after the round before; above that, rounds lead nowhere."""
 
 _AGAIN = 1.0
 _STILL_OPEN = 15.0
@@ -106,8 +110,10 @@ class Journey:
         self._cancelled = threading.Event()
         # Between deciding to hand over and having done so nobody may cancel.
         self._deciding = threading.Lock()
+        self._pace = _AGAIN
         self._moved = time.monotonic()
         self._rate = 0.0
+        self._pause = math.inf
         self._thread = threading.Thread(target=self._run, name=f"move {move.vm}", daemon=True)
 
     @property
@@ -153,9 +159,6 @@ class Journey:
                 self._travel()
                 self._note(state="done", note="")
                 return
-            except DeviceBusy as err:  # it has gone, but somebody has the old device open
-                self._note(note=str(err))
-                self._ended.wait(_STILL_OPEN)
             except _PASSING as err:
                 if not self._goes_on(err):
                     return
@@ -169,7 +172,7 @@ class Journey:
             finally:
                 self.peer.close()
             waits = self._ended if self.move.handed else self._cancelled
-            waits.wait(_AGAIN)
+            waits.wait(self._pace)
 
     def _goes_on(self, err: VirtmanError) -> bool:
         """Tell whether to try again after an error that may pass."""
@@ -184,7 +187,9 @@ class Journey:
             return False
         self._note(note=str(err))
         if self.move.handed:
-            LOG.error("VM %s, which is host %s's now: %s", self.move.vm, self.move.host, err)
+            # An old device may be open for long, and a try to remove it takes a while.
+            self._pace = _STILL_OPEN if isinstance(err, DeviceBusy) else _AGAIN
+            LOG.warning("VM %s, which is host %s's now: %s", self.move.vm, self.move.host, err)
             return True
         LOG.error("VM %s stays: %s", self.move.vm, err)
         try:
@@ -224,7 +229,7 @@ class Journey:
             if self.move.keeps:
                 self.peer.complete(self.move.name, self.move.id, standing.attempt)
                 return
-            if self.move.round >= ROUNDS or self._pause_for(kept) <= PAUSE:
+            if self.move.round >= ROUNDS or not self._is_worth_it(kept):
                 return
             self._await_merges()
             kept = self._freeze(self.move.round + 1)
@@ -275,12 +280,18 @@ class Journey:
             return inventory.chain(inventory.snapshots[end.name].store)
         return inventory.chain(inventory.instances[end.vm].store)
 
-    def _pause_for(self, kept: Snapshot) -> float:
-        """Return about how long it takes to send what was written since a snapshot."""
+    def _is_worth_it(self, kept: Snapshot) -> bool:
+        """Tell whether another round shortens the time for which the VM is held in the end.
+
+        If less was written during the last round than during the one before, it does.
+        """
         with self.stores.held(self.move.vm) as instance:
             newer = self._newer(instance, kept)
             taken = sum(self.stores.layer(one).usage().taken for one in newer)
-        return taken / self._rate if self._rate else 0.0
+        pause = taken / self._rate if self._rate else 0.0
+        shrinks = pause < SHRINKS * self._pause
+        self._pause = pause
+        return pause > PAUSE and shrinks
 
     def _send(self, standing: Standing, changed: bytes, end: End) -> None:
         """Send what a map says of the data that a snapshot, or the VM that is held, has."""

@@ -1,13 +1,14 @@
 """VMs that are copied and moved between nodes: right bytes, one owner, whoever dies and when."""
 
 import contextlib
+import math
 import threading
 
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import CHUNK, Killed, current
-from virtman import changes, journey
+from virtman import arrivals, changes, journey
 from virtman.errors import (
     ImageDiffers,
     InstanceExists,
@@ -15,6 +16,7 @@ from virtman.errors import (
     InvalidName,
     InvalidRequest,
     MoveInProgress,
+    MoveStale,
     NoSpace,
     PeerUnknown,
     VersionDiffers,
@@ -33,19 +35,22 @@ class MoveCase(TestCase):
     def setUp(self):
         super().setUp()
         self.bed.lvm = self.lvm
-        # every piece is of two chunks
+        # every piece is of two chunks, and counts at once
         self.useFixture(fixtures.MockPatchObject(changes, "PORTION", 2 * CHUNK))
+        self.useFixture(fixtures.MockPatchObject(arrivals, "_KEEP", CHUNK))
         self.a, self.b = (self.bed.node(name, keep=FOREVER) for name in "ab")
         for node in (self.a, self.b):
             node.serve()
 
     def write(self, node, vm, **chunks):
-        for chunk, text in chunks.items():
-            node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
+        with node.kernel.lock:  # stores may be merged meanwhile
+            for chunk, text in chunks.items():
+                node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
 
     def read(self, node, vm, chunks=8):
         name = f"virtman_debian_vm_{vm}"
-        return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
+        with node.kernel.lock:
+            return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
 
     def status(self, node, vm):
         with node.process.here():
@@ -185,6 +190,7 @@ class MigrateTest(MoveCase):
     def test_what_is_written_meanwhile_goes_too(self):
         """Each round finds something new; the last part goes while the VM is held."""
         self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.useFixture(fixtures.MockPatchObject(journey, "SHRINKS", math.inf))
         self.useFixture(fixtures.MockPatchObject(journey, "ROUNDS", 3))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="0")
@@ -202,6 +208,40 @@ class MigrateTest(MoveCase):
         self.assertEqual([0, 1, 2, 3], written)
         self.assertEqual("30123...", self.read(self.b, "vm1"))
         self.assertEqual(4, ended.move.round)
+
+    def test_a_round_goes_on_where_the_link_or_an_agent_died(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", **{f"c{number}": str(number) for number in range(8)})
+        take, taken = arrivals.Arrivals.take, []
+
+        def taking(one, host, vm, piece, packed):
+            if len(taken) == 2:
+                taken.append("died")
+                self.restart(self.b, reboot=True)
+                raise MoveStale("this process has died")
+            take(one, host, vm, piece, packed)
+            taken.append(piece.end)
+
+        self.useFixture(fixtures.MockPatchObject(arrivals.Arrivals, "take", taking))
+        ended = self.move()
+        self.assertEqual([2, 4, "died", 6, 8], taken)
+        self.assertEqual(8 * CHUNK, ended.sent)
+        self.assertEqual("01234567", self.read(self.b, "vm1"))
+
+    def test_what_was_garbled_on_the_way_is_sent_again(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c3="b", c6="c")
+        send, garbled = Peer.send, []
+
+        def sending(peer, vm, piece, content):
+            if not garbled:
+                garbled.append(content)
+                content = bytes(len(content))
+            return send(peer, vm, piece, content)
+
+        self.useFixture(fixtures.MockPatchObject(Peer, "send", sending))
+        self.move()
+        self.assertEqual("a..b..c.", self.read(self.b, "vm1"))
 
     def test_a_vm_can_go_and_come_back(self):
         self.a.create("vm1")
