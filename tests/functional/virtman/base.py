@@ -219,7 +219,7 @@ class Node:
 
 
 @cache
-def hashes(content: str) -> tuple[HashTree, bytes]:
+def hashes(content: str = "debian") -> tuple[HashTree, bytes]:
     """Return the hash tree of an image and its upper levels.
 
     All images are zeros, so a salt stands for their content.
