@@ -134,12 +134,7 @@ class TestAgentDies(DeployedCase):
         holder = node.spawn(["sh", "-c", f"exec 3<{device}; exec sleep 600"], log="holder")
         node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
         self.deployment.start_agent(node)
-        wait_until(
-            lambda: "vm1" in self.virtman(node, "image", "list", "--json").stdout,
-            "the new agent knowing its VMs",
-            30,
-            0.5,
-        )
+        self.await_takeover(node, "vm1")
         self.assertEqual(tables, node.run(["dmsetup", "table"]).stdout)
         node.run(["kill", str(holder)])
         self.assertEqual("mine", self.written(node, device))
@@ -170,10 +165,14 @@ class TestAgentDies(DeployedCase):
         self.assertEqual(self.sha256, sha256(node, self.create(node, "vm2")))
         node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
         self.deployment.start_agent(node)
+        self.await_takeover(node, "vm1", "vm2")
         where = f"/v1/images/{self.image}/hosts/{node.name}"
-        wait_until(lambda: self.deployment.ask("GET", where)["state"] == "ready",
-                   "Volt hearing of it", 30, 0.5)  # fmt: skip
-        self.destroy(node, "vm2")
+        wait_until(
+            lambda: self.deployment.ask("GET", where)["state"] == "ready",
+            "Volt hearing of it",
+            30,
+            0.5,
+        )
 
     def test_check_mends_what_others_broke(self):
         (node,) = self.nodes
@@ -192,6 +191,15 @@ class TestAgentDies(DeployedCase):
         report(f"virtman check repaired two differences in {since(begin)} s")
         node.run(["test", "-e", device])
         node.run(["dmsetup", "remove", "theirs"])
+
+    def await_takeover(self, node, *vms):
+        """Wait until an agent that has just started knows the VMs of the one before."""
+
+        def known():
+            images = json.loads(self.virtman(node, "image", "list", "--json").stdout)
+            return {vm for one in images for vm in one["instances"]}
+
+        wait_until(lambda: set(vms) <= known(), "the new agent knowing its VMs", 30, 0.5)
 
     def written(self, node, device):
         done = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
