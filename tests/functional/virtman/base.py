@@ -311,7 +311,6 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
-        self.useFixture(fixtures.MockPatchObject(bcache, "_COLLECTED", 0.0))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
