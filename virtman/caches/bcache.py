@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -45,7 +44,6 @@ from virtman.privileged import bcache, block
 LOG = logging.getLogger(__name__)
 
 _FLUSH = 1.0
-_COLLECTED = 1.0
 
 # What bcache would bypass is just what an image is read for: runs of blocks while a VM
 # boots. Neither these nor the error limits survive a registration, so they are set anew.
@@ -220,16 +218,8 @@ class Bcache:
         if member is None or not sysfs.has_cache(member):
             return Held("", ())
         with explained(f"what {self.group.ssd} hold of {member}"):
-            self._flush()
             found = extents(lambda at, size: block.read(ssd, at, size), sysfs.member_number(member))
         return Held(ssd, [replace(one, offset=one.offset - SUPERBLOCK) for one in found])
-
-    def _flush(self) -> None:
-        """Have the B-tree written: a garbage collection does that first of all."""
-        cache_set = sysfs.cache_set_on(self.group.ssd.node)
-        if cache_set is not None:
-            bcache.configure_set(cache_set, "internal/trigger_gc", "1")
-            time.sleep(_COLLECTED)
 
     def drop(self, offset: int) -> None:
         """Discard a block, which bcache forgets then; nothing goes to the image."""

@@ -9,7 +9,8 @@ B-tree of extents, and a journal of the latest changes to that (Linux, ``bcache.
 
 A key says that so many sectors of a member end at some sector, and where they are. What is read
 here may be older than what the kernel knows: keys of what was read in the last half minute may be
-missing, for they are not journaled, and some may be gone, their place having been given to others.
+missing, for they are not journaled (``btree_node_write_work``), and some may be gone, their place
+having been given to others.
 So whoever finds something wrong there asks bcache itself.
 """
 

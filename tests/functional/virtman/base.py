@@ -264,7 +264,7 @@ class Node:
 
 
 @cache
-def hashes(content: str) -> tuple[HashTree, bytes]:
+def hashes(content: str = "debian") -> tuple[HashTree, bytes]:
     """Return the hash tree of an image and its upper levels.
 
     All images are zeros, so a salt stands for their content.
@@ -356,7 +356,6 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
-        self.useFixture(fixtures.MockPatchObject(bcache, "_COLLECTED", 0.0))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(journey, "_LOOK", 0.001))

@@ -727,8 +727,7 @@ class Kernel:
     def bcache_configure_set(self, cache_set: str, setting: str, value: str) -> None:
         if cache_set not in self.cache_sets:
             raise OSError(errno.ENOENT, cache_set)
-        if setting != "internal/trigger_gc":  # that is a command
-            self.cache_sets[cache_set].settings[setting] = value
+        self.cache_sets[cache_set].settings[setting] = value
 
     def bcache_attach(self, kernel_name: str, cache_set: str) -> None:
         member = self._member(kernel_name)

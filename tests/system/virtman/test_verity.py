@@ -36,6 +36,7 @@ class TestWrongBytes(DeployedCase):
                            strict=True))  # fmt: skip
         child, parent, stripe = self.fed()
         self.assertEqual(self.sha256, sha256(parent, devices[parent]))
+        read = time.monotonic()
         rotten = self.rot(parent, [(2 * region + stripe) * MIB + region * BLOCK
                                    for region in range(16)])  # fmt: skip
 
@@ -48,6 +49,8 @@ class TestWrongBytes(DeployedCase):
         states = child.run(["dmsetup", "status", f"virtman_{self.image}_s{stripe}"]).stdout
         self.assertRegex(states, r" F 1 .* A 0 ")
 
+        # bcache writes down within half a minute what it has taken
+        parent.run(["sleep", str(max(0.0, 31 - time.monotonic() + read))])
         fetched = read_bytes(parent, f"virtman_{self.image}_stripe")
         begin = time.monotonic()
         self.assertEqual(rotten, self.scrub(parent))
