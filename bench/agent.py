@@ -112,12 +112,7 @@ class _Agent:
             "image": f"/dev/mapper/virtman_{IMAGE}_image",
             "VM": device,
         }
-        for _ in range(2):  # what a full bucket turned away is kept the second time
-            self._node.run(["dd", f"if={layers['image']}", "of=/dev/null", "bs=1M",
-                            "iflag=direct"], timeout=300)  # fmt: skip
-        # the agent sees that nothing is fetched any more, and moves VMs off the page cache
-        origin = ["dmsetup", "table", f"virtman_{IMAGE}_origin"]
-        wait_until(lambda: "switch 1 " in self._node.run(origin).stdout, "a warm image", WARM, 0.5)
+        wait_until(lambda: self._is_warm(layers["image"]), "a warm image", WARM, 0.5)
         found: dict[str, dict[str, list[float]]] = {}
         for _ in range(ROUNDS):
             for what, options in READS.items():
@@ -129,6 +124,12 @@ class _Agent:
             what: {layer: median(rates) for layer, rates in by_layer.items()}
             for what, by_layer in found.items()
         }
+
+    def _is_warm(self, image: str) -> bool:
+        """Read all of it; tell whether the agent has moved VMs off the page cache."""
+        self._node.run(["dd", f"if={image}", "of=/dev/null", "bs=1M", "iflag=direct"], timeout=300)
+        table = self._node.run(["dmsetup", "table", f"virtman_{IMAGE}_origin"]).stdout
+        return "switch 1 " in table
 
     def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
         """Create VMs of many images; return what the agent has in memory then."""

@@ -1,8 +1,8 @@
 """An agent that dies at a chosen root verb: ``python3 stopping.py OPTION...``.
 
 Runs a virtman-agent. Once there is a file ``/host/stop-at`` with a number N in it, the agent and
-its privileged part are killed right before the N-th root verb from then on. The file then goes,
-and the verb's name is in ``/host/stopped-at``.
+its privileged part are killed right before the N-th root verb from then on that changes anything.
+The file then goes, and the verb's name is in ``/host/stopped-at``.
 """
 
 import os
@@ -16,6 +16,10 @@ from oslo_privsep import capabilities, comm, daemon
 from virtman.cmd import agent
 
 AT, NAME = Path("/host/stop-at"), Path("/host/stopped-at")
+LOOKS = {
+    "dm.table", "dm.status", "dm.statuses", "dm.names", "lio.serves", "lio.sessions",
+    "kernel.load_modules", "block.read", "block.digests", "lvm.free",
+}  # fmt: skip
 
 
 class Trap:
@@ -28,11 +32,11 @@ class Trap:
     def pass_by(self, verb):
         """Count a verb; kill both processes if it is the one."""
         with self.lock:
-            if not AT.exists():
+            if verb in LOOKS or not AT.exists():
                 return
             self.count += 1
             if self.count == int(AT.read_text()):
-                NAME.write_text(verb.rpartition(".")[2])
+                NAME.write_text(verb)
                 AT.unlink()
                 os.kill(os.getppid(), signal.SIGKILL)
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -45,7 +49,7 @@ def main():
 
     def trapped(self, msgid, cmd, *arguments):
         if cmd == comm.Message.CALL:
-            trap.pass_by(arguments[0])
+            trap.pass_by(arguments[0].removeprefix("virtman.privileged."))
         return process(self, msgid, cmd, *arguments)
 
     def drop_but_one(self):

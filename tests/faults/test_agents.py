@@ -26,7 +26,7 @@ echo KiB $rss
 echo descriptors $fds
 echo threads $threads
 echo dm $(dmsetup ls | wc -l)
-echo loop $(losetup --noheadings | wc -l)
+echo loop $(losetup --all | wc -l)
 echo sessions $(ls /sys/class/iscsi_session | wc -l)
 echo files $(find /var/lib/virtman -type f | wc -l)
 """
