@@ -195,11 +195,9 @@ class CreateServers(command.Lister):  # type: ignore[misc]
             "return_reservation_id": True,
             "block_device_mapping_v2": [disk],
         }
-        made = _answer(
-            cloud.compute.post("/servers", json={"server": server}, microversion=_MICROVERSION)
-        )
+        made = _nova(cloud, "POST", "/servers", {"server": server})
         path = f"/servers/detail?reservation_id={made['reservation_id']}"
-        found = _answer(cloud.compute.get(path, microversion=_MICROVERSION))["servers"]
+        found = _nova(cloud, "GET", path)["servers"]
         return ("ID", "Name", "Status"), ((one["id"], one["name"], one["status"]) for one in found)
 
 
@@ -210,9 +208,13 @@ def _networks(cloud: Any, names: list[str]) -> Any:
     return [{"uuid": one.id} for one in found]
 
 
-def _answer(response: Any) -> Any:
-    """Return the body; the SDK raises no errors of requests that it did not make up itself."""
+def _nova(cloud: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Ask Nova; its refusals become errors with Nova's own words, by the SDK."""
     from openstack import exceptions  # noqa: PLC0415
 
+    settings = {} if body is None else {"json": body}
+    response = cloud.compute.request(
+        path, method, microversion=_MICROVERSION, raise_exc=False, **settings
+    )
     exceptions.raise_from_response(response)
     return response.json()
