@@ -7,7 +7,7 @@ import fixtures
 
 from tests.functional.virtman.kernel import Kernel, Process
 from tests.functional.virtman.test_client import ServedCase
-from tests.unit.virtman.openstack.fakes import FakeCinderClient, FakeTime
+from tests.openstack import FakeCinderClient, FakeTime
 from virtman import source
 from virtman.errors import ImageUnknown
 from virtman.openstack.cinder import Cinder
