@@ -29,6 +29,12 @@ _PORT = 3260
 @click.option("--ip", required=True, help="Address at which the first nodes read the images.")
 @click.option("--port", default=_PORT, show_default=True, help="Of the iSCSI target.")
 @click.option("--host", default=lambda: socket.gethostname().lower(), help="Name of this host.")
+@click.option(
+    "--lock-path",
+    default="/run/lock/virtman-golden",
+    show_default=True,
+    help="Folder of os-brick's locks: that of Cinder or nova where these attach volumes too.",
+)
 @click.option("--multipath/--no-multipath", help="Reach volumes by all paths.")
 @click.option(
     "--hash-tree/--no-hash-tree",
@@ -59,6 +65,7 @@ def main(
     ip: str,
     port: int,
     host: str,
+    lock_path: str,
     multipath: bool,
     hash_tree: bool,
     keep_time: float,
@@ -67,7 +74,7 @@ def main(
     """Serve the golden volumes of Cinder to the nodes of VirtMan. Needs root."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     served = Served(Storage(host, ip, port), volt, Access(token_file, cafile), hashed=hash_tree)
-    brick = Brick(host, ip, multipath=multipath)
+    brick = Brick(host, ip, lock_path, multipath=multipath)
     keeper = Keeper(Cinder(_client(cloud)), served, brick, host, keep_time)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

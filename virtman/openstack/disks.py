@@ -78,6 +78,8 @@ class Disks:
         # between a new server's "it is held" and its disk.
         self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._builds: collections.Counter[str] = collections.Counter()
+        # Whether this node may hold what it does not need: after a crash, or what failed.
+        self._unsure = True
 
     def create(self, server: str, snapshot: str, size: int) -> str:
         """Make a server's disk; return its path. If that fails, nothing stays.
@@ -158,8 +160,11 @@ class Disks:
                 LOG.warning("server %s was deleted, its disk is still there: %s", server, err)
             else:
                 LOG.info("server %s was deleted meanwhile: its disk is gone", server)
-        for image in self.goldens.held():
-            self._let_go(image)
+        if self._unsure:
+            held = self.goldens.held()
+            self._unsure = False
+            for image in held:
+                self._let_go(image)
 
     def _refuse_second(self, server: str) -> None:
         with contextlib.suppress(InstanceUnknown):
@@ -193,6 +198,7 @@ class Disks:
                     self.goldens.release(image)
             except Exception as err:
                 LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+                self._unsure = True
 
     def _lock(self, image: str) -> threading.Lock:
         with self._guard:

@@ -40,13 +40,20 @@ class Brick:
     """Volumes of Cinder as local devices, by os-brick in this process, which is root.
 
     :param ip: by which storage reaches this host
+    :param locks: folder of the locks that all users of os-brick on this host should share
     """
 
-    def __init__(self, host: str, ip: str, *, multipath: bool) -> None:
+    def __init__(self, host: str, ip: str, locks: str, *, multipath: bool) -> None:
         # Only the keeper needs os-brick: it comes with the extra "openstack".
+        import os_brick  # noqa: PLC0415
         from os_brick.initiator import connector  # noqa: PLC0415
         from os_brick.privileged import default  # noqa: PLC0415
+        from oslo_concurrency import lockutils  # noqa: PLC0415
+        from oslo_config import cfg  # noqa: PLC0415
 
+        cfg.CONF([], project="virtman-golden", default_config_files=[])
+        lockutils.set_defaults(locks)
+        os_brick.setup(cfg.CONF)
         default.set_client_mode(False)
         self.connector = connector
         self.host = host

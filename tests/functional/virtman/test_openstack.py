@@ -5,9 +5,9 @@ from random import Random
 
 import fixtures
 
-from tests.cinder import FakeCinderClient, FakeTime
 from tests.functional.virtman.kernel import Kernel, Process
 from tests.functional.virtman.test_client import ServedCase
+from tests.openstack import FakeCinderClient, FakeTime
 from virtman import source
 from virtman.errors import ImageUnknown
 from virtman.openstack.cinder import Cinder

@@ -4,7 +4,7 @@ import threading
 
 import testtools
 
-from tests.cinder import FakeAgent, FakeCinderClient, FakeTime
+from tests.openstack import FakeAgent, FakeCinderClient, FakeTime
 from virtman.errors import (
     AgentUnreachable,
     DeviceBusy,
@@ -159,6 +159,13 @@ class DisksTest(testtools.TestCase):
         self.disks.goldens.hold(SNAPSHOT, 1)
         self.restarted().sweep(lambda server: False)
         self.assertEqual([[]], self.holders())
+
+    def test_sweeps_ask_cinder_only_if_something_may_be_held_in_vain(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.disks.sweep(lambda server: False)
+        asked = len(self.client.calls)
+        self.disks.sweep(lambda server: False)
+        self.assertEqual(asked, len(self.client.calls))
 
     def test_cinder_that_is_down_keeps_no_disk_from_going(self):
         self.disks.create("s1", SNAPSHOT, 1)

@@ -1,0 +1,145 @@
+"""The plug-in of openstackclient: what its commands ask, and what they show."""
+
+from types import SimpleNamespace
+
+import requests_mock
+import testtools
+from keystoneauth1 import adapter, exceptions, session, token_endpoint
+from openstack import exceptions as sdk_exceptions
+
+from virtman.openstack import cli
+
+VOLT, NOVA = "http://volt", "http://nova"
+JSON = {"Content-Type": "application/json"}
+
+
+def host(name, **report):
+    return {"host": name, "rack": None, "draining": False, "silent": 2, "report": report or None}
+
+
+class CliTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.wire = requests_mock.Mocker()
+        self.wire.start()
+        self.addCleanup(self.wire.stop)
+        compute = self.adapter(NOVA, default_microversion="2.1", service_type="compute")
+        compute.find_flavor = self.finds("flavor")
+        cloud = SimpleNamespace(
+            compute=compute,
+            block_storage=SimpleNamespace(find_snapshot=self.finds("snapshot")),
+            network=SimpleNamespace(find_network=self.finds("network")),
+        )
+        manager = SimpleNamespace(virtman=self.adapter(VOLT), sdk_connection=cloud)
+        self.app = SimpleNamespace(client_manager=manager, NAME="openstack")
+
+    def adapter(self, url, **settings):
+        auth = token_endpoint.Token(url, "token")
+        return adapter.Adapter(session.Session(auth), endpoint_override=url, **settings)
+
+    def finds(self, kind):
+        def find(name, ignore_missing):
+            assert not ignore_missing
+            return SimpleNamespace(id=f"{kind}-{name}")
+
+        return find
+
+    def run_command(self, kind, *arguments):
+        command = kind(self.app, None)
+        shown = command.take_action(command.get_parser("test").parse_args(arguments))
+        return shown and (shown[0], list(shown[1]))
+
+    def test_images_come_page_by_page(self):
+        image = {"size": 1, "shape": "forest", "hosts": 2, "created_at": "now"}
+        pages = [
+            {"json": {"images": [{**image, "name": "a"}], "next": "a"}},
+            {"json": {"images": [{**image, "name": "b"}], "next": None}},
+        ]
+        self.wire.get(f"{VOLT}/v1/images", pages)
+        columns, rows = self.run_command(cli.ListImages)
+        self.assertEqual(("Name", "Size", "Shape", "Hosts", "Created At"), columns)
+        self.assertEqual(["a", "b"], [row[0] for row in rows])
+        self.assertEqual(["a"], self.wire.last_request.qs["marker"])
+
+    def test_one_image(self):
+        self.wire.get(f"{VOLT}/v1/images/a", json={"name": "a", "size": 1})
+        self.assertEqual((("name", "size"), ["a", 1]), self.run_command(cli.ShowImage, "a"))
+
+    def test_what_volt_says_is_what_the_user_sees(self):
+        error = {"error": {"code": "volt.image.unknown", "message": "there is no image a"}}
+        self.wire.get(f"{VOLT}/v1/images/a", status_code=404, json=error, headers=JSON)
+        raised = self.assertRaises(exceptions.NotFound, self.run_command, cli.ShowImage, "a")
+        self.assertIn("there is no image a", str(raised))
+
+    def test_names_are_no_paths(self):
+        self.wire.get(f"{VOLT}/v1/images/..%2Fhosts", json={})
+        self.run_command(cli.ShowImage, "../hosts")
+        self.assertIn("..%2Fhosts", self.wire.last_request.url)
+
+    def test_tree_of_an_image(self):
+        node = {"depth": 1, "inner": True, "state": "ready"}
+        nodes = [{**node, "host": "n1", "parent": None}, {**node, "host": "n2", "parent": "n1"}]
+        trees = {"trees": [{"stripe": 0, "nodes": nodes}]}
+        self.wire.get(f"{VOLT}/v1/images/a/trees", json=trees)
+        _, rows = self.run_command(cli.ShowTree, "a")
+        self.assertEqual(
+            [(0, 1, "n1", "source", True, "ready"), (0, 1, "n2", "n1", True, "ready")], rows
+        )
+
+    def test_hosts_and_what_they_said(self):
+        hosts = [host("n1", images={"a": {}}, overloaded=True), host("n2")]
+        self.wire.get(f"{VOLT}/v1/hosts", json={"hosts": hosts, "next": None})
+        _, rows = self.run_command(cli.ListHosts)
+        self.assertEqual([("n1", None, 1, False, True, 2), ("n2", None, 0, False, False, 2)], rows)
+
+    def test_drain_and_its_end(self):
+        self.wire.patch(f"{VOLT}/v1/hosts/n1", json=host("n1"))
+        self.run_command(cli.DrainHost, "n1")
+        self.assertEqual({"draining": True}, self.wire.last_request.json())
+        self.run_command(cli.DrainHost, "n1", "--end")
+        self.assertEqual({"draining": False}, self.wire.last_request.json())
+
+    def create(self, *arguments):
+        return self.run_command(
+            cli.CreateServers, "web", "--snapshot", "s", "--flavor", "f", *arguments
+        )
+
+    def test_servers_are_asked_for_in_one_request(self):
+        asked = self.wire.post(f"{NOVA}/servers", status_code=202, json={"reservation_id": "r-1"})
+        servers = [{"id": "1", "name": "web-1", "status": "BUILD"}]
+        self.wire.get(f"{NOVA}/servers/detail?reservation_id=r-1", json={"servers": servers})
+        _, rows = self.create("--count", "50", "--network", "a", "--network", "b")
+        self.assertEqual([("1", "web-1", "BUILD")], rows)
+        self.assertEqual(1, asked.call_count)
+        self.assertEqual("compute 2.67", asked.last_request.headers["OpenStack-API-Version"])
+        disk = {
+            "uuid": "snapshot-s",
+            "source_type": "snapshot",
+            "destination_type": "volume",
+            "boot_index": 0,
+            "volume_type": "virtman",
+            "delete_on_termination": True,
+        }
+        server = {
+            "name": "web",
+            "flavorRef": "flavor-f",
+            "networks": [{"uuid": "network-a"}, {"uuid": "network-b"}],
+            "min_count": 50,
+            "max_count": 50,
+            "return_reservation_id": True,
+            "block_device_mapping_v2": [disk],
+        }
+        self.assertEqual({"server": server}, asked.last_request.json())
+
+    def test_network_is_nova_s_choice_if_none_is_named(self):
+        asked = self.wire.post(f"{NOVA}/servers", status_code=202, json={"reservation_id": "r-1"})
+        self.wire.get(f"{NOVA}/servers/detail", json={"servers": []})
+        for arguments, networks in (((), "auto"), (("--network", "none"), "none")):
+            self.create(*arguments)
+            self.assertEqual(networks, asked.last_request.json()["server"]["networks"])
+
+    def test_refusal_of_nova_is_an_error(self):
+        error = {"badRequest": {"code": 400, "message": "use_vmtsnapshot is off"}}
+        self.wire.post(f"{NOVA}/servers", status_code=400, json=error, headers=JSON)
+        raised = self.assertRaises(sdk_exceptions.BadRequestException, self.create)
+        self.assertIn("use_vmtsnapshot is off", str(raised))
