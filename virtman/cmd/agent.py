@@ -70,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         host = _host(conf)
         _enter(conf)
         agent = _agent(conf, host)
+        agent.stack.forget_lost()
         services = _services(conf, agent)
     except (VirtmanError, OSError, KeyError) as err:
         sys.exit(f"virtman-agent: {err}")
