@@ -17,6 +17,7 @@ from virtman.layers.image import Image
 from virtman.layers.instance import Instance
 from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
+from virtman.layers.path import forget_lost
 from virtman.layers.reader import File, Reader
 from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
@@ -143,6 +144,10 @@ class Stack:
         """Return the voids that the kernel has for images of this name: one, or none."""
         devices = self.present().get(image, [])
         return tuple(plan.Void(device, 0, ()) for device in devices if device.role == "void")
+
+    def forget_lost(self) -> None:
+        """Forget whom this node read from before it was booted, secrets and all."""
+        forget_lost()
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""

@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         host = _host(conf)
         _enter(conf)
         agent = _agent(conf, host)
+        agent.stack.forget_lost()
         moves, arrivals, journeys = _journeys(conf, agent)
         services = [*_services(conf, agent), *journeys]
     except (VirtmanError, OSError, KeyError) as err:

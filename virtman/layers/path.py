@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from virtman import plan, sysfs
+from virtman import naming, plan, sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
@@ -143,6 +143,19 @@ class Path:
             if session is not None:
                 return session
         return sysfs.session_to(self.step.portal.iqn) if self.step.portal else None
+
+
+def forget_lost() -> None:
+    """Forget the parents of an earlier boot: sessions end with the power, their records do not.
+
+    To be called while nothing logs in: a login writes its record first.
+    """
+    try:
+        for ip, port, target in iscsi.records():
+            if naming.parse_iqn(target) is not None and sysfs.session_to(target) is None:
+                iscsi.forget(ip, port, target)
+    except OSError as err:
+        LOG.warning("what open-iscsi remembers of parents: %s", err)
 
 
 def _proof(chap: Chap | None) -> tuple[str, str]:

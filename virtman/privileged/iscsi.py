@@ -89,6 +89,22 @@ def logout(ip: str, port: int, target: str) -> None:
     run("iscsiadm", *where, "-o", "delete")
 
 
+@context.entrypoint
+def records() -> list[tuple[str, int, str]]:
+    """Return the address, port and target of all that open-iscsi remembers, connected or not."""
+    found = []
+    for file in (file for folder in _RECORDS for file in folder.glob("*/[!.]*,*")):
+        ip, port = file.name.split(",")[:2]
+        found.append((ip, int(port), file.parent.name))
+    return found
+
+
+@context.entrypoint
+def forget(ip: str, port: int, target: str) -> None:
+    """Forget a target, and what was to be proved to it."""
+    run("iscsiadm", *_where(ip, port, target), "-o", "delete")
+
+
 def _where(ip: str, port: int, target: str) -> tuple[str, ...]:
     return ("-m", "node", "-T", target, "-p", f"{ip}:{port}")
 

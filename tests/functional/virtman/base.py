@@ -142,6 +142,8 @@ class Node:
         memory.prepare()
         coordinator = Remembering(memory, self.bed.volt.url, self.name, PATIENCE, self.access)
         stack = Stack(self.bed.driver, (SSD,), images)
+        with self.process.here():
+            stack.forget_lost()
         host = Host(self.name, self.ip, 3260)
         stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
         self.agent = Agent(host, stack, coordinator, stores, self.times)

@@ -299,6 +299,7 @@ class Kernel:
     """One node's kernel.
 
     :ivar held: device nodes that somebody else, such as a hypervisor, has open
+    :ivar remembered: targets of which open-iscsi has a record, which outlives a reboot
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
     :ivar looked_at: where blocks of an image were read through a cache
@@ -312,6 +313,7 @@ class Kernel:
         self.mappings: dict[str, Mapping] = {}
         self.loops: dict[str, Loop] = {}
         self.sessions: list[Session] = []
+        self.remembered: set[tuple[str, int, str]] = set()
         self.members: dict[str, Member] = {}
         self.cache_sets: dict[str, CacheSet] = {}
         self.missing_modules: set[str] = set()
@@ -368,6 +370,7 @@ class Kernel:
                 },
                 "loops": sorted((one.path, one.offset, one.read_only) for one in self._live()),
                 "sessions": sorted(one.key for one in self.sessions),
+                "records": sorted(self.remembered),
                 "targets": sorted(
                     (one.iqn, number, lun.device, lun.sectors)
                     for one in self._targets()
@@ -628,12 +631,19 @@ class Kernel:
             )
         }
         self.sessions.append(Session(key, disks, (user, secret)))
+        self.remembered.add(key)
 
     def iscsi_remember(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
         session = next((one for one in self.sessions if one.key == (ip, port, target)), None)
         if session is None:
             raise OSError(errno.ENOENT, f"open-iscsi has no record of {target}")
         session.proof = (user, secret)
+
+    def iscsi_records(self) -> list[tuple[str, int, str]]:
+        return sorted(self.remembered)
+
+    def iscsi_forget(self, ip: str, port: int, target: str) -> None:
+        self.remembered.remove((ip, port, target))
 
     def iscsi_logout(self, ip: str, port: int, target: str) -> None:
         for session in self.sessions:
@@ -642,6 +652,7 @@ class Kernel:
                 if lives and any(self._is_used(d.number, "") for d in session.disks.values()):
                     self.harm.append(f"logged out of {target} under a device")
                 self.sessions.remove(session)
+                self.remembered.discard(session.key)
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 

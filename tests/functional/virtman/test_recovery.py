@@ -3,6 +3,7 @@
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.kernel import Killed
 from virtman.errors import DeviceBusy, VirtmanError
+from virtman.naming import iqn
 from virtman.recovery import Recovery
 
 ENOUGH = 400
@@ -96,6 +97,20 @@ class RecoveryTest(TestCase):
         self.assertEqual(before, node.everywhere())
         self.assertEqual(made, len(node.kernel.mappings))
         self.assertEqual(reloads, [one.reloads for one in node.kernel.mappings.values()])
+
+    def test_parents_of_before_a_reboot_are_forgotten(self):
+        node = self.bed.node()
+        node.create("vm1")
+        others = ("192.0.2.8", 3260, "iqn.2003-01.org.example:others")
+        node.kernel.remembered |= {("192.0.2.9", 3260, iqn("gone", "debian")), others}
+        node.reboot()
+        node.recover()
+        self.assertIn(others, node.kernel.remembered)
+        node.kernel.remembered.remove(others)
+        self.assertEqual({one.key for one in node.kernel.sessions}, node.kernel.remembered)
+        node.destroy("vm1")
+        node.drop()
+        self.assert_nothing_is_left(node)
 
     def test_after_a_reboot_all_vms_have_their_devices_again(self):
         node = self.bed.node()
