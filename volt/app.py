@@ -2,16 +2,16 @@
 
 import logging
 import math
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from types import TracebackType
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from flask import Flask, Response, jsonify, make_response, request
-from flask.json.provider import DefaultJSONProvider
+from jsonschema import Draft202012Validator
 from oslo_config import cfg
-from werkzeug.exceptions import HTTPException, RequestEntityTooLarge
-from werkzeug.routing import PathConverter
+from werkzeug import Request, Response
+from werkzeug.exceptions import HTTPException, InternalServerError, RequestEntityTooLarge
+from werkzeug.routing import Map, PathConverter, Rule
 
 from volt import openapi, policies, schemas
 from volt.access import Access, StoredTokens
@@ -28,7 +28,7 @@ from volt.errors import (
     Unknown,
     VoltError,
 )
-from volt.handlers import Answer, Service, images
+from volt.handlers import Answer, Service, images, json_response
 from volt.keystone import KeystoneTokens
 from volt.names import check_name
 from volt.peers import Peers
@@ -57,19 +57,6 @@ HTTP_CODES = {
 }
 
 
-class _Json(DefaultJSONProvider):
-    """JSON with times in ISO 8601 and fields in the order of the documentation."""
-
-    sort_keys = False
-
-    @staticmethod
-    def default(value: Any) -> Any:
-        """Render what JSON itself lacks."""
-        if isinstance(value, datetime):
-            return value.isoformat()
-        return DefaultJSONProvider.default(value)
-
-
 class _Host(PathConverter):
     """A host's name, with slashes if it is a wrong one.
 
@@ -81,17 +68,7 @@ class _Host(PathConverter):
     regex += "(?<!/certificate)(?<!/listener)"
 
 
-class _VoltApp(Flask):
-    json_provider_class = _Json
-
-    def log_exception(
-        self, exc_info: tuple[type, BaseException, TracebackType] | tuple[None, None, None]
-    ) -> None:
-        """Name the request whose handler failed."""
-        LOG.error("Request %s failed", request.environ.get(REQUEST_ID), exc_info=exc_info)
-
-
-def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
+def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> WSGIApplication:
     """Return the application that these options describe, served by that worker."""
     by_keystone = conf.api.auth == "keystone"
     identities = KeystoneTokens(conf) if by_keystone else StoredTokens(Tokens(worker.engine))
@@ -107,44 +84,81 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     return create_app(service, guard)
 
 
-def create_app(service: Service, guard: Access) -> Flask:
+def create_app(service: Service, guard: Access) -> WSGIApplication:
     """Return the WSGI application over a service, for whom the guard admits."""
-    app = _VoltApp(__name__, static_folder=None)
-    app.url_map.converters["path"] = _Host
-    app.url_map.merge_slashes = False  # a redirect would hide an empty name
-    for route in ROUTES:
-        method, path, _, _ = route
-        serve = _bind(route, service, guard)
-        app.add_url_rule(path, f"{method} {path}", serve, methods=[method])
-    app.register_error_handler(VoltError, _refuse)
-    app.register_error_handler(HTTPException, _refuse_http)
-    app.wsgi_app = AccessLog(app.wsgi_app)  # type: ignore[method-assign]
-    return app
+    return AccessLog(_App(service, guard))
 
 
-def _bind(route: Route, service: Service, guard: Access) -> Callable[..., Answer]:
-    method, path, handler, rule = route
-    query = openapi.query_of(method, path)
-    largest = LARGEST_IMAGE if handler is images.create else LARGEST_BODY
+@dataclass(frozen=True, eq=False)
+class _Endpoint:
+    """A route, with what is checked before its handler sees a request."""
 
-    def serve(**names: str) -> Answer:
-        request.environ[ROUTE] = path
+    path: str
+    handler: Callable[..., Answer]
+    rule: str | None
+    query: Draft202012Validator
+    largest: int
+
+
+class _App:
+    """Finds a request's route, checks the request, and makes a response of what comes of it."""
+
+    def __init__(self, service: Service, guard: Access) -> None:
+        self._service = service
+        self._guard = guard
+        self._map = Map(
+            [Rule(route[1], methods=[route[0]], endpoint=_endpoint(route)) for route in ROUTES],
+            converters={"path": _Host},
+            merge_slashes=False,  # a redirect would hide an empty name
+        )
+
+    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        """Answer one request; the one place where errors become HTTP."""
+        request = Request(environ)
+        try:
+            response = self._serve(request)
+        except VoltError as err:
+            response = _refuse(err)
+        except HTTPException as err:
+            response = _refuse_http(err)
+        except Exception:
+            LOG.exception("Request %s failed", environ.get(REQUEST_ID))
+            response = _refuse_http(InternalServerError())
+        return response(environ, start)
+
+    def _serve(self, request: Request) -> Response:
+        endpoint, names = self._map.bind_to_environ(request.environ).match()
+        request.environ[ROUTE] = endpoint.path
         # One more: werkzeug cuts a chunked body at this length without a word.
-        request.max_content_length = largest + 1
-        if rule is not None:
-            guard.admit(rule, request.environ, names.get("host") or request.args.get("host"))
+        request.max_content_length = endpoint.largest + 1
+        if endpoint.rule is not None:
+            host = names.get("host") or request.args.get("host")
+            self._guard.admit(endpoint.rule, request.environ, host)
         for noun, name in names.items():
             check_name(noun, name)
-        if len(request.get_data()) > largest:
-            raise RequestEntityTooLarge(f"send at most {largest} bytes")
-        schemas.parameters(request.args, query)
-        response = make_response(handler(service, **names))
+        if len(request.get_data()) > endpoint.largest:
+            raise RequestEntityTooLarge(f"send at most {endpoint.largest} bytes")
+        schemas.parameters(request.args, endpoint.query)
+        response = _response(endpoint.handler(self._service, request, **names))
         if request.method in {"GET", "HEAD"} and response.status_code == 200:
             response.add_etag()
             response.make_conditional(request)
         return response
 
-    return serve
+
+def _endpoint(route: Route) -> _Endpoint:
+    method, path, handler, rule = route
+    largest = LARGEST_IMAGE if handler is images.create else LARGEST_BODY
+    return _Endpoint(path, handler, rule, openapi.query_of(method, path), largest)
+
+
+def _response(answer: Answer) -> Response:
+    match answer:
+        case Response():
+            return answer
+        case dict():
+            return json_response(answer)
+    return json_response(*answer)
 
 
 def _refuse(error: VoltError) -> Response:
@@ -172,6 +186,4 @@ def _refuse_http(error: HTTPException) -> Response:
 
 
 def _error(status: int, code: str, message: str) -> Response:
-    response = jsonify({"error": {"code": code, "message": message}})
-    response.status_code = status
-    return response
+    return json_response({"error": {"code": code, "message": message}}, status)

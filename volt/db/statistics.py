@@ -4,8 +4,13 @@ PostgreSQL plans queries by statistics that it takes at most once a minute. Thou
 may join within that time, and a plan for a small table reads all of a large one.
 """
 
+import logging
+from threading import Thread
+
 from sqlalchemy import Engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
+
+LOG = logging.getLogger(__name__)
 
 SMALLEST = 64
 """Hosts; for fewer any plan will do."""
@@ -17,11 +22,17 @@ def is_due(before: int, after: int) -> bool:
 
 
 def refresh(engine: Engine) -> None:
-    """Take statistics anew where the database does not do so in time by itself."""
-    if engine.dialect.name != "postgresql":
-        return
+    """Have statistics taken anew where the database does not do so in time by itself.
+
+    Returns at once: nobody's place depends on them.
+    """
+    if engine.dialect.name == "postgresql":
+        Thread(target=_analyze, args=(engine,), name="statistics", daemon=True).start()
+
+
+def _analyze(engine: Engine) -> None:
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.exec_driver_sql("ANALYZE nodes, placements, hosts")
-    except DBAPIError:  # another worker may be at it
-        return
+    except SQLAlchemyError as err:  # another worker may be at it
+        LOG.debug("no new statistics: %s", err)

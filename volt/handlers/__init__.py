@@ -1,10 +1,12 @@
 """How each noun of the REST API answers."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import Any
 
-from flask.typing import ResponseReturnValue
+from werkzeug import Response
 
 from volt.peers import Peers
 from volt.reports import Reports
@@ -13,7 +15,13 @@ from volt.schemas import Page
 from volt.trees import Coordinator
 from volt.watch import Watch
 
-Answer = ResponseReturnValue
+Answer = (
+    Response
+    | dict[str, Any]
+    | tuple[dict[str, Any] | None, int]
+    | tuple[dict[str, Any] | None, int, Mapping[str, str]]
+)
+"""What becomes JSON (None: nothing), perhaps with a status other than 200, and headers."""
 
 
 @dataclass(frozen=True)
@@ -32,3 +40,17 @@ def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, 
     """Answer with a page of a list, of which one thing more than fits was looked for."""
     things = [asdict(each) for each in found[: page.limit]]
     return {noun: things, "next": things[-1][key] if len(found) > page.limit else None}
+
+
+def json_response(
+    content: dict[str, Any] | None, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Answer with JSON, times in ISO 8601; with nothing at all for None."""
+    text = "" if content is None else json.dumps(content, default=_plain, separators=(",", ":"))
+    return Response(text, status, headers, content_type="application/json")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"{value!r} has no form in JSON")

@@ -2,13 +2,13 @@
 
 from dataclasses import asdict
 
-from flask import request
+from werkzeug import Request
 
 from volt import schemas
 from volt.handlers import Answer, Service
 
 
-def index(service: Service) -> Answer:
+def index(service: Service, request: Request) -> Answer:
     """List the last events, newest first."""
     after, limit = schemas.events(request.args)
     return {"events": [asdict(event) for event in service.roster.events(after, limit)]}

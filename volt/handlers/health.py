@@ -1,10 +1,12 @@
 """Whether this Volt serves requests."""
 
+from werkzeug import Request
+
 from volt.errors import DatabaseUnreachable
 from volt.handlers import Answer, Service
 
 
-def show(service: Service) -> Answer:
+def show(service: Service, request: Request) -> Answer:
     """Say whether the database answered of late; asking it now could hang.
 
     Raises DatabaseUnreachable.

@@ -5,19 +5,19 @@ from collections.abc import Collection
 from dataclasses import asdict
 from hashlib import sha256
 
-from flask import request
+from werkzeug import Request
 
 from volt import metrics, schemas
 from volt.handlers import Answer, Service, page_of
 from volt.objects import Placement, State
 
 
-def show(service: Service, image: str, host: str) -> Answer:
+def show(service: Service, request: Request, image: str, host: str) -> Answer:
     """Show the host's placement."""
     return asdict(service.coordinator.placement(image, host))
 
 
-def join(service: Service, image: str, host: str) -> Answer:
+def join(service: Service, request: Request, image: str, host: str) -> Answer:
     """Place the host."""
     portal, rack = schemas.join(request.get_data())
     placement, is_new = service.coordinator.join(image, host, portal, rack)
@@ -26,7 +26,7 @@ def join(service: Service, image: str, host: str) -> Answer:
     return asdict(placement), 201 if is_new else 200
 
 
-def change(service: Service, image: str, host: str) -> Answer:
+def change(service: Service, request: Request, image: str, host: str) -> Answer:
     """Note that the host is ready, or take it out of the trees."""
     wanted = schemas.state(request.get_data())
     if wanted.state == State.LEAVING:
@@ -35,42 +35,42 @@ def change(service: Service, image: str, host: str) -> Answer:
     return asdict(service.coordinator.ready(image, host, wanted.generation))
 
 
-def remove(service: Service, image: str, host: str) -> Answer:
+def remove(service: Service, request: Request, image: str, host: str) -> Answer:
     """Forget the host's place."""
     service.coordinator.remove(image, host)
-    return "", 204
+    return None, 204
 
 
-def index(service: Service) -> Answer:
+def index(service: Service, request: Request) -> Answer:
     """List hosts by name."""
     page = schemas.page(request.args)
     hosts = service.roster.hosts(page.marker, page.limit + 1)
     return page_of("hosts", hosts, page, "host")
 
 
-def about(service: Service, host: str) -> Answer:
+def about(service: Service, request: Request, host: str) -> Answer:
     """Show what is known of the host."""
     return asdict(service.roster.host(host))
 
 
-def drain(service: Service, host: str) -> Answer:
+def drain(service: Service, request: Request, host: str) -> Answer:
     """Let the host feed nobody any more, or again."""
     return asdict(service.roster.drain(host, schemas.drain(request.get_data())))
 
 
-def heartbeat(service: Service, host: str) -> Answer:
+def heartbeat(service: Service, request: Request, host: str) -> Answer:
     """Tell the host which of its placements it does not know."""
     news = service.roster.heartbeat(host, schemas.heartbeat(request.get_data()))
     return {"interval": service.heartbeat_interval} | asdict(news)
 
 
-def report(service: Service, image: str, host: str) -> Answer:
+def report(service: Service, request: Request, image: str, host: str) -> Answer:
     """Check the host's word about its parent."""
     parent, reason = schemas.report(request.get_data())
     return {"verdict": service.reports.judge(image, host, parent, reason)}
 
 
-def placements(service: Service, host: str) -> Answer:
+def placements(service: Service, request: Request, host: str) -> Answer:
     """Show all placements of the host, once they are not those that it names by its ETag."""
     end = time.monotonic() + schemas.wait(request.args)
     with metrics.LONG_POLLS.track_inprogress(), service.watch.waiting(host) as waiter:
@@ -78,9 +78,9 @@ def placements(service: Service, host: str) -> Answer:
             found = service.coordinator.placements(host)
             tag = _tag(found)
             if not request.if_none_match.contains(tag):
-                return {"placements": [asdict(one) for one in found]}, {"ETag": f'"{tag}"'}
+                return {"placements": [asdict(one) for one in found]}, 200, {"ETag": f'"{tag}"'}
             if not waiter.wait(end - time.monotonic()):
-                return "", 304, {"ETag": f'"{tag}"'}
+                return None, 304, {"ETag": f'"{tag}"'}
 
 
 def _tag(placements: Collection[Placement]) -> str:

@@ -5,59 +5,59 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from flask import Response, jsonify, request
+from werkzeug import Request, Response
 
 from volt import schemas
-from volt.handlers import Answer, Service, page_of
+from volt.handlers import Answer, Service, json_response, page_of
 
 COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
 
 
-def create(service: Service) -> Answer:
+def create(service: Service, request: Request) -> Answer:
     """Store an image."""
     new = schemas.image(request.get_data())
     image, is_new = service.coordinator.create_image(new, datetime.now(UTC))
     return asdict(image), 201 if is_new else 200
 
 
-def index(service: Service) -> Answer:
+def index(service: Service, request: Request) -> Answer:
     """List images by name."""
     page = schemas.page(request.args)
     images = service.coordinator.images(page.marker, page.limit + 1)
     return page_of("images", images, page, "name")
 
 
-def show(service: Service, image: str) -> Answer:
+def show(service: Service, request: Request, image: str) -> Answer:
     """Show an image."""
     return asdict(service.coordinator.image(image))
 
 
-def hashes(service: Service, image: str) -> Answer:
+def hashes(service: Service, request: Request, image: str) -> Answer:
     """Show the image's hashes above the leaves."""
     content = service.coordinator.upper_hashes(image)
     return Response(content, content_type="application/octet-stream")
 
 
-def delete(service: Service, image: str) -> Answer:
+def delete(service: Service, request: Request, image: str) -> Answer:
     """Forget an image that no host uses."""
     service.coordinator.delete_image(image)
-    return "", 204
+    return None, 204
 
 
-def rotate(service: Service, image: str) -> Answer:
+def rotate(service: Service, request: Request, image: str) -> Answer:
     """Give the image's hosts another secret for each other."""
     service.coordinator.rotate(image)
-    return "", 204
+    return None, 204
 
 
-def parents(service: Service, image: str) -> Answer:
+def parents(service: Service, request: Request, image: str) -> Answer:
     """Show whom a host could be given as a parent."""
     host, limit = schemas.candidates(request.args)
     found = service.coordinator.parents(image, host, limit)
     return {"parents": [asdict(each) for each in found]}
 
 
-def trees(service: Service, image: str) -> Answer:
+def trees(service: Service, request: Request, image: str) -> Answer:
     """Show the image's trees.
 
     Every heartbeat changes the counters in them. The ETag is weak, as it leaves these out:
@@ -68,7 +68,7 @@ def trees(service: Service, image: str) -> Answer:
     if request.if_none_match.contains_weak(etag):
         response = Response(status=304)
     else:
-        response = jsonify(content)
+        response = json_response(content)
     response.set_etag(etag, weak=True)
     return response
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from flask import Response, send_from_directory
+from werkzeug import Request, Response
+from werkzeug.utils import send_from_directory
 
 from volt.handlers import Answer, Service
 
@@ -17,17 +18,17 @@ HEADERS = {
 }
 
 
-def show(service: Service) -> Answer:
+def show(service: Service, request: Request) -> Answer:
     """Show the status page."""
-    return _send("index.html")
+    return _send(request, "index.html")
 
 
-def file(service: Service, file: str) -> Answer:
+def file(service: Service, request: Request, file: str) -> Answer:
     """Return a file of the status page."""
-    return _send(file)
+    return _send(request, file)
 
 
-def _send(name: str) -> Response:
-    response = send_from_directory(FOLDER, name)
+def _send(request: Request, name: str) -> Response:
+    response = send_from_directory(FOLDER, name, request.environ)
     response.headers.update(HEADERS)
     return response

@@ -2,24 +2,24 @@
 
 from dataclasses import asdict
 
-from flask import request
+from werkzeug import Request
 
 from volt import schemas
 from volt.handlers import Answer, Service
 
 
-def certify(service: Service, host: str) -> Answer:
+def certify(service: Service, request: Request, host: str) -> Answer:
     """Sign the host's certificate."""
     pem, ip, port = schemas.certificate(request.get_data())
     return asdict(service.peers.certify(host, pem, ip, port))
 
 
-def revoke(service: Service, host: str) -> Answer:
+def revoke(service: Service, request: Request, host: str) -> Answer:
     """Have nobody trust the host any more."""
     service.peers.revoke(host)
-    return "", 204
+    return None, 204
 
 
-def listener(service: Service, host: str) -> Answer:
+def listener(service: Service, request: Request, host: str) -> Answer:
     """Show where the host's agent listens."""
     return asdict(service.peers.listener(host))

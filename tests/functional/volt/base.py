@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import testtools
-from flask.testing import FlaskClient
+from werkzeug.test import Client
 
 from tests.functional.volt import databases
 from volt import conf, policies, watch
@@ -55,22 +55,27 @@ class Ground:
         return token
 
     def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0):
-        """Return an application; its test clients speak as an operator unless they say who."""
+        """Return an application; ``client`` speaks to it as an operator unless told who."""
         (self.folder / "policy.yaml").write_text(policy)
         beside = self.folder / "app.conf"
         beside.write_text("")
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         service = Service(self.coordinator, self.roster, 2.0, self.watch, self.reports, self.peers)
-        app = create_app(service, access)
+        return create_app(service, access)
 
-        class Client(FlaskClient):
-            def __init__(client, *args, **kwargs):
-                super().__init__(*args, **kwargs)
-                client.environ_base["HTTP_AUTHORIZATION"] = f"Bearer {self.operator}"
+    def client(self, app=None):
+        """Return a client of an application."""
+        return _Client(app or self.app, self.operator)
 
-        app.test_client_class = Client
-        return app
+
+class _Client(Client):
+    def __init__(self, app, token):
+        super().__init__(app)
+        self.base = {"HTTP_AUTHORIZATION": f"Bearer {token}"}
+
+    def open(self, *args, **kwargs):
+        return super().open(*args, environ_base=self.base, **kwargs)
 
 
 class TestCase(testtools.TestCase):

@@ -1,10 +1,12 @@
 """A stand-in for Keystone on loopback: it says whose token it is, and nothing else."""
 
+import json
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from threading import Thread
 
-from flask import Flask, jsonify, request
+from werkzeug import Request, Response
+from werkzeug.routing import Map, Rule
 from werkzeug.serving import make_server
 
 PASSWORD = "service-password-in-the-clear"
@@ -17,11 +19,14 @@ class StandIn:
         self.users = {}
         self.asked = 0
         self.lifetime = timedelta(hours=1)
-        app = Flask(__name__)
-        app.add_url_rule("/v3", "version", self.version)
-        app.add_url_rule("/v3/auth/tokens", "log_in", self.log_in, methods=["POST"])
-        app.add_url_rule("/v3/auth/tokens", "validate", self.validate)
-        self.server = make_server("127.0.0.1", 0, app, threaded=True)
+        self.map = Map(
+            [
+                Rule("/v3", endpoint=self.version),
+                Rule("/v3/auth/tokens", endpoint=self.log_in, methods=["POST"]),
+                Rule("/v3/auth/tokens", endpoint=self.validate, methods=["GET"]),
+            ]
+        )
+        self.server = make_server("127.0.0.1", 0, Request.application(self.serve), threaded=True)
         self.url = f"http://127.0.0.1:{self.server.port}/v3"
         thread = Thread(target=self.server.serve_forever)
         thread.start()
@@ -37,25 +42,28 @@ class StandIn:
             f"password = {PASSWORD}\nauth_url = {self.url}\nwww_authenticate_uri = {self.url}\n"
         )
 
-    def version(self):
-        links = [{"rel": "self", "href": self.url}]
-        return {"version": {"id": "v3.14", "status": "stable", "links": links}}
+    def serve(self, request):
+        answer, _ = self.map.bind_to_environ(request.environ).match()
+        content, status, headers = answer(request)
+        return Response(json.dumps(content), status, headers, content_type="application/json")
 
-    def log_in(self):
+    def version(self, request):
+        links = [{"rel": "self", "href": self.url}]
+        return {"version": {"id": "v3.14", "status": "stable", "links": links}}, 200, {}
+
+    def log_in(self, request):
         user = request.json["auth"]["identity"]["password"]["user"]
         if user["password"] != PASSWORD:
-            return {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}, 401
-        answer = jsonify(self.token("volt", ["service"]))
-        answer.headers["X-Subject-Token"] = "service-token"
-        return answer, 201
+            return {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}, 401, {}
+        return self.token("volt", ["service"]), 201, {"X-Subject-Token": "service-token"}
 
-    def validate(self):
+    def validate(self, request):
         self.asked += 1
         assert request.headers["X-Auth-Token"] == "service-token"
         found = self.users.get(request.headers["X-Subject-Token"])
         if found is None:
-            return {"error": {"code": 404, "message": "no", "title": "Not Found"}}, 404
-        return self.token(*found)
+            return {"error": {"code": 404, "message": "no", "title": "Not Found"}}, 404, {}
+        return self.token(*found), 200, {}
 
     def token(self, user, roles):
         domain = {"id": "default", "name": "Default"}

@@ -56,7 +56,7 @@ class TestTokens(TestCase):
     def test_a_token_ends_by_itself(self):
         soon = datetime.now(UTC) + timedelta(seconds=1)
         token = self.ground.token("operator", expires_at=soon)
-        client = self.ground.app.test_client()
+        client = self.ground.client()
         assert client.get("/v1/images", headers=bearer(token)).status_code == 200
         while time.time() < soon.timestamp():
             time.sleep(0.05)
@@ -66,7 +66,7 @@ class TestTokens(TestCase):
 class TestRates(TestCase):
     def setUp(self):
         super().setUp()
-        self.client = self.ground.serve(rate=0.5, burst=3).test_client()
+        self.client = self.ground.client(self.ground.serve(rate=0.5, burst=3))
 
     def statuses(self, token, count):
         return [
@@ -97,7 +97,7 @@ class TestRates(TestCase):
 class TestPolicyFile(TestCase):
     def status(self, app, role, path="/v1/images"):
         token = self.ground.token(role, "a" if role == "host" else None)
-        return app.test_client().get(path, headers=bearer(token)).status_code
+        return self.ground.client(app).get(path, headers=bearer(token)).status_code
 
     def test_it_changes_who_may(self):
         app = self.ground.serve(policy='"image:list": "role:host"')
@@ -122,7 +122,7 @@ class TestAccessLog(TestCase):
         found += [record.getMessage() for record in logged.records[1:]]
 
     def test_a_request_is_one_line(self):
-        client = self.ground.app.test_client()
+        client = self.ground.client()
         with self.lines("INFO") as lines:
             answer = client.get("/v1/images?marker=x", headers={"X-Request-Id": "req-1"})
         (line,) = lines
@@ -137,18 +137,18 @@ class TestAccessLog(TestCase):
     def test_who_is_refused_is_named(self):
         token = self.ground.token("reader")
         with self.lines("INFO") as lines:
-            self.ground.app.test_client().delete("/v1/images/x", headers=bearer(token))
+            self.ground.client().delete("/v1/images/x", headers=bearer(token))
         assert " who=reader/" in lines[0]
         assert " status=403 " in lines[0]
 
     def test_a_path_cannot_forge_a_line(self):
         with self.lines("INFO") as lines:
-            self.ground.app.test_client().get("/v1/images/a%0Aid=req-2%20who=operator")
+            self.ground.client().get("/v1/images/a%0Aid=req-2%20who=operator")
         assert len(lines) == 1
         assert "path=/v1/images/a%0Aid%3Dreq-2%20who%3Doperator" in lines[0]
 
     def test_heartbeats_are_for_debugging_unless_they_are_refused(self):
-        client = self.ground.app.test_client()
+        client = self.ground.client()
         with self.lines("INFO") as lines:
             client.put("/v1/hosts/a/heartbeat", json=HEARTBEAT)
             client.get("/healthz")
@@ -162,7 +162,7 @@ class TestAccessLog(TestCase):
         with self.ground.engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE placements")
         with self.assertLogs("volt.app", "ERROR") as logged:
-            answer = self.ground.app.test_client().get("/v1/images")
+            answer = self.ground.client().get("/v1/images")
         assert answer.headers["X-Request-Id"] in logged.output[0]
 
 
@@ -178,7 +178,7 @@ class TestSecrets(TestCase):
         new = NewImage("x", 512, Shape.FOREST, 2, 2, source, chap)
         self.ground.coordinator.create_image(new, datetime.now(UTC))
         self.host = self.ground.token("host", "a")
-        self.client = self.ground.app.test_client()
+        self.client = self.ground.client()
 
     def join(self):
         portal = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:h", "lun": 0}

@@ -9,7 +9,7 @@ LIMIT = 1024 * 1024
 
 class TestBodySize(TestCase):
     def put(self, body, **environ):
-        client = self.ground.app.test_client()
+        client = self.ground.client()
         return client.put("/v1/hosts/a/heartbeat", data=body, environ_overrides=environ)
 
     def test_a_body_of_the_limit_is_read(self):
@@ -30,7 +30,7 @@ class TestFaults(TestCase):
         with self.ground.engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE placements")
         with self.assertLogs("volt.app", "ERROR"):
-            answer = self.ground.app.test_client().get("/v1/images")
+            answer = self.ground.client().get("/v1/images")
         assert answer.status_code == 500
         assert answer.json["error"]["code"] == "volt.internal"
         assert "placements" not in answer.json["error"]["message"]

@@ -33,7 +33,7 @@ class TestCommands(TestCase):
 
     def status_of_heartbeat(self, host, token):
         headers = {"Authorization": f"Bearer {token}"}
-        client = self.ground.app.test_client()
+        client = self.ground.client()
         body = {"images": {}}
         return client.put(f"/v1/hosts/{host}/heartbeat", headers=headers, json=body).status_code
 
@@ -52,7 +52,7 @@ class TestCommands(TestCase):
             "stripe 0\nsource\n└─ node1* (joining)\n\nstripe 1\nsource\n└─ node1 (joining)\n"
         )
         shown = json.loads(self.run_manage("tree", "show", "demo", "--json").output)
-        served = self.ground.app.test_client().get("/v1/images/demo/trees").json
+        served = self.ground.client().get("/v1/images/demo/trees").json
         assert shown == served
 
     def test_hosts_are_listed_and_drained(self):

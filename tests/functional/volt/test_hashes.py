@@ -19,10 +19,10 @@ class TestHashTrees(TestCase):
         hashes = {"root_hash": HASH, "salt": HASH, "upper_hashes": b64encode(upper).decode()}
         body = {"name": "x", "size": size, "source": source} | hashes | more
         body = {name: value for name, value in body.items() if value is not None}
-        return self.ground.app.test_client().post("/v1/images", json=body)
+        return self.ground.client().post("/v1/images", json=body)
 
     def get(self, path):
-        return self.ground.app.test_client().get(path)
+        return self.ground.client().get(path)
 
     def test_a_tree_is_shown_with_the_image_and_its_upper_levels_by_themselves(self):
         for status in (201, 200):

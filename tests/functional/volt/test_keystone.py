@@ -3,6 +3,8 @@
 from contextlib import ExitStack
 from datetime import timedelta
 
+from werkzeug.test import Client
+
 from tests.functional.volt.base import TestCase
 from tests.functional.volt.keystone import StandIn
 from volt import app, conf
@@ -35,7 +37,7 @@ class TestKeystone(TestCase):
         options = conf.load([str(path)])
         worker = Worker(options)
         self.addCleanup(worker.engine.dispose)
-        return app.from_conf(options, worker).test_client()
+        return Client(app.from_conf(options, worker))
 
     def ask(self, token, method="GET", path="/v1/images", body=None):
         headers = {"X-Auth-Token": token}

@@ -20,7 +20,7 @@ SECONDS = 30  # for schemathesis; it stops by itself then
 class TestDocument(TestCase):
     def setUp(self):
         super().setUp()
-        self.document = self.ground.app.test_client().get("/v1/openapi.json").json
+        self.document = self.ground.client().get("/v1/openapi.json").json
 
     def test_it_is_valid(self):
         validate(self.document)

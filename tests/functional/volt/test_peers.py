@@ -27,7 +27,7 @@ def request(key=None, name="somebody-else"):
 class PeersTest(TestCase):
     def setUp(self):
         super().setUp()
-        self.client = self.ground.app.test_client()
+        self.client = self.ground.client()
 
     def ask(self, method, path, token=None, **settings):
         headers = {"Authorization": f"Bearer {token}"} if token else {}

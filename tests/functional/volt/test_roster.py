@@ -222,7 +222,7 @@ class TestShapes(TestCase):
 
     def setUp(self):
         super().setUp()
-        self.client = self.ground.app.test_client()
+        self.client = self.ground.client()
         iqn = "iqn.2003-01.org.example:s"
         self.source = {"ip": "127.0.0.1", "port": self.ground.source_port, "iqn": iqn, "lun": 0}
 

@@ -119,7 +119,9 @@ class TestNode(testtools.TestCase):
         self.assertRaises(CommandFailed, self.node.run, ["touch", "/opt/src/written"])
 
     def test_libraries_of_the_product_can_be_imported(self):
-        self.node.run(["python3", "-c", "import rtslib_fb, flask, sqlalchemy, oslo_privsep.daemon"])
+        self.node.run(
+            ["python3", "-c", "import rtslib_fb, werkzeug, sqlalchemy, oslo_privsep.daemon"]
+        )
 
     def test_target_is_ready_for_rtslib(self):
         dbroot = self.node.run(["cat", "/sys/kernel/config/target/dbroot"]).stdout
