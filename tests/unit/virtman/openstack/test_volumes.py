@@ -1,5 +1,6 @@
 """Volumes of servers with a cache: never an old one, never another volume's, none left behind."""
 
+import contextlib
 import tempfile
 from pathlib import Path
 
@@ -51,7 +52,9 @@ class FakeAgent:
             raise AgentUnreachable("no answer")
 
 
-class VolumesTest(testtools.TestCase):
+class NodeTest(testtools.TestCase):
+    """A node with an agent, and no cache yet."""
+
     def setUp(self):
         super().setUp()
         folder = tempfile.TemporaryDirectory()
@@ -75,6 +78,8 @@ class VolumesTest(testtools.TestCase):
     def noted(self):
         return {one.name: one.read_text() for one in self.folder.glob("*")}
 
+
+class VolumesTest(NodeTest):
     def test_server_gets_the_cached_device(self):
         self.assertEqual("/dev/mapper/cached-dev-sdb", self.connect())
         self.assertEqual({V1: "/dev/sdb"}, self.noted())
@@ -145,6 +150,74 @@ class VolumesTest(testtools.TestCase):
     def test_names_are_no_paths(self):
         self.assertRaises(ValueError, self.connect, "../../etc/passwd")
         self.assertRaises(ValueError, self.volumes.disconnect, "../../etc/passwd")
+
+
+class Killed(BaseException):
+    """Nova-compute is not there any more."""
+
+
+class Mortal:
+    """An agent whose caller dies at one of its calls: just before it, or before the answer."""
+
+    def __init__(self, agent, calls, after):
+        self.agent = agent
+        self.left = calls
+        self.after = after
+
+    def attach(self, device):
+        return self._call(self.agent.attach, device)
+
+    def detach(self, device):
+        return self._call(self.agent.detach, device)
+
+    def _call(self, verb, device):
+        self.left -= 1
+        if self.left >= 0:
+            return verb(device)
+        if self.after:
+            verb(device)
+        raise Killed
+
+
+class KilledTest(NodeTest):
+    """Nova-compute dies at each call in turn."""
+
+    def at_each_call(self, use, calls):
+        for after in (False, True):
+            for call in range(calls):
+                self.agent.caches.clear()
+                self.folder.mkdir(exist_ok=True)
+                for file in self.folder.iterdir():
+                    file.unlink()
+                mortal = Volumes(Mortal(self.agent, call, after), self.folder)
+                with contextlib.suppress(Killed, VolumeUnknown):
+                    use(mortal)
+                yield
+
+    def test_killed_while_it_connects(self):
+        def use(volumes):
+            volumes.connect({"device_path": "/dev/sdb"}, V1)
+
+        for _ in self.at_each_call(use, 2):
+            self.assertEqual("/dev/mapper/cached-dev-sdb", self.connect())
+            self.assertEqual({"/dev/sdb": []}, self.agent.caches)
+
+    def test_killed_while_it_connects_what_is_never_used(self):
+        def use(volumes):
+            volumes.connect({"device_path": "/dev/sdb"}, V1)
+
+        for _ in self.at_each_call(use, 2):
+            self.volumes.disconnect(V1)
+            self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
+
+    def test_killed_while_it_disconnects(self):
+        def use(volumes):
+            self.connect()
+            volumes.disconnect(V1)
+
+        for _ in self.at_each_call(use, 1):
+            self.volumes.disconnect(V1)
+            self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
 
 
 class IsCacheableTest(testtools.TestCase):
