@@ -15,8 +15,9 @@ declare -A NOVA_TESTS=(
     [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
     [functional]='^nova\.tests\.functional\.(libvirt\.test_live_migration|'
 )
+NOVA_TESTS[unit]+='virt\.libvirt\.test_driver\.\w+\.\w*(volume|live_migration)\w*|'
 NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|shelve))\b'
-NOVA_TESTS[functional]+='test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
+NOVA_TESTS[functional]+='regressions\.test_bug_1939545|test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
 
 # Sets NOVA_BIN: programs of the virtual environment.
 make_nova_venv() {

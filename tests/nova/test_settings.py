@@ -1,0 +1,59 @@
+"""The settings for large requests: options that this nova has, with values that it takes."""
+
+from pathlib import Path
+
+import testtools
+from oslo_config import iniparser
+from oslo_db import options as database
+from oslo_messaging import opts as messaging
+
+FILE = Path(__file__).resolve().parents[2] / "etc" / "openstack" / "nova-large-requests.conf"
+OURS = "virtman"  # of the patches, whose own tests know its options
+
+
+class Settings(iniparser.BaseParser):
+    """What a file sets, in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.group = ""
+        self.found = []
+
+    def new_section(self, section):
+        self.group = section
+
+    def assignment(self, key, value):
+        self.found.append((self.group, key, value[0]))
+
+
+class SettingsTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        import nova.conf  # noqa: PLC0415
+
+        self.conf = nova.conf.CONF
+        self.addCleanup(self.conf.reset)
+        for listed in (database.list_opts(), messaging.list_opts()):
+            for group, options in listed:
+                self.conf.register_opts(options, group=group)
+        parser = Settings()
+        with open(FILE, encoding="utf-8") as lines:
+            parser.parse(lines)
+        self.settings = [one for one in parser.found if one[0] != OURS]
+
+    def known(self, group):
+        return self.conf if group == "DEFAULT" else self.conf[group]
+
+    def test_each_is_an_option_and_changes_it(self):
+        self.conf([], project="nova", default_config_files=[])
+        before = {one[:2]: getattr(self.known(one[0]), one[1]) for one in self.settings}
+        self.conf([], project="nova", default_config_files=[str(FILE)])
+        for group, key, value in self.settings:
+            found = getattr(self.known(group), key)
+            self.assertNotEqual(before[group, key], found, key)
+            self.assertEqual(value, str(found).lower(), key)
+
+    def test_none_is_there_twice(self):
+        keys = [one[:2] for one in self.settings]
+        self.assertEqual(len(set(keys)), len(keys))
+        self.assertGreater(len(keys), 15)
