@@ -1,13 +1,12 @@
 """Finds what has rotted in a node's cache, and drops just those blocks.
 
 What comes from parents is verified on its way into the cache, but not what comes out of it:
-a local disk that forgets gives a VM wrong bytes. A scrub compares each block that the cache holds
-with the leaves of the hash tree. A block that differs is dropped, and fetched again by whoever
-wants it next.
+a local disk that forgets gives a VM wrong bytes. A scrub reads an image through its cache and
+compares each block with the leaves of the hash tree. A block that differs is dropped, and fetched
+again by whoever wants it next.
 
-Only what the cache holds is looked at, on the cache device itself; nothing of the image is fetched
-for that but the leaves. What looks wrong is read again through the cache, as a VM would read it:
-the cache may have given its place to another block meanwhile.
+Only the cache itself knows what it holds: bcache keeps the newest part of that in memory. So a
+scrub fetches the rest of the image, which is then cached too.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 from virtman import plan
 from virtman.agent import Agent
 from virtman.attachment import Attachment
-from virtman.caches import Extent
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.hashtree import HashTree
 from virtman.layers import blocks
@@ -53,7 +51,7 @@ def scrub(
 
     :param rate: bytes a second, at most; 0 for no limit
     :raises InvalidRequest: if the image has no hash tree
-    :raises CacheUnsupported: if the cache does not tell what it holds
+    :raises CacheUnsupported: if the cache driver cannot drop single blocks
     """
     info = attachment.info
     if info.tree is None:
@@ -73,40 +71,29 @@ def scrub(
 
 
 class _Scrub:
-    """One image: what its cache holds, its leaves, and who else has what it held."""
+    """One image: its cache, its leaves, and who else has what the cache held."""
 
     def __init__(self, attachment: Attachment, devices: Mapping[Device, str]) -> None:
         name, tree = attachment.info.name, attachment.info.tree
         assert tree is not None
         self.tree: HashTree = tree
         self.member = attachment.member()
-        self.held = self.member.held()
         self.cache = devices[Device(name, "cache")]
         self.leaves = devices[Device(name, "leafcache")]
         self.exports = [(path, plan.HEADER) for device, path in devices.items()
                         if device.role.startswith("export")]  # fmt: skip
-        self.end = plan.padded(attachment.info.size) * plan.SECTOR
+        self.size = plan.padded(attachment.info.size) * plan.SECTOR
 
-    def pieces(self) -> list[Extent]:
-        """Return what the cache holds, in whole blocks, each within one group of leaves."""
-        found = []
-        for one in self.held.extents:
-            offset = -(-one.offset // plan.BLOCK) * plan.BLOCK
-            end = min(one.offset + one.length, self.end) // plan.BLOCK * plan.BLOCK
-            while offset < end:
-                length = min(end, offset // blocks.GROUP * blocks.GROUP + blocks.GROUP) - offset
-                found.append(Extent(offset, length, one.at + offset - one.offset))
-                offset += length
-        return sorted(found, key=lambda one: one.offset)
+    def pieces(self) -> list[tuple[int, int]]:
+        """Return offset and length of what is to be compared, a group of leaves at a time."""
+        end = self.size if self.member.can_drop() else 0
+        starts = range(0, end, blocks.GROUP)
+        return [(offset, min(blocks.GROUP, end - offset)) for offset in starts]
 
-    def wrong(self, piece: Extent, told: bytes) -> list[int]:
-        """Return where blocks are wrong; what looks so may have been moved meanwhile."""
-        suspects = blocks.wrong(
-            self.held.device, piece.at, piece.length, piece.offset, told, self.tree
-        )
-        return [
-            at for at in suspects if blocks.wrong(self.cache, at, plan.BLOCK, at, told, self.tree)
-        ]
+    def wrong(self, offset: int, length: int) -> list[int]:
+        """Return where blocks of a piece are wrong."""
+        told = blocks.told(self.leaves, offset // blocks.GROUP)
+        return blocks.wrong(self.cache, offset, length, told, self.tree)
 
     def drop(self, offset: int) -> None:
         """Have a block fetched anew by whoever wants it next."""
@@ -115,20 +102,16 @@ class _Scrub:
 
 
 def _compare(scrub: _Scrub, rate: float, pause: Callable[[float], object]) -> Findings:
-    checked, dropped = 0, set()
-    group, told = -1, b""
-    for piece in scrub.pieces():
+    checked, dropped = 0, []
+    for offset, length in scrub.pieces():
         begin = time.monotonic()
-        if piece.offset // blocks.GROUP != group:
-            group = piece.offset // blocks.GROUP
-            told = blocks.told(scrub.leaves, group)
-        for one in scrub.wrong(piece, told):
+        for one in scrub.wrong(offset, length):
             scrub.drop(one)
-            dropped.add(one)
-        checked += piece.length
+            dropped.append(one)
+        checked += length
         if rate:
-            pause(max(0.0, piece.length / rate - (time.monotonic() - begin)))
-    return Findings(checked, tuple(sorted(dropped)))
+            pause(max(0.0, length / rate - (time.monotonic() - begin)))
+    return Findings(checked, tuple(dropped))
 
 
 class Scrubbing:

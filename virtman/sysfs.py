@@ -191,14 +191,6 @@ def members(cache_set: str) -> list[str]:
     return sorted(link.resolve().name for link in links)
 
 
-def member_number(bcache: str) -> int:
-    """Return the number by which a cache set knows a bcache device, which belongs to one."""
-    for link in _CACHE_SETS.glob("*/bdev*"):
-        if (link / "dev").resolve().name == bcache:
-            return int(link.name.removeprefix("bdev"))
-    raise OSError(errno.ENODEV, f"{bcache} belongs to no cache set")
-
-
 def has_cache(bcache: str) -> bool:
     """Tell whether a bcache device belongs to a cache set."""
     return Path(f"/sys/block/{bcache}/bcache/cache").exists()

@@ -7,7 +7,6 @@ outlived a reboot is used again for that very image, and for no other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -31,27 +30,6 @@ class Figures:
     bypassed: int = 0
 
 
-@dataclass(frozen=True)
-class Extent:
-    """Bytes that a cache holds.
-
-    :ivar offset: of the first one, on what is cached
-    :ivar at: of the first one, on the cache device
-    """
-
-    offset: int
-    length: int
-    at: int
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a cache holds of an image, on a device of its own; perhaps not quite as of now."""
-
-    device: str
-    extents: Sequence[Extent]
-
-
 class Member(Layer, Protocol):
     """One image's part of the group."""
 
@@ -61,10 +39,10 @@ class Member(Layer, Protocol):
     def figures(self) -> Figures:
         """Return what it has done."""
 
-    def held(self) -> Held:
-        """Return what it holds, without reading the image.
+    def can_drop(self) -> bool:
+        """Tell whether there is anything that single blocks could be dropped from.
 
-        :raises CacheUnsupported: if the driver does not tell
+        :raises CacheUnsupported: if the driver can only drop all
         """
 
     def drop(self, offset: int) -> None:
@@ -136,11 +114,11 @@ class Group(Protocol):
         """
 
 
-def untold(driver: str) -> CacheUnsupported:
-    """Return the error of a driver that does not tell what it holds."""
+def undroppable(driver: str) -> CacheUnsupported:
+    """Return the error of a driver that can only drop all of an image."""
     return CacheUnsupported(
-        f"cache driver {driver} does not tell which blocks it holds, so none can be compared "
-        "without fetching all: drop the image on this node to have its cache made anew"
+        f"cache driver {driver} cannot drop single blocks: drop the image on this node to have "
+        "its cache made anew"
     )
 
 

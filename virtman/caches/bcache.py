@@ -25,14 +25,12 @@ import contextlib
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from virtman import plan, sysfs
-from virtman.caches import Figures, Held, Member, Step
+from virtman.caches import Figures, Member, Step
 from virtman.caches.backed import DEADLINE as _DEADLINE
 from virtman.caches.backed import SUPERBLOCK, Backed
-from virtman.caches.extents import extents
 from virtman.caches.local import LocalFile, Shim
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
@@ -212,14 +210,10 @@ class Bcache:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
         return figures(self.backed)
 
-    def held(self) -> Held:
-        """Return what the cache set's own records say of this member."""
-        member, ssd = self.backed.member(), self.group.ssd.node
-        if member is None or not sysfs.has_cache(member):
-            return Held("", ())
-        with explained(f"what {self.group.ssd} hold of {member}"):
-            found = extents(lambda at, size: block.read(ssd, at, size), sysfs.member_number(member))
-        return Held(ssd, [replace(one, offset=one.offset - SUPERBLOCK) for one in found])
+    def can_drop(self) -> bool:
+        """Tell whether the member has its cache."""
+        member = self.backed.member()
+        return member is not None and sysfs.has_cache(member)
 
     def drop(self, offset: int) -> None:
         """Discard a block, which bcache forgets then; nothing goes to the image."""

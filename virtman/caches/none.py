@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from virtman import plan
-from virtman.caches import Figures, Held, Member, Step, Volume, unsupported
+from virtman.caches import Figures, Member, Step, Volume, unsupported
 
 
 class Group:
@@ -47,9 +47,9 @@ class Uncached:
         """Tell that nothing is missing."""
         return True
 
-    def held(self) -> Held:
+    def can_drop(self) -> bool:
         """Nothing is held."""
-        return Held("", ())
+        return False
 
     def drop(self, offset: int) -> None:
         """Nothing is held."""

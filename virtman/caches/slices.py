@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches import Figures, Held, untold
+from virtman.caches import Figures, undroppable
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table, explained
@@ -175,13 +175,13 @@ class Sliced:
         with explained(f"device {self.cached.name}"):
             return self._read(dm.status(self.cached.name)[0][3]) if self.is_up() else Figures()
 
-    def held(self) -> Held:
-        """Refuse: which blocks are on the slice only the driver's metadata say."""
-        raise untold(type(self).__name__.lower())
+    def can_drop(self) -> bool:
+        """Refuse: the driver can only drop all."""
+        raise undroppable(type(self).__name__.lower())
 
     def drop(self, offset: int) -> None:
         """Refuse: the driver can only drop all."""
-        raise untold(type(self).__name__.lower())
+        raise undroppable(type(self).__name__.lower())
 
     def _read(self, status: str) -> Figures:
         """Return what the driver says in its status line."""

@@ -51,14 +51,15 @@ OPTS = [
         default=0.0,
         min=0.0,
         help="Seconds after which the caches of all attached images are compared with their hash "
-        "trees again, and wrong blocks dropped. Lower: rot on local disks is found sooner, at more "
-        "load. 0: never, but by 'virtman image scrub'.",
+        "trees again, and wrong blocks dropped. What a cache lacks of an image is fetched for "
+        "that. Lower: rot on local disks is found sooner, at more load. 0: never, but by "
+        "'virtman image scrub'.",
     ),
     cfg.FloatOpt(
         "scrub_rate",
         default=16.0,
         min=0.1,
         help="MiB a second, at most, that such a comparison reads. Higher: it ends sooner and "
-        "takes more of the disks and the processor.",
+        "takes more of the disks, the processor and, where the cache lacks blocks, the network.",
     ),
 ]

@@ -21,19 +21,14 @@ def told(leaves: str, group: int) -> bytes:
         return bytes(block.read(leaves, group * BLOCK, BLOCK))
 
 
-def wrong(
-    device: str, at: int, length: int, offset: int, leaves: bytes, tree: HashTree
-) -> list[int]:
-    """Return where in an image blocks differ from what their leaves say.
+def wrong(device: str, offset: int, length: int, leaves: bytes, tree: HashTree) -> list[int]:
+    """Return where blocks of a group differ from what its leaves say.
 
-    :param at: bytes on the device at which they begin; ``length`` is in whole blocks
-    :param offset: the same in the image; all in one group
-    :param leaves: of that group
+    :param offset: bytes, at which the group begins; ``length`` is in whole blocks
     """
-    with explained(f"comparing {device} with hashes"):
-        found = block.digests(device, at, length, bytes.fromhex(tree.salt))
-    first = offset % GROUP // BLOCK * _DIGEST
-    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, leaves[first:])]
+    with explained(f"comparing {device} with its hashes"):
+        found = block.digests(device, offset, length, bytes.fromhex(tree.salt))
+    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, leaves)]
 
 
 def forget(offset: int, above: Iterable[tuple[str, int]]) -> None:

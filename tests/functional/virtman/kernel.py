@@ -26,7 +26,6 @@ from pathlib import Path
 
 import fixtures
 
-from tests.functional.virtman import ondisk
 from virtman import sysfs
 from virtman.layers import path as path_layer
 from virtman.plan import Portal
@@ -48,7 +47,6 @@ from virtman.privileged import (
 
 SECTOR = 512
 CHUNK = 8192
-_APART = 1 << 36  # bytes between what two members have on the cache device
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
@@ -210,7 +208,6 @@ class Member:
     :ivar uuid: under which the cache keeps what it holds of it
     :ivar waits: for the set that it was a member of; until then there is no bcache device
     :ivar dirty: bytes that are in the cache alone
-    :ivar held: what the cache has of it: offsets and lengths
     :ivar rotten: where in the image the cache device gives wrong bytes
     """
 
@@ -223,7 +220,6 @@ class Member:
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int, int] = (0, 0, 0)
     dirty: int = 0
-    held: list[tuple[int, int]] = field(default_factory=list)
     rotten: set[int] = field(default_factory=set)
 
 
@@ -302,7 +298,6 @@ class Kernel:
     :ivar remembered: targets of which open-iscsi has a record, which outlives a reboot
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
-    :ivar looked_at: where blocks of an image were read through a cache
     :ivar forgotten: devices, and where on them the page cache was dropped
     """
 
@@ -327,7 +322,6 @@ class Kernel:
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
         self.forgotten: list[tuple[str, int]] = []
-        self.looked_at: list[int] = []
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -836,32 +830,15 @@ class Kernel:
 
     def block_read(self, device: str, offset: int, length: int) -> bytes:
         self._number(device)
-        if device.endswith("cachegroup"):
-            return self._cache_device()[offset : offset + length]
         return (_ZERO_DIGEST * (length // 32))[:length]
 
     def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
-        if device.endswith("cachegroup"):
-            number, offset = divmod(offset, _APART)
-            member = list(self.members.values())[number - 1]
-        else:
-            member = self._member(device.rsplit("/", 1)[-1])
-            self.looked_at.append(offset)
+        member = self._member(device.rsplit("/", 1)[-1])
         right = hashlib.sha256(salt + bytes(4096)).digest()
         return b"".join(
             bytes(32) if at in member.rotten else right
             for at in range(offset, offset + length, 4096)
         )
-
-    def _cache_device(self) -> bytes:
-        """What bcache has written there: a journal with a key for all that members hold."""
-        keys = [
-            (number, (1 << 20) + start, length, (number + 1) * _APART + start)
-            for number, one in enumerate(self.members.values())
-            for start, length in one.held
-        ]
-        root = (0, 0, 65536, ondisk.at(2))
-        return ondisk.device([ondisk.entry(1, 1, root, 0, keys)], {2: ondisk.node([])})
 
     def block_discard(self, device: str, offset: int, length: int) -> None:
         self._member(device.rsplit("/", 1)[-1]).rotten.discard(offset)
@@ -1000,9 +977,6 @@ class Kernel:
 
     def sys_members(self, cache_set: str) -> list[str]:
         return [name for name, one in self.members.items() if one.cache_set == cache_set]
-
-    def sys_member_number(self, bcache: str) -> int:
-        return list(self.members).index(bcache)
 
     def sys_has_cache(self, bcache: str) -> bool:
         return self._member(bcache).cache_set is not None

@@ -11,7 +11,6 @@ class ScrubTest(TestCase):
         self.node = self.bed.node()
         self.node.create("vm1")
         (self.member,) = self.node.kernel.members.values()
-        self.member.held = [(0, SIZE)]
 
     def scrub(self, **settings):
         with self.node.process.here():
@@ -30,14 +29,6 @@ class ScrubTest(TestCase):
             set(self.node.kernel.forgotten),
         )
         self.assertEqual((), self.scrub().dropped)
-
-    def test_only_what_the_cache_holds_is_looked_at(self):
-        self.member.held = [(MIB + 512, 16384), (SIZE - 4096, 8192)]
-        self.member.rotten.update((0, MIB, MIB + 8192, SIZE - 4096))
-        found = self.scrub()
-        self.assertEqual((3 * 4096 + 4096, (MIB + 8192, SIZE - 4096)),
-                         (found.checked, found.dropped))  # fmt: skip
-        self.assertEqual([MIB + 8192, SIZE - 4096], self.node.kernel.looked_at)
 
     def test_a_slow_scrub_pauses_for_what_it_was_too_fast(self):
         pauses = []
@@ -84,10 +75,10 @@ class UncachedScrubTest(TestCase):
             self.assertEqual(0, scrub(node.agent.attached("debian")).checked)
 
 
-class UntoldScrubTest(TestCase):
+class UndroppableScrubTest(TestCase):
     driver = "dmcache"
 
-    def test_a_cache_that_does_not_tell_what_it_holds_is_said(self):
+    def test_a_cache_that_can_only_drop_all_is_said(self):
         node = self.bed.node()
         node.create("vm1")
         with node.process.here():
