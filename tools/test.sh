@@ -131,7 +131,7 @@ run_nova() {
         for kind in unit functional; do
             report "$repository/$kind-off" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}"
             report "$repository/$kind-on" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}" \
-                OS_VIRTMAN__USE_VMTSNAPSHOT=true
+                OS_VIRTMAN__USE_VMTSNAPSHOT=true OS_VIRTMAN__USE_CACHEGROUP=true
         done
     fi
 }
