@@ -37,7 +37,6 @@ from virtman.layers.verity import corrupt
 from virtman.naming import Device
 from virtman.plan import SOURCE, Placement, Portal
 from virtman.stack import Stack
-from virtman.warmth import Warmth
 
 LOG = logging.getLogger(__name__)
 
@@ -75,7 +74,6 @@ class Attachment:
         self.generation = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._devices: dict[Device, str] = {}
-        self._warmth = Warmth()
         # parents of whom Volt knows that they do not answer
         self._accused: set[str] = set()
         # those whose connections were ended because they were silent
@@ -366,17 +364,6 @@ class Attachment:
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
         self._devices = self.stack.up(self._assemble(), self._devices)
-        self._choose_origin()
-
-    def _choose_origin(self) -> None:
-        """Have VMs read the image itself once it is warm, and through memory while it is not."""
-        name, size = self.info.name, self.info.size
-        counts = (
-            sysfs.read_bytes(self._devices[Device(name, role)]) for role in ("image", "stripe")
-        )
-        warm = self._warmth.look(*counts)
-        step = plan.warm(name, size) if warm else self._serve()[-1]
-        self._devices = self.stack.up((step,), self._devices)
 
     def _restore(self) -> None:
         if self.placement is None:

@@ -62,10 +62,9 @@ class Heartbeat:
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
         )
-        for one in attached:
-            one.mend()
         news = self.agent.coordinator.heartbeat(report)
         for one in attached:
+            one.mend()
             if one.info.name in news.unknown:
                 one.rejoin()
         self.agent.place(news.placements)

@@ -345,11 +345,6 @@ def serve(
     return (*steps, Stripe(origin(image), length, tuple(readers)))
 
 
-def warm(image: str, size: int) -> Stripe:
-    """What every VM of this node starts from once the image is in the cache: the image itself."""
-    return Stripe(origin(image), padded(size), (Device(image, "image"),))
-
-
 def mark(size: int, identity: str) -> str:
     """Return what tells an image from others that had its name; fit to be part of a name."""
     return hashlib.sha256(f"{size} {identity}".encode()).hexdigest()[:16]

@@ -20,7 +20,6 @@ _CORE = Path("/sys/kernel/config/target/core")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 _ESTABLISHED = "01"
 _MIB = 1024 * 1024
-_SECTOR = 512
 
 
 def number(device: str) -> str:
@@ -42,12 +41,6 @@ def sectors(name: str) -> int:
 def is_suspended(device: str) -> bool:
     """Tell whether a device-mapper device holds its I/O back."""
     return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"
-
-
-def read_bytes(device: str) -> int:
-    """Return how much was read of a block device since it was made."""
-    stat = Path(f"/sys/dev/block/{number(device)}/stat").read_text().split()
-    return int(stat[2]) * _SECTOR
 
 
 def mapper_name(device: str) -> str:

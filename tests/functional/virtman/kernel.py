@@ -134,7 +134,6 @@ class Mapping:
 
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
-    :ivar read_bytes: that it has served
     """
 
     name: str
@@ -146,7 +145,6 @@ class Mapping:
     wiped: bool = False
     failed: set[str] = field(default_factory=set)
     corrupt: bool = False
-    read_bytes: int = 0
 
     @property
     def below(self) -> list[str]:
@@ -871,9 +869,6 @@ class Kernel:
     def sys_is_suspended(self, device: str) -> bool:
         number = self._number(device)
         return self._mapping(self._named(number)).suspended
-
-    def sys_read_bytes(self, device: str) -> int:
-        return self._mapping(self._named(self._number(device))).read_bytes
 
     def sys_mapper_name(self, device: str) -> str:
         number = self._number(device)
