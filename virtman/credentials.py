@@ -7,13 +7,13 @@ ends of a connection show theirs, and each looks at the name in the other's.
 from __future__ import annotations
 
 import logging
-import os
 import ssl
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from virtman import durable
 from virtman.coordinator import Coordinator
 from virtman.errors import PeersOff, PeerUntrusted, VirtmanError
 
@@ -92,8 +92,8 @@ class Credentials:
 
         key, request = certificates.request()
         certificate, authority = self.coordinator.certify(request, self.ip, self.port)
-        _write(self._authority, authority)
-        _write(self._own, key + certificate)
+        durable.write(self._authority, authority.encode())
+        durable.write(self._own, (key + certificate).encode())
 
 
 class Renewal:
@@ -130,11 +130,3 @@ def name_of(connection: ssl.SSLSocket) -> str:
         if kind == "commonName":
             return str(value)
     raise PeerUntrusted("a certificate of Volt's that names no host")
-
-
-def _write(file: Path, content: str) -> None:
-    part = file.with_suffix(".part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as opened:
-        opened.write(content)
-    part.rename(file)

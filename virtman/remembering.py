@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import requests
 
+from virtman import durable
 from virtman.coordinator import Coordinator, ImageInfo, News, Placements, Report
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown
 from virtman.hashtree import HashTree
@@ -64,7 +64,7 @@ class Memory:
         """Keep this in place of what was known of the image."""
         if self.get(known.info.name) != known:
             text = json.dumps(asdict(known))  # has the secrets of iSCSI targets
-            _write(self._place(known.info.name), text.encode())
+            durable.write(self._place(known.info.name), text.encode())
 
     def upper(self, image: str) -> bytes | None:
         """Return an image's upper hashes, which tell themselves whether they fit it."""
@@ -74,7 +74,7 @@ class Memory:
 
     def put_upper(self, image: str, hashes: bytes) -> None:
         """Keep an image's upper hashes."""
-        _write(self._hashes(image), hashes)
+        durable.write(self._hashes(image), hashes)
 
     def forget(self, image: str) -> None:
         """Keep nothing of an image any more."""
@@ -221,13 +221,3 @@ def _known(text: Any) -> Known:
 
 def _parent(text: Any) -> Parent:
     return Parent(text["host"], Portal(**text["portal"]), text["chap"] and Chap(**text["chap"]))
-
-
-def _write(file: Path, content: bytes) -> None:
-    part = file.with_name(f"{file.name}.part")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as opened:
-        opened.write(content)
-        opened.flush()
-        os.fsync(opened.fileno())
-    part.rename(file)
