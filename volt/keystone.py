@@ -15,6 +15,7 @@ from volt.db.tokens import digest
 from volt.errors import KeystoneUnavailable
 
 HOST_ROLE: Final = "host"
+READER_ROLE: Final = "reader"
 HOST_USER: Final = "virtman-"
 KEPT: Final = 32768  # tokens that a worker remembers
 
@@ -22,7 +23,8 @@ KEPT: Final = 32768  # tokens that a worker remembers
 class KeystoneTokens:
     """Asks Keystone through its middleware, and remembers the answers.
 
-    A user with role "host" is named ``virtman-<host>`` and speaks for that host.
+    A user with role "host" is named ``virtman-<host>`` and speaks for that host. Role "reader"
+    counts for the system alone: in a project every member has it, and shall not see the hosts.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,6 +64,8 @@ def _accept(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable
 def _principal(environ: WSGIEnvironment) -> Principal:
     user = environ["HTTP_X_USER_NAME"]
     roles = tuple(environ.get("HTTP_X_ROLES", "").lower().split(","))
+    if environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") != "all":
+        roles = tuple(role for role in roles if role != READER_ROLE)
     host = user.removeprefix(HOST_USER) if user.startswith(HOST_USER) else None
     expires = datetime.fromisoformat(environ["keystone.token_info"]["token"]["expires_at"])
     return Principal(

@@ -13,7 +13,10 @@ PASSWORD = "service-password-in-the-clear"
 
 
 class StandIn:
-    """Answers as Keystone's API v3 does; ``users`` are names and roles by token."""
+    """Answers as Keystone's API v3 does.
+
+    ``users`` are names, roles and, where it is not a project, "system" for their scope, by token.
+    """
 
     def __init__(self, cleanups: ExitStack) -> None:
         self.users = {}
@@ -65,15 +68,19 @@ class StandIn:
             return {"error": {"code": 404, "message": "no", "title": "Not Found"}}, 404, {}
         return self.token(*found), 200, {}
 
-    def token(self, user, roles):
+    def token(self, user, roles, scope="project"):
         domain = {"id": "default", "name": "Default"}
         endpoint = {"id": "e", "interface": "internal", "region": "r", "region_id": "r"}
         now = datetime.now(UTC)
+        scopes = {
+            "project": {"project": {"id": "p", "name": "service", "domain": domain}},
+            "system": {"system": {"all": True}},
+        }
         return {
-            "token": {
+            "token": scopes[scope]
+            | {
                 "methods": ["password"],
                 "user": {"id": f"id-of-{user}", "name": user, "domain": domain},
-                "project": {"id": "p", "name": "service", "domain": domain},
                 "roles": [{"id": role, "name": role} for role in roles],
                 "catalog": [
                     {

@@ -22,8 +22,8 @@ class TestKeystone(TestCase):
         self.keystone.users = {
             "of-node1": ("virtman-node1", ["host"]),
             "of-admin": ("admin", ["Admin", "member"]),
-            "of-reader": ("monitoring", ["reader"]),
-            "of-member": ("virtman-node1", ["member"]),
+            "of-reader": ("monitoring", ["reader"], "system"),
+            "of-member": ("virtman-node1", ["member", "reader"]),
         }
         self.client = self.serve()
 
