@@ -49,22 +49,22 @@ def mapper_name(device: str) -> str:
     return name.read_text().strip() if name.exists() else ""
 
 
-def loop_of(path: str) -> str | None:
-    """Return the loop device that shows this file or device; None if there is none."""
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+def loop_of(path: str, offset: int = 0) -> str | None:
+    """Return the loop device that shows this file or device from a byte on; None if none does."""
+    for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if backing.read_text().rstrip("\n") == path:
-                return f"/dev/{backing.parent.parent.name}"
+            if _shown(loop) == (path, offset):
+                return f"/dev/{loop.parent.name}"
     return None
 
 
-def idle_loops() -> list[str]:
-    """Return the files and devices shown by loop devices on which nothing lies."""
+def idle_loops() -> list[tuple[str, int]]:
+    """Return the files and devices, and from where on, of loop devices on which nothing lies."""
     idle = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+    for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if not any((backing.parent.parent / "holders").iterdir()):
-                idle.append(backing.read_text().rstrip("\n"))
+            if not any((loop.parent / "holders").iterdir()):
+                idle.append(_shown(loop))
     return idle
 
 
@@ -234,6 +234,11 @@ def _peer(text: str, length: int) -> tuple[str, int]:
     raw = bytes.fromhex(address)
     packed = b"".join(raw[at : at + 4][::-1] for at in range(0, length, 4))
     return str(ipaddress.ip_address(packed)), int(port, 16)
+
+
+def _shown(loop: Path) -> tuple[str, int]:
+    path = (loop / "backing_file").read_text().rstrip("\n")
+    return path, int((loop / "offset").read_text())
 
 
 def _target(link: Path) -> str | None:
