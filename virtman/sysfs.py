@@ -181,7 +181,7 @@ def cache_set_on(device: str) -> str | None:
 def members(cache_set: str) -> list[str]:
     """Return the bcache devices that belong to a cache set."""
     links = _CACHE_SETS.glob(f"{cache_set}/bdev*/dev")
-    return sorted(link.resolve().name for link in links)
+    return sorted(filter(None, map(_target, links)))
 
 
 def has_cache(bcache: str) -> bool:
@@ -242,7 +242,9 @@ def _shown(loop: Path) -> tuple[str, int]:
 
 
 def _target(link: Path) -> str | None:
-    return link.resolve().name if link.exists() else None
+    with contextlib.suppress(FileNotFoundError):
+        return link.readlink().name
+    return None
 
 
 def _sessions(iqn: str) -> Iterator[Path]:
