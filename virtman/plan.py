@@ -64,8 +64,8 @@ REGION = 1024 * 1024
 """Bytes dealt to one stripe at a time; the same on every node, for parents serve no more."""
 
 READERS = 2
-"""Readers of a stripe. Each reads one block after another, and one waits for its block while the
-line to the parent is idle. More of them ask for more than a parent's network card holds back."""
+"""Readers of a stripe. Each reads one block after another: what one of them asks for at a time
+does not keep the line to a parent busy."""
 
 PIECE = 256 * 1024
 """Bytes of a region that one reader reads before the next one takes its turn."""
@@ -351,7 +351,7 @@ def serve(
             served,
             tail,
         )
-        readers = [_reader(export, length, number) for number in range(READERS)]
+        readers = [_reader(export, index, number, length) for number in range(READERS)]
         steps += [export, *readers]
         dealt += readers * (REGION // PIECE // READERS)
     below = tuple(reader.device for reader in dealt)
@@ -359,12 +359,11 @@ def serve(
     return (*steps, Stripe(origin(image), length, below, PIECE, begins))
 
 
-def _reader(export: Export, length: int, number: int) -> Reader:
+def _reader(export: Export, stripe: int, number: int, length: int) -> Reader:
     """One of an export's readers; each begins at a block of its own, by which it is known."""
     before = number * BLOCK
-    device = Device(export.device.image, export.device.role.replace("export", "reader"))
     return Reader(
-        replace(device, argument=str(number)),
+        Device(export.device.image, f"reader{stripe}", str(number)),
         length + before // SECTOR,
         (export.device,),
         export.device.node,
