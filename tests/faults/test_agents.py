@@ -14,6 +14,7 @@ STRIDE = int(os.environ.get("VIRTMAN_FAULTS_STRIDE", "1"))
 """Try each n-th step only."""
 
 AGENT = ("python3", f"{PROGRAMS}/stopping.py")
+VM = {"vm1": "ready"}
 
 WRITE = ("head -c 2M /dev/zero | tr '\\0' '\\7' | "
          "dd of=/dev/mapper/virtman_image1_vm_vm1 bs=64k iflag=fullblock oflag=direct")  # fmt: skip
@@ -170,20 +171,27 @@ class TestMoves(StopCase):
     def settle_clone(self, after):
         """The VM is where it was; a copy that there is, is one."""
         source, destination = self.nodes
-        self.await_moved(after)
+        self.await_moved(after, [VM, {}], [VM, {"copy": "ready"}])
         self.give_up(source, "vm1", after)
         if self.listed(destination):
             self.give_up(destination, "copy", after)
 
     def settle_migrate(self, after):
         """One node has the VM, with its data, and the other one has not."""
-        self.await_moved(after)
-        owners = [node for node in self.nodes if self.listed(node)]
-        self.assertEqual(1, len(owners), after)
-        self.give_up(owners[0], "vm1", after)
+        self.await_moved(after, [VM, {}], [{}, VM])
+        (owner,) = (node for node in self.nodes if self.listed(node))
+        self.give_up(owner, "vm1", after)
 
-    def await_moved(self, after):
-        wait_until(lambda: not self.moving(), f"{after}: the end of the move", 120, 0.5)
+    def await_moved(self, after, *ends):
+        """Wait until nothing moves, and the nodes have the VMs that they may have then.
+
+        What comes from nobody any more goes after a minute or two.
+        """
+
+        def ended():
+            return not self.moving() and [self.listed(node) for node in self.nodes] in ends
+
+        wait_until(ended, f"{after}: the end of the move", 150, 0.5)
 
     def moving(self):
         moves = json.loads(self.virtman(self.nodes[0], "move", "list", "--json").stdout)
@@ -211,7 +219,7 @@ class TestCycles(AgentCase):
         report(f"50 create/destroy cycles at once: {len(done['errors'])} errors, "
                f"{done['seconds']:.1f} s in all, the longest {done['longest']:.1f} s")  # fmt: skip
         self.assertEqual([], done["errors"])
-        self.assertEqual({"vm1": "ready"}, self.listed(self.nodes[0]))
+        self.assertEqual(VM, self.listed(self.nodes[0]))
 
     def test_many_one_after_another(self):
         self.create(self.nodes[0], "vm1")
