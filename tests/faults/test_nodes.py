@@ -7,7 +7,7 @@ from tests.faults.base import BEHIND, SSD_SECTORS, FaultCase
 from tests.system.virtman.base import MIB, report, sha256
 
 CHAIN = "chain"
-HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 60, 60, 35, 120  # seconds
+HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 30, 60, 35, 120  # seconds
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
 
