@@ -56,7 +56,7 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
 @click.option(
     "--bytes", "size", default="24M", show_default=True,
     callback=lambda context, parameter, value: _bytes(value),
-    help="That all nodes read, such as 24M; a multiple of 512.",
+    help="That all nodes read, such as 24M or 24MiB; a multiple of 512.",
 )  # fmt: skip
 @_json
 def measure_fanout(
@@ -91,7 +91,7 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
 
 
 def _bytes(text: str) -> int:
-    match = re.fullmatch(r"([1-9]\d*)([KMG]?)", text)
+    match = re.fullmatch(r"([1-9]\d*)(?:([KMG])(?:iB)?)?", text)
     if match:
         number: int = int(match[1]) * 1024 ** " KMG".index(match[2] or " ")
         if number % 512 == 0:

@@ -6,7 +6,7 @@ On a bed of its own, with nodes that are real kernels. ``bench.inside`` is what 
 import json
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
@@ -20,13 +20,13 @@ MIB = 1024 * 1024
 SIZE = 160 * MIB
 SMALL = 4 * MIB
 VMS = 5  # of the image, after the first one
-ROUNDS = 3
+ROUNDS = 5
+# no block is read twice: the second time a layer would have it in memory
 READS = {
     "sequential 1 MiB": ("--rw=read", "--bs=1M", "--iodepth=1"),
-    "random 4 KiB, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1"),
-    "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16"),
+    "random 4 KiB, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1", "--runtime=1"),
+    "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16", "--runtime=1"),
 }
-SECONDS = 2  # of one read of a layer
 WARMING = 4  # times that the image is read: a cache does not keep all that is read at once
 _STEP = re.compile(r"virtman\.stack .*?(virtman_\S+) is up after ([0-9.]+) s")
 _LOGIN = re.compile(r"connected to \S+ \(")
@@ -42,7 +42,7 @@ def measure(images: int, vms: int, progress: Progress) -> dict[str, Any]:
         return {
             "first": first,
             "second": agent.second(progress.step("second VM", 2)),
-            "reads": agent.reads(progress.step("reads", ROUNDS * len(READS))),
+            "reads": agent.reads(progress.step("reads", ROUNDS)),
             "memory": agent.memory(images, vms, progress.step("many VMs", images)),
         }
 
@@ -103,26 +103,27 @@ class _Agent:
         }
 
     def reads(self, step: Step) -> dict[str, Any]:
-        """Read the warm image at each layer, in turn; return medians."""
+        """Read the warm image at each layer, one right after the other; return medians."""
         device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
+        image = f"/dev/mapper/virtman_{IMAGE}_image"
+        self._inside("bare", image, str(SIZE), "1")
         layers = {
             "cache device": CACHE_DISK,
-            "cache": self._below(f"/dev/mapper/virtman_{IMAGE}_image"),
-            "image": f"/dev/mapper/virtman_{IMAGE}_image",
+            "cache": self._below(image),
+            "image": image,
             "VM": device,
+            "store on image": "/dev/mapper/bare0",
         }
         for _ in range(WARMING):
-            self._read_all(layers["image"])
-        found: dict[str, dict[str, list[float]]] = {}
+            self._read_all(image)
+        rounds = []
         for _ in range(ROUNDS):
-            for what, options in READS.items():
-                for layer, path in layers.items():
-                    rates = found.setdefault(what, {}).setdefault(layer, [])
-                    rates.append(self._read(path, options))
-                step.advance()
+            rounds.append(self._read(layers))
+            step.advance()
+        self._inside("remove", "1")
         return {
-            what: {layer: median(rates) for layer, rates in by_layer.items()}
-            for what, by_layer in found.items()
+            what: {layer: median(rates[what, layer] for rates in rounds) for layer in layers}
+            for what in READS
         }
 
     def _read_all(self, device: str) -> None:
@@ -143,17 +144,27 @@ class _Agent:
         number = re.findall(r"\d+:\d+", table)[0]
         return self._node.run(["realpath", f"/dev/block/{number}"]).stdout.strip()
 
-    def _read(self, device: str, options: Sequence[str]) -> float:
-        """Return bytes a second of reads, of 4 KiB or 1 MiB, from disks and not from memory."""
-        self._node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+    def _read(self, layers: Mapping[str, str]) -> dict[tuple[str, str], float]:
+        """Return bytes a second of each kind of reads, of each layer, with nothing in memory."""
+        jobs = [
+            (what, layer, [f"--filename={path}", *options])
+            for what, options in READS.items()
+            for layer, path in layers.items()
+        ]
+        words = [word for number, (_, _, options) in enumerate(jobs)
+                 for word in (f"--name=read{number}", *options)]  # fmt: skip
         done = self._node.run(
-            ["fio", "--name=read", f"--filename={device}", f"--size={SIZE}", "--readonly",
-             "--direct=1", "--ioengine=libaio", "--time_based", f"--runtime={SECONDS}",
-             "--output-format=json", *options],
+            ["fio", "--readonly", "--direct=1", "--ioengine=libaio", f"--size={SIZE}",
+             "--stonewall", "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'",
+             "--output-format=json", *words],
+            cwd="/tmp",  # noqa: S108  # fio leaves what the command printed
+            timeout=300,
         )  # fmt: skip
         report = json.loads(done.stdout[done.stdout.index("{") :])
-        rate: float = report["jobs"][0]["read"]["bw_bytes"]
-        return rate
+        return {
+            (what, layer): job["read"]["bw_bytes"]
+            for (what, layer, _), job in zip(jobs, report["jobs"], strict=True)
+        }
 
     def _inside(self, *words: str) -> Any:
         done = self._node.run(["python3", "-m", "bench.inside", *words], timeout=600)

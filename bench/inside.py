@@ -111,7 +111,8 @@ def bare(origin: str, size: str, count: str) -> object:
 
     def make(vm: str) -> None:
         file = FOLDER / vm
-        _run("truncate", "-s", str(int(size) * 102 // 100 // 512 * 512 + (1 << 20)), str(file))
+        length = int(size) * 102 // 100 // 4096 * 4096 + (1 << 20)  # over blocks of 4 KiB, too
+        _run("truncate", "-s", str(length), str(file))
         store = _run("losetup", "--find", "--show", str(file))
         _run("dmsetup", "create", f"{vm}-store", "--table",
              f"0 {sectors} snapshot {origin} {store} P 16")  # fmt: skip

@@ -218,8 +218,8 @@ class Check:
                 target = naming.iqn(self.agent.host.name, image)
                 yield Difference("export.orphan", name, partial(strays.withdraw, name, target))
         if not self.agent.moving() and not self.agent.busy():  # else one may be for a moment
-            for path in strays.idle_loops(str(self.agent.records.stores.parent)):
-                yield Difference("loop.orphan", path, partial(strays.detach, path))
+            for path, offset in strays.idle_loops(str(self.agent.records.stores.parent)):
+                yield Difference("loop.orphan", path, partial(strays.detach, path, offset))
 
     def _is_orphan(self, device: Device) -> bool:
         inventory = self.agent.records.inventory()

@@ -11,7 +11,7 @@ for an image of two stripes::
            image              cache first, stripe second: the cache may die, the image not
         ┌────┴─────┐
      export0    export1       1 MiB of zeros, then this stripe's regions; served to children
-     reader0    reader1       the same regions, for the VMs of this node
+     readers    readers       the same regions, for the VMs of this node; see ``READERS``
         └─ origin ─┘          dm-switch again: what every VM of this node starts from
           vm ...              one snapshot a VM
 
@@ -62,6 +62,13 @@ HEADER = 1024 * 1024
 
 REGION = 1024 * 1024
 """Bytes dealt to one stripe at a time; the same on every node, for parents serve no more."""
+
+READERS = 2
+"""Readers of a stripe. Each reads one block after another: what one of them asks for at a time
+does not keep the line to a parent busy."""
+
+PIECE = 256 * 1024
+"""Bytes of a region that one reader reads before the next one takes its turn."""
 
 SOURCE = "source"
 """What the root of a tree is called where hosts have names."""
@@ -184,7 +191,14 @@ class Multipath(Step):
 
 @dataclass(frozen=True)
 class Stripe(Step):
-    """All stripes, put together."""
+    """All stripes, put together: pieces of the image, dealt to what lies below in turn.
+
+    :ivar piece: bytes
+    :ivar begins: for each device below, the byte on it where the image begins
+    """
+
+    piece: int
+    begins: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -324,7 +338,7 @@ def serve(
     top = Image(Device(image, "image"), length, ())
     void = Void(Device(image, "void", mark(size, identity)), length, ())
     steps: list[Step] = [void, *behind, top]
-    readers = []
+    dealt: list[Reader] = []
     for index in range(stripes):
         regions = tuple(top.device if one == index else void.device for one in range(stripes))
         served = replace(portal, lun=portal.lun + index)
@@ -337,12 +351,24 @@ def serve(
             served,
             tail,
         )
-        reader = Reader(
-            Device(image, f"reader{index}"), length, (export.device,), export.device.node, HEADER
-        )
-        steps += [export, reader]
-        readers.append(reader.device)
-    return (*steps, Stripe(origin(image), length, tuple(readers)))
+        readers = [_reader(export, index, number, length) for number in range(READERS)]
+        steps += [export, *readers]
+        dealt += readers * (REGION // PIECE // READERS)
+    below = tuple(reader.device for reader in dealt)
+    begins = tuple(HEADER - reader.offset for reader in dealt)
+    return (*steps, Stripe(origin(image), length, below, PIECE, begins))
+
+
+def _reader(export: Export, stripe: int, number: int, length: int) -> Reader:
+    """One of an export's readers; each begins at a block of its own, by which it is known."""
+    before = number * BLOCK
+    return Reader(
+        Device(export.device.image, f"reader{stripe}", str(number)),
+        length + before // SECTOR,
+        (export.device,),
+        export.device.node,
+        HEADER - before,
+    )
 
 
 def mark(size: int, identity: str) -> str:
@@ -354,7 +380,8 @@ def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
     """All that lies below the image, still without a parent, and the image on top of it."""
     length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
-    stripe = Stripe(Device(image, "stripe"), length, tuple(step.device for step in feeds))
+    below = tuple(step.device for step in feeds)
+    stripe = Stripe(Device(image, "stripe"), length, below, REGION, (0,) * stripes)
     cache = Cache(Device(image, "cache"), length, (stripe.device,), mark(size, identity))
     top = Image(Device(image, "image"), length, (cache.device, stripe.device))
     return (*feeds, stripe, cache, top)

@@ -49,22 +49,22 @@ def mapper_name(device: str) -> str:
     return name.read_text().strip() if name.exists() else ""
 
 
-def loop_of(path: str) -> str | None:
-    """Return the loop device that shows this file or device; None if there is none."""
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+def loop_of(path: str, offset: int = 0) -> str | None:
+    """Return the loop device that shows this file or device from a byte on; None if none does."""
+    for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if backing.read_text().rstrip("\n") == path:
-                return f"/dev/{backing.parent.parent.name}"
+            if _shown(loop) == (path, offset):
+                return f"/dev/{loop.parent.name}"
     return None
 
 
-def idle_loops() -> list[str]:
-    """Return the files and devices shown by loop devices on which nothing lies."""
+def idle_loops() -> list[tuple[str, int]]:
+    """Return the files and devices, and from where on, of loop devices on which nothing lies."""
     idle = []
-    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+    for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if not any((backing.parent.parent / "holders").iterdir()):
-                idle.append(backing.read_text().rstrip("\n"))
+            if not any((loop.parent / "holders").iterdir()):
+                idle.append(_shown(loop))
     return idle
 
 
@@ -181,7 +181,7 @@ def cache_set_on(device: str) -> str | None:
 def members(cache_set: str) -> list[str]:
     """Return the bcache devices that belong to a cache set."""
     links = _CACHE_SETS.glob(f"{cache_set}/bdev*/dev")
-    return sorted(link.resolve().name for link in links)
+    return sorted(filter(None, map(_target, links)))
 
 
 def has_cache(bcache: str) -> bool:
@@ -236,8 +236,15 @@ def _peer(text: str, length: int) -> tuple[str, int]:
     return str(ipaddress.ip_address(packed)), int(port, 16)
 
 
+def _shown(loop: Path) -> tuple[str, int]:
+    path = (loop / "backing_file").read_text().rstrip("\n")
+    return path, int((loop / "offset").read_text())
+
+
 def _target(link: Path) -> str | None:
-    return link.resolve().name if link.exists() else None
+    with contextlib.suppress(FileNotFoundError):
+        return link.readlink().name
+    return None
 
 
 def _sessions(iqn: str) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -137,15 +138,32 @@ class FaultCase(DeployedCase):
         load.await_steady(load.began)
         return load
 
-    def assert_unseen(self, row, load, fault):
-        """End the load: the VM must have seen no error. Note the row's figures."""
+    @contextmanager
+    def unseen(self, row, node, device, deadline=60, **settings):
+        """A row: what is done meanwhile, from this moment on, a VM under load must not see.
+
+        :param row: how it is called where its figures are noted
+        :param deadline: seconds until the device is steady again, from the end of what is done
+        :param settings: of the load
+        """
+        load, fault = self.load(node, device, **settings), time.time()
+        yield fault
+        load.await_steady(fault, deadline)
         seen = load.stop(fault)
         report(
             f"{row}: {seen.errors} errors, longest pause {seen.longest:.1f} s, steady after "
             f"{seen.steady:.1f} s, {seen.reads} blocks compared"
         )
         self.assertEqual(0, seen.errors)
-        return seen
+
+    def pass_time(self, since, seconds):
+        """Wait until it is so many seconds after a moment."""
+        wait_until(lambda: time.time() - since > seconds, "time going by", seconds + 5)
+
+    def read_image(self, node):
+        """Read all of the image past the page cache, so that it is in the cache device."""
+        node.run(["dd", f"if=/dev/mapper/virtman_{self.image}_image", "of=/dev/null", "bs=1M",
+                  "iflag=direct"], timeout=300)  # fmt: skip
 
     def revive(self, *nodes):
         """Have nodes run again after a power cut, with their agents and VMs."""

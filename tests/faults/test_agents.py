@@ -1,5 +1,6 @@
 """Rows of the fault table: agents that are killed, and many VMs that come and go."""
 
+import hashlib
 import json
 import os
 
@@ -7,12 +8,17 @@ from lab.deployment import leftovers
 from lab.errors import DeadlinePassed
 from lab.waiting import wait_until
 from tests.faults.base import PROGRAMS
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 STRIDE = int(os.environ.get("VIRTMAN_FAULTS_STRIDE", "1"))
 """Try each n-th step only."""
 
 AGENT = ("python3", f"{PROGRAMS}/stopping.py")
+VM = {"vm1": "ready"}
+
+WRITE = ("head -c 2M /dev/zero | tr '\\0' '\\7' | "
+         "dd of=/dev/mapper/virtman_image1_vm_vm1 bs=64k iflag=fullblock oflag=direct")  # fmt: skip
+"""What VMs write before they go or move."""
 
 # What an agent may hold, and its node's kernel for it; a name and a number a line.
 RESOURCES = """
@@ -26,7 +32,7 @@ echo KiB $rss
 echo descriptors $fds
 echo threads $threads
 echo dm $(dmsetup ls | wc -l)
-echo loop $(losetup --all | wc -l)
+echo loop $(ls -d /sys/block/loop*/loop | wc -l)
 echo sessions $(ls /sys/class/iscsi_session | wc -l)
 echo files $(find /var/lib/virtman -type f | wc -l)
 """
@@ -36,76 +42,160 @@ class AgentCase(DeployedCase):
     node_count = 1
     size = 8 * MIB
 
-    def listed(self):
-        """States of the node's VMs, by name."""
-        done = self.virtman(self.nodes[0], "list", "--json")
+    def listed(self, node):
+        """States of a node's VMs, by name."""
+        done = self.virtman(node, "list", "--json")
         return {one["vm"]: one["state"] for one in json.loads(done.stdout)}
 
 
-class TestStops(AgentCase):
-    """The agent is killed before each root verb in turn; the next one finds what it left."""
-
-    name = "faults-stops"
+class StopCase(AgentCase):
+    """An agent is killed before each root verb in turn; the next one finds what it left."""
 
     def setUp(self):
         super().setUp()
-        (self.node,) = self.nodes
-        self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent|stopping.py"])
-        self.start()
+        self.content = self.sha256  # of the VM's device
+        for node in self.nodes:
+            node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent|stopping.py"])
+            self.start(node)
 
-    def start(self):
-        self.deployment.start_agent(self.node, self.options, AGENT)
+    def start(self, node):
+        options = {"peers": {"ip": node.address}} if self.node_count > 1 else {}
+        self.deployment.start_agent(node, options, AGENT)
 
-    def test_create(self):
-        def act():
-            return self.virtman(self.node, "create", self.image, "vm1", check=False, timeout=120)
+    def stop_everywhere(self, what, node, begin, act, settle):
+        """Do the same again and again, with a node's agent dying at another step each time.
 
-        self.stop_everywhere("create", lambda: None, act)
-
-    def test_destroy_and_drop(self):
-        def begin():
-            self.virtman(self.node, "create", self.image, "vm1")
-
-        def act():
-            self.virtman(self.node, "destroy", "vm1", check=False)
-            return self.virtman(self.node, "image", "drop", self.image, check=False)
-
-        self.stop_everywhere("destroy and drop", begin, act)
-
-    def stop_everywhere(self, what, begin, act):
-        """Do the same again and again, with the agent dying at another step each time."""
-        at, stops = self.node.share / "stop-at", []
+        :param begin: what comes before, undisturbed
+        :param act: a command in the first node
+        :param settle: waits until all goes its way again, and gives everything back
+        """
+        at, verbs = node.share / "stop-at", []
         for step in range(1, 1000, STRIDE):
             begin()
             at.write_text(str(step))
-            done = act()
-            if at.exists():
+            pid = self.nodes[0].spawn(["sh", "-c", f"{act} && echo done"], log="act")
+            wait_until(lambda pid=pid: not at.exists() or self.has_ended(pid), what, 120, 0.1)
+            if undisturbed := at.exists():
                 at.unlink()
-                self.assertEqual(0, done.status, done.stderr)
-                self.restore(f"{what}, undisturbed")
+                after = f"{what}, undisturbed"
+                said = (self.nodes[0].share / "act").read_text()
+                self.assertTrue(said.endswith("done\n"), said)
+            else:
+                verbs.append((node.share / "stopped-at").read_text())
+                after = f"{what}, killed at step {step}, {verbs[-1]}"
+                self.start(node)
+            wait_until(lambda pid=pid: self.has_ended(pid), f"{after}: the command", 120, 0.1)
+            settle(after)
+            self.assert_nothing_left(after)
+            if undisturbed:
                 break
-            verb = (self.node.share / "stopped-at").read_text()
-            stops.append(verb)
-            self.start()
-            self.restore(f"{what}, killed at step {step}, {verb}")
-        report(f"agent killed at {len(stops)} steps of {what}: nothing lost, nothing left")
+        report(f"agent of {node.name} killed at {len(verbs)} steps of {what}: nothing lost, "
+               "nothing left")  # fmt: skip
 
-    def restore(self, after):
-        """A VM that there still is has its image; afterwards all can be given back."""
-        if self.listed():
-            wait_until(lambda: self.listed() == {"vm1": "ready"}, f"{after}: the VM", 60, 0.5)
-            device = f"/dev/mapper/virtman_{self.image}_vm_vm1"
-            self.assertEqual(self.sha256, sha256(self.node, device), after)
-            self.virtman(self.node, "destroy", "vm1")
+    def begin(self):
+        """Make a VM's device, and write to it."""
+        written = bytes([7]) * 2 * MIB
+        self.virtman(self.nodes[0], "create", self.image, "vm1")
+        self.nodes[0].run(["sh", "-c", WRITE])
+        image = (self.bed.folder / "image").read_bytes()
+        self.content = hashlib.sha256(written + image[len(written) :]).hexdigest()
+
+    def give_up(self, node, vm, after):
+        """Wait until a node has just this VM; it must have its data. Destroy it."""
+        wait_until(lambda: self.listed(node) == {vm: "ready"}, f"{after}: {vm}", 60, 0.5)
+        device = f"/dev/mapper/virtman_{self.image}_vm_{vm}"
+        self.assertEqual(self.content, sha256(node, device), after)
+        self.virtman(node, "destroy", vm)
+
+    def has_ended(self, pid):
+        return self.nodes[0].run(["kill", "-0", str(pid)], check=False).status != 0
+
+    def assert_nothing_left(self, after):
         try:
-            wait_until(self.is_clean, "nothing left", 60, 0.5)
+            wait_until(lambda: all(map(self.is_clean, self.nodes)), "nothing left", 60, 0.5)
         except DeadlinePassed:
-            self.fail(f"{after}: {leftovers(self.node)}")
+            self.fail(f"{after}: {each(self.nodes, leftovers)}")
         self.assertEqual({}, self.deployment.depths(self.image), after)
 
-    def is_clean(self):
-        self.virtman(self.node, "image", "drop", self.image, check=False)
-        return not leftovers(self.node)
+    def is_clean(self, node):
+        self.virtman(node, "image", "drop", self.image, check=False)
+        return not leftovers(node)
+
+
+class TestStops(StopCase):
+    """While a VM's device is made, and given back."""
+
+    name = "faults-stops"
+
+    def test_create(self):
+        act = f"virtman create {self.image} vm1"
+        self.stop_everywhere("create", self.nodes[0], lambda: None, act, self.settle)
+
+    def test_destroy_and_drop(self):
+        act = f"virtman destroy vm1 && virtman image drop {self.image}"
+        self.stop_everywhere("destroy and drop", self.nodes[0], self.begin, act, self.settle)
+
+    def settle(self, after):
+        """A VM that there still is has its data, and the image behind them."""
+        (node,) = self.nodes
+        if self.listed(node):
+            self.give_up(node, "vm1", after)
+
+
+class TestMoves(StopCase):
+    """While a VM is copied or moved to another node, the agent of either."""
+
+    name = "faults-moves"
+    node_count = 2
+
+    def test_clone_from(self):
+        self.stop_clone(self.nodes[0])
+
+    def test_clone_to(self):
+        self.stop_clone(self.nodes[1])
+
+    def test_migrate_from(self):
+        self.stop_migrate(self.nodes[0])
+
+    def test_migrate_to(self):
+        self.stop_migrate(self.nodes[1])
+
+    def stop_clone(self, node):
+        act = "virtman clone vm1 --to node2 --as copy"
+        self.stop_everywhere("clone", node, self.begin, act, self.settle_clone)
+
+    def stop_migrate(self, node):
+        act = "virtman migrate vm1 --to node2"
+        self.stop_everywhere("migrate", node, self.begin, act, self.settle_migrate)
+
+    def settle_clone(self, after):
+        """The VM is where it was; a copy that there is, is one."""
+        source, destination = self.nodes
+        self.await_moved(after, [VM, {}], [VM, {"copy": "ready"}])
+        self.give_up(source, "vm1", after)
+        if self.listed(destination):
+            self.give_up(destination, "copy", after)
+
+    def settle_migrate(self, after):
+        """One node has the VM, with its data, and the other one has not."""
+        self.await_moved(after, [VM, {}], [{}, VM])
+        (owner,) = (node for node in self.nodes if self.listed(node))
+        self.give_up(owner, "vm1", after)
+
+    def await_moved(self, after, *ends):
+        """Wait until nothing moves, and the nodes have the VMs that they may have then.
+
+        What comes from nobody any more goes after a minute or two.
+        """
+
+        def ended():
+            return not self.moving() and [self.listed(node) for node in self.nodes] in ends
+
+        wait_until(ended, f"{after}: the end of the move", 150, 0.5)
+
+    def moving(self):
+        moves = json.loads(self.virtman(self.nodes[0], "move", "list", "--json").stdout)
+        return [one for one in moves if one["state"] not in ("done", "failed")]
 
 
 class TestCycles(AgentCase):
@@ -129,7 +219,7 @@ class TestCycles(AgentCase):
         report(f"50 create/destroy cycles at once: {len(done['errors'])} errors, "
                f"{done['seconds']:.1f} s in all, the longest {done['longest']:.1f} s")  # fmt: skip
         self.assertEqual([], done["errors"])
-        self.assertEqual({"vm1": "ready"}, self.listed())
+        self.assertEqual(VM, self.listed(self.nodes[0]))
 
     def test_many_one_after_another(self):
         self.create(self.nodes[0], "vm1")

@@ -7,7 +7,7 @@ from tests.faults.base import BEHIND, SSD_SECTORS, FaultCase
 from tests.system.virtman.base import MIB, report, sha256
 
 CHAIN = "chain"
-SOURCE_AWAY, CUT, VOLT_AWAY = 60, 35, 120  # seconds
+HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 30, 60, 35, 120  # seconds
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
 
@@ -26,23 +26,12 @@ class TestNodes(FaultCase):
         self.await_ready(*self.nodes[:count])
         return devices
 
-    def read_image(self, node):
-        """Read all of the image past the page cache, so that it is in the cache device."""
-        node.run(["dd", f"if=/dev/mapper/virtman_{self.image}_image", "of=/dev/null", "bs=1M",
-                  "iflag=direct"], timeout=300)  # fmt: skip
-
-    def pass_time(self, since, seconds):
-        wait_until(lambda: time.time() - since > seconds, "time going by", seconds + 5)
-
     def test_a_parent_is_killed(self):
         parent, child, _ = self.nodes
         *_, device = self.populate(2)
         self.assertIn(parent.name, self.parents(child))
-        load = self.load(child, device)
-        fault = time.time()
-        parent.kill()
-        load.await_steady(fault)
-        self.assert_unseen("parent killed", load, fault)
+        with self.unseen("parent killed", child, device):
+            parent.kill()
         self.revive(parent)
 
     def test_parent_and_standby_are_killed_at_once(self):
@@ -50,35 +39,42 @@ class TestNodes(FaultCase):
         first, second, child = self.nodes
         *_, device = self.populate()
         self.assertEqual([second.name], self.parents(child))
-        load = self.load(child, device)
-        fault = time.time()
-        first.kill()
-        second.kill()
-        load.await_steady(fault)
-        self.assert_unseen("parent and standby killed at once", load, fault)
+        with self.unseen("parent and standby killed at once", child, device):
+            first.kill()
+            second.kill()
         self.revive(first, second)
+
+    def test_a_parent_answers_no_reads_though_its_kernel_lives(self):
+        parent, child, _ = self.nodes
+        *_, device = self.populate(2)
+        self.assertIn(parent.name, self.parents(child))
+        exports = [f"virtman_{self.image}_export{stripe}" for stripe in range(self.shape[0])]
+        with self.unseen(f"parent answers no reads for {HUNG} s", child, device) as fault:
+            for export in exports:
+                parent.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])
+            self.addCleanup(self.resume, parent, exports)
+            self.pass_time(fault, HUNG)
+            self.resume(parent, exports)
+
+    def resume(self, node, devices):
+        node.run(["dmsetup", "resume", *devices])
 
     def test_the_source_is_killed_while_the_working_set_is_cached(self):
         (node, *_), (device,) = self.nodes, self.populate(1)
         for _ in range(4):  # a cache does not keep all that is read at once
             self.read_image(node)
-        load = self.load(node, device)
         self.addCleanup(self.restore_source)
-        fault = time.time()
-        self.storage.kill()
-        self.pass_time(fault, 20)
-        load.await_steady(fault)
-        self.assert_unseen("source killed, all cached", load, fault)
+        with self.unseen("source killed, all cached", node, device) as fault:
+            self.storage.kill()
+            self.pass_time(fault, 20)
 
     def test_the_source_comes_back_after_a_minute(self):
         (node, *_), (device,) = self.nodes, self.populate(1)
-        load = self.load(node, device)
-        fault = time.time()
-        self.storage.kill()
-        self.pass_time(fault, SOURCE_AWAY)
-        self.restore_source()
-        load.await_steady(fault, 120)
-        self.assert_unseen(f"source away for {SOURCE_AWAY} s, little cached", load, fault)
+        row = f"source away for {SOURCE_AWAY} s, little cached"
+        with self.unseen(row, node, device, deadline=120) as fault:
+            self.storage.kill()
+            self.pass_time(fault, SOURCE_AWAY)
+            self.restore_source()
 
     def restore_source(self):
         self.storage.boot()
@@ -88,43 +84,32 @@ class TestNodes(FaultCase):
 
     def test_the_network_of_a_node_is_cut_and_comes_back(self):
         child, devices = self.nodes[2], self.populate()
-        load = self.load(child, devices[2])
-        fault = time.time()
-        child.cut()
-        try:
-            self.pass_time(fault, CUT)
-        finally:
-            child.heal()
-        load.await_steady(fault, 120)
-        self.assert_unseen(f"network cut for {CUT} s", load, fault)
+        row = f"network cut for {CUT} s"
+        with self.unseen(row, child, devices[2], deadline=120) as fault:
+            child.cut()
+            try:
+                self.pass_time(fault, CUT)
+            finally:
+                child.heal()
         self.await_ready(*self.nodes)
 
     def test_volt_is_away_and_comes_back_to_an_empty_network(self):
         backup = self.keep_database()
         child, devices = self.nodes[2], self.populate()
-        load = self.load(child, devices[2])
-        fault = time.time()
-        self.deployment.stop_volt()
-        begin = time.time()
-        self.assertEqual(self.sha256, sha256(child, self.create(child, "vm-meanwhile")))
-        report(f"Volt away: a VM of an attached image was created and read in "
-               f"{time.time() - begin:.1f} s")  # fmt: skip
-        self.pass_time(fault, VOLT_AWAY)
-        self.deployment.restart_volt()
-        self.await_ready(*self.nodes)
-        load.await_steady(fault)
-        self.assert_unseen(f"Volt away for {VOLT_AWAY} s", load, fault)
-
-        load = self.load(child, devices[2])
-        fault = time.time()
-        self.deployment.stop_volt()
-        self.restore_database(backup)
-        self.deployment.restart_volt()
-        self.await_ready(*self.nodes)
-        took = time.time() - fault
-        load.await_steady(fault)
-        self.assert_unseen(f"Volt knew no agent: all were placed again after {took:.1f} s",
-                           load, fault)  # fmt: skip
+        with self.unseen(f"Volt away for {VOLT_AWAY} s", child, devices[2]) as fault:
+            self.deployment.stop_volt()
+            self.assertEqual(self.sha256, sha256(child, self.create(child, "vm-meanwhile")))
+            report(f"Volt away: a VM of an attached image was created and read in "
+                   f"{time.time() - fault:.1f} s")  # fmt: skip
+            self.pass_time(fault, VOLT_AWAY)
+            self.deployment.restart_volt()
+            self.await_ready(*self.nodes)
+        with self.unseen("Volt knew no agent", child, devices[2]) as fault:
+            self.deployment.stop_volt()
+            self.restore_database(backup)
+            self.deployment.restart_volt()
+            self.await_ready(*self.nodes)
+            report(f"Volt knew no agent: all were placed again after {time.time() - fault:.1f} s")
 
     def keep_database(self):
         """Keep what Volt knows before any agent has joined."""
@@ -161,23 +146,17 @@ class TestNodes(FaultCase):
         self.assertIn(parent.name, self.parents(child))
         self.read_image(parent)
         parent.run(["modprobe", "dm-delay"])
-        load = self.load(child, device)
-        fault = time.time()
-        self.set_ssd(parent, f"0 {SSD_SECTORS} delay {BEHIND} 0 300")
-        self.pass_time(fault, 15)
-        self.set_ssd(parent, f"0 {SSD_SECTORS} linear {BEHIND} 0")
-        load.await_steady(fault)
-        self.assert_unseen("parent's cache device slow by 0.3 s", load, fault)
+        with self.unseen("parent's cache device slow by 0.3 s", child, device) as fault:
+            self.set_ssd(parent, f"0 {SSD_SECTORS} delay {BEHIND} 0 300")
+            self.pass_time(fault, 15)
+            self.set_ssd(parent, f"0 {SSD_SECTORS} linear {BEHIND} 0")
 
     def test_the_cache_device_dies_and_another_takes_its_place(self):
         (node, *_), (device,) = self.nodes, self.populate(1)
-        load = self.load(node, device)
-        fault = time.time()
-        self.set_ssd(node, f"0 {SSD_SECTORS} error")
-        self.pass_time(fault, 10)
-        self.set_ssd(node, f"0 {SSD_SECTORS} linear {BEHIND} {SSD_SECTORS}")
-        load.await_steady(fault)
-        self.assert_unseen("cache device dies, another after 10 s", load, fault)
+        with self.unseen("cache device dies, another after 10 s", node, device) as fault:
+            self.set_ssd(node, f"0 {SSD_SECTORS} error")
+            self.pass_time(fault, 10)
+            self.set_ssd(node, f"0 {SSD_SECTORS} linear {BEHIND} {SSD_SECTORS}")
         wait_until(lambda: self.is_cached(node), "a cache in use", 60, 0.5)
 
     def is_cached(self, node):
@@ -198,10 +177,6 @@ class TestFullCache(FaultCase):
     def test_the_cache_device_is_full(self):
         (node,) = self.nodes
         device = self.create(node, "vm1")
-        load = self.load(node, device, 400)
-        fault = time.time()
-        for _ in range(2):
-            node.run(["dd", f"if=/dev/mapper/virtman_{self.image}_image", "of=/dev/null",
-                      "bs=1M", "iflag=direct"], timeout=300)  # fmt: skip
-        load.await_steady(fault)
-        self.assert_unseen("cache device full", load, fault)
+        with self.unseen("cache device full", node, device, rate=400):
+            for _ in range(2):
+                self.read_image(node)

@@ -32,13 +32,15 @@ def explained(what: str) -> Iterator[None]:
         raise KernelFailure(f"{what}: {err.strerror or err}") from err
 
 
-def detach_loop(path: str) -> None:
-    """Detach the loop device that shows this file or device; none is fine."""
-    device = sysfs.loop_of(path)
+def detach_loop(path: str, offset: int = 0) -> None:
+    """Detach the loop device that shows this file or device from a byte on; none is fine."""
+    device = sysfs.loop_of(path, offset)
     if device is not None:
         with explained(f"detaching {device} from {path}"):
             loop.detach(device)
-        wait_until(lambda: sysfs.loop_of(path) is None, _DETACH_DEADLINE, f"detaching {device}")
+        wait_until(
+            lambda: sysfs.loop_of(path, offset) is None, _DETACH_DEADLINE, f"detaching {device}"
+        )
 
 
 def mapped() -> list[str]:

@@ -24,7 +24,7 @@ class Reader:
 
     def up(self, below: Sequence[str]) -> str:
         """Attach the loop device."""
-        device = sysfs.loop_of(self.backing)
+        device = sysfs.loop_of(self.backing, self.step.offset)
         if device is None:
             with explained(f"reader {self.step.device}"):
                 device = loop.attach(self.backing, self.step.offset, True)
@@ -35,11 +35,11 @@ class Reader:
 
     def down(self) -> None:
         """Detach the loop device."""
-        detach_loop(self.backing)
+        detach_loop(self.backing, self.step.offset)
 
     def is_up(self) -> bool:
         """Tell whether the loop device is there."""
-        return sysfs.loop_of(self.backing) is not None
+        return sysfs.loop_of(self.backing, self.step.offset) is not None
 
 
 class File(Reader):

@@ -16,19 +16,19 @@ def remove(name: str) -> None:
     Mapped(name).down()
 
 
-def idle_loops(folder: str) -> list[str]:
+def idle_loops(folder: str) -> list[tuple[str, int]]:
     """Return the files and devices of ours that are shown by a loop device nobody uses.
 
     :param folder: whose files are ours
+    :returns: each with the byte from which on it is shown
     """
-    return sorted(
-        path for path in sysfs.idle_loops() if path.startswith((_OURS, f"{folder.rstrip('/')}/"))
-    )
+    ours = (_OURS, f"{folder.rstrip('/')}/")
+    return sorted(one for one in sysfs.idle_loops() if one[0].startswith(ours))
 
 
-def detach(path: str) -> None:
-    """Detach the loop device that shows a file or device."""
-    detach_loop(path)
+def detach(path: str, offset: int) -> None:
+    """Detach the loop device that shows a file or device from a byte on."""
+    detach_loop(path, offset)
 
 
 def exports() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The stripes put together: regions of the image dealt to them in turn."""
+"""The stripes put together: pieces of the image dealt to devices in turn."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from virtman import plan, sysfs
 from virtman.layers import Mapped
-from virtman.plan import REGION, SECTOR
+from virtman.plan import SECTOR
 
 
 class Stripe(Mapped):
-    """dm-switch: region r goes to stripe r mod k, at the same offset.
+    """dm-switch: piece p goes to device p mod n, at the offset that it has in the image.
 
-    Without a message it deals regions out in turn, which is just what is wanted.
+    Without a message it deals pieces out in turn, which is just what is wanted.
     """
 
     flush = False
@@ -22,8 +22,11 @@ class Stripe(Mapped):
         self.step = step
 
     def up(self, below: Sequence[str]) -> str:
-        """Deal the regions to ``below``."""
-        devices = "".join(f" {sysfs.number(device)} 0" for device in below)
-        parameters = f"{len(below)} {REGION // SECTOR} 0{devices}"
+        """Deal the pieces to ``below``."""
+        devices = "".join(
+            f" {sysfs.number(device)} {begin // SECTOR}"
+            for device, begin in zip(below, self.step.begins, strict=True)
+        )
+        parameters = f"{len(below)} {self.step.piece // SECTOR} 0{devices}"
         self.set_up([(0, self.step.sectors, "switch", parameters)])
         return self.node

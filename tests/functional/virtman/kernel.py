@@ -874,15 +874,16 @@ class Kernel:
         number = self._number(device)
         return next((one.name for one in self.mappings.values() if one.number == number), "")
 
-    def sys_loop_of(self, path: str) -> str | None:
+    def sys_loop_of(self, path: str, offset: int = 0) -> str | None:
+        there = path.startswith("/dev/") or Path(path).exists()
         for name, one in self.loops.items():
-            if one.path == path and (path.startswith("/dev/") or Path(path).exists()):
+            if (one.path, one.offset) == (path, offset) and there:
                 return name
         return None
 
-    def sys_idle_loops(self) -> list[str]:
+    def sys_idle_loops(self) -> list[tuple[str, int]]:
         held = {number for one in self.mappings.values() for number in one.below}
-        return [one.path for one in self.loops.values() if one.number not in held]
+        return [(one.path, one.offset) for one in self.loops.values() if one.number not in held]
 
     def sys_storages(self) -> dict[str, str]:
         return {lun.storage: lun.device for one in self._targets() for lun in one.luns.values()}

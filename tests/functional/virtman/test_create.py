@@ -74,9 +74,13 @@ class CreateTest(TestCase):
             if stripe == 0:
                 rest.append((2048 + sectors, 128, "linear", leaves))
             self.assertEqual(([header, *rest], "live", "ro"), tables[f"export{stripe}"])
-        readers = " ".join(f"loop on /dev/mapper/{ours}export{stripe} 0" for stripe in (0, 1))
+        readers = " ".join(
+            f"loop on /dev/mapper/{ours}export{stripe} {begin}"
+            for stripe in (0, 1)
+            for begin in (0, 8, 0, 8)
+        )
         self.assertEqual(
-            ([(0, sectors, "switch", f"2 2048 0 {readers}")], "live", "ro"), tables["origin"]
+            ([(0, sectors, "switch", f"8 512 0 {readers}")], "live", "ro"), tables["origin"]
         )
         snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 16"
         self.assertEqual(

@@ -48,13 +48,17 @@ class DeployedCase(testtools.TestCase):
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"
         cls.sha256 = cls.write_image(file)
-        cls.storage = cls.bed.start_node("storage", "256M", "64M", [Disk(file)])
-        names = [f"node{number}" for number in range(1, cls.node_count + 1)]
-        cls.nodes = cls.bed.start_nodes(names, cls.memory)
         cls.deployment = Deployment(cls.bed)
-        cls.deployment.start_volt()
-        cls.deployment.add_source(cls.storage, cls.image, *cls.shape)
-        cls.start_agents()
+        names = [f"node{number}" for number in range(1, cls.node_count + 1)]
+        cls.storage, cls.nodes, _ = at_once(
+            lambda: cls.bed.start_node("storage", "256M", "64M", [Disk(file)]),
+            lambda: cls.bed.start_nodes(names, cls.memory),
+            cls.deployment.start_volt,
+        )
+        at_once(
+            lambda: cls.deployment.add_source(cls.storage, cls.image, *cls.shape),
+            cls.start_agents,
+        )
 
     @classmethod
     def start_agents(cls):
@@ -128,6 +132,11 @@ class DeployedCase(testtools.TestCase):
             [(one["host"], one["parent"], one["state"]) for one in tree["nodes"]]
             for tree in self.deployment.trees(self.image)["trees"]
         ]
+
+
+def at_once(*works):
+    """Do several things at once; return what came of each, in order."""
+    return each(works, lambda work: work())
 
 
 def each(things, work):

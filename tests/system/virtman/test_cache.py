@@ -210,6 +210,8 @@ class TestDmCache(CacheCase):
         wait_until(lambda: self.hits(device), "blocks that are read again and again", 60, 0.5)
         report(f"dmcache, smaller than the image, served something after "
                f"{time.monotonic() - begin:.1f} s: {self.figures()}")  # fmt: skip
+        said = self.refused(self.node, "image", "scrub", self.image)
+        self.assertIn("cannot drop single blocks", said)
 
     def hits(self, device):
         self.assert_reads_right(device)

@@ -47,7 +47,7 @@ class Tables(fixtures.Fixture):
             (lio, "serves", lambda storage, iqn, lun: True),
             (loop, "attach", lambda path, offset, ro: "/dev/z"),
             (sysfs, "number", NUMBERS.__getitem__),
-            (sysfs, "loop_of", lambda path: None),
+            (sysfs, "loop_of", lambda path, offset=0: None),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
 
@@ -115,10 +115,10 @@ class TableTest(testtools.TestCase):
         step = plan.Image(Device("i", "image"), MIB, ())
         self.assertEqual([(0, MIB, "error", "")], self.table(Image, step))
 
-    def test_regions_of_a_mebibyte_go_to_the_stripes_in_turn(self):
-        step = plan.Stripe(Device("i", "stripe"), MIB, ())
+    def test_pieces_go_to_the_devices_below_in_turn(self):
+        step = plan.Stripe(Device("i", "stripe"), MIB, (), 256 * 1024, (0, 4096))
         self.assertEqual(
-            [(0, MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
+            [(0, MIB, "switch", "2 512 0 254:8 0 254:9 8")],
             self.table(Stripe, step, "/dev/x", "/dev/y"),
         )
 

@@ -50,9 +50,23 @@ class PlanTest(testtools.TestCase):
             roles = [device.role for device in export.below]
             self.assertEqual(["image" if one == index else "void" for one in range(stripes)], roles)
             self.assertEqual(index, export.portal.lun)
-        readers = [step for step in steps if isinstance(step, plan.Reader)]
-        self.assertEqual([(export.device,) for export in exports], [one.below for one in readers])
-        self.assertEqual(tuple(one.device for one in readers), steps[-1].below)
+
+    @given(st.integers(1, 5))
+    def test_a_piece_of_a_stripe_is_read_from_its_export_by_one_reader_after_the_other(self, count):
+        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
+        *steps, origin = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
+        readers = {step.device: step for step in steps if isinstance(step, plan.Reader)}
+        self.assertEqual(count * plan.READERS, len(readers))
+        ways = {(step.path, step.offset) for step in readers.values()}
+        self.assertEqual(len(readers), len(ways))
+        self.assertEqual(count * plan.REGION, len(origin.below) * plan.PIECE)
+        last = None
+        for piece, (device, begin) in enumerate(zip(origin.below, origin.begins, strict=True)):
+            reader = readers[device]
+            self.assertEqual(plan.HEADER, reader.offset + begin)
+            self.assertEqual(f"export{piece * plan.PIECE // plan.REGION}", reader.below[0].role)
+            self.assertNotEqual(last, device)
+            last = device
 
     def test_a_host_serves_stripes_as_luns_and_the_source_all_in_one(self):
         steps = plan.connect(placement(Feed(parent("a")), Feed(parent("b"), parent("source"))))
