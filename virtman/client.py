@@ -178,6 +178,11 @@ class Client:
         found: dict[str, Any] = self._call("POST", path, patient=True)
         return found
 
+    def space(self) -> dict[str, int]:
+        """Return the bytes for new exception stores: ``{"free", "promised"}``."""
+        found: dict[str, int] = self._call("GET", "/v1/space")
+        return found
+
     def cached(self) -> Sequence[dict[str, Any]]:
         """Return the volumes that have the cache group before them."""
         found: Sequence[dict[str, Any]] = self._call("GET", "/v1/cached")["volumes"]

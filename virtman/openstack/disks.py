@@ -2,7 +2,9 @@
 
 A server's disk is a VM of the agent that has the server's id as its name, over the image
 ``snapshot-<id>``. It is made while the server is built and never later: whoever wants it after
-that must find it, as an empty one in its place would be a loss of data nobody notices.
+that must find it, as an empty one in its place would be a loss of data nobody notices. It is on
+one node at each moment. When its server goes to another one, the agents move it there, and that
+is where it has to be found from then on.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from virtman.errors import (
     InstanceExists,
     InstanceNotServed,
     InstanceUnknown,
+    MoveHanded,
+    MoveUnknown,
     VirtmanError,
 )
 from virtman.openstack.cinder import API_VERSION, Cinder
@@ -29,9 +33,10 @@ from virtman.openstack.golden import Goldens, image_of
 
 LOG = logging.getLogger(__name__)
 
-_ABSENT = "absent"
-_LOST = "lost"
+_LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
+_NOT_YET = frozenset({"absent", "arriving"})
 _PAUSE = 0.5
+_GIB = 1024**3
 
 
 class DiskLost(InstanceUnknown):
@@ -107,31 +112,46 @@ class Disks:
     def path(self, server: str) -> str:
         """Return the path of a disk that exists; wait for it while the node comes up.
 
-        :raises DiskLost: if the agent does not know it, or its data are gone
+        One that is on its way to another node stays: whoever sent it died over that, or it
+        would not be wanted here.
+
+        :raises DiskLost: if the agent does not know it, has given it up, or its data are gone
         """
         deadline = self.now() + self.ready_timeout
         while True:
             try:
-                found = self.agent.show(server)
-                if found["state"] not in (_ABSENT, _LOST):
-                    return str(found["device"])
-                missing: Exception = InstanceNotServed(
-                    f"server {server}: its disk is not there yet"
-                )
-            except InstanceUnknown as err:
-                raise DiskLost(
-                    f"server {server} has no disk on this node; what it wrote is where it was "
-                    "built, if that node still has it"
-                ) from err
-            except AgentUnreachable as err:
-                missing, found = err, {}
-            if found.get("state") == _LOST:
-                raise DiskLost(
-                    f"the kernel gave up the store of server {server}: its data are lost"
-                )
-            if self.now() > deadline:
-                raise missing
+                return self._path(server)
+            except (AgentUnreachable, InstanceNotServed):
+                if self.now() > deadline:
+                    raise
             self.pause(_PAUSE)
+
+    def move(self, server: str, host: str) -> None:
+        """Have another node own a server's disk, which nobody writes to meanwhile.
+
+        If that fails, this node still owns it, unless the error says that the agent is silent.
+
+        :param host: what nova calls the other node, and its agent too
+        :raises VirtmanError: if the disk stays
+        """
+        image = str(self.agent.show(server)["image"])
+        self.goldens.share(image, host)
+        self.agent.migrate(server, host)
+        self._await(server)
+        # The other node may have let go while it did not know of the disk: see sweep.
+        self.goldens.share(image, host)
+        LOG.info("the disk of server %s is on host %s now", server, host)
+        self._let_go(image)
+
+    def space(self) -> int:
+        """Return how many GiB of disks this node can have in all, those that are there included.
+
+        The agent promises each disk what it can ever need, with [store] overcommit.
+        """
+        found = self.agent.space()
+        room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
+        sizes = (-(-int(one["size"]) // _GIB) for one in self.agent.list())
+        return sum(sizes) + room // _GIB
 
     def destroy(self, server: str) -> None:
         """Take a server's disk away for good; the last one lets go of the golden volume.
@@ -166,6 +186,50 @@ class Disks:
             for image in held:
                 self._let_go(image)
 
+    def _path(self, server: str) -> str:
+        try:
+            found = self.agent.show(server)
+        except InstanceUnknown as err:
+            raise DiskLost(
+                f"server {server} has no disk on this node; look for it with 'virtman list' on "
+                "the nodes where it has been, and bring it here with 'virtman migrate'"
+            ) from err
+        if found["state"] == _LOST:
+            raise DiskLost(f"the kernel gave up the store of server {server}: its data are lost")
+        if found["state"] == _HANDED:
+            raise DiskLost(
+                f"the disk of server {server} is another node's now, which 'virtman moves' names; "
+                "bring it back from there with 'virtman migrate'"
+            )
+        if found["state"] == _LEAVING:
+            self._keep(server)
+        elif found["state"] not in _NOT_YET:
+            return str(found["device"])
+        raise InstanceNotServed(f"server {server}: its disk is not there yet")
+
+    def _await(self, server: str) -> None:
+        """Wait until a disk is another node's; the agent may be started again meanwhile."""
+        deadline = self.now() + self.ready_timeout
+        while True:
+            try:
+                self.agent.await_move(server)
+                return
+            except MoveUnknown:
+                # It has ended while the agent was down.
+                if not any(one["vm"] == server for one in self.agent.list()):
+                    return
+                raise
+            except AgentUnreachable:
+                if self.now() > deadline:
+                    raise
+            self.pause(_PAUSE)
+
+    def _keep(self, server: str) -> None:
+        """Have a disk stay; if it is too late for that, its state says so."""
+        LOG.warning("the disk of server %s was on its way to another node: it stays", server)
+        with contextlib.suppress(MoveHanded, MoveUnknown):
+            self.agent.cancel_move(server)
+
     def _refuse_second(self, server: str) -> None:
         with contextlib.suppress(InstanceUnknown):
             self.agent.show(server)
@@ -187,8 +251,9 @@ class Disks:
             self.pause(_PAUSE)
 
     def _needed(self, image: str) -> bool:
-        used = (one["image"] == image for one in self.agent.list())
-        return bool(self._builds[image]) or any(used)
+        # What another node owns already, that one holds.
+        here = (one for one in self.agent.list() if one["state"] != _HANDED)
+        return bool(self._builds[image]) or any(one["image"] == image for one in here)
 
     def _let_go(self, image: str) -> None:
         """Release the golden volume if nothing here needs it; the sweep repeats what fails."""
