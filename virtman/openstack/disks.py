@@ -34,7 +34,7 @@ from virtman.openstack.golden import Goldens, image_of
 LOG = logging.getLogger(__name__)
 
 _LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
-_NOT_YET = frozenset({"absent", "arriving"})
+_NOT_YET = frozenset({"absent", "arriving", _LEAVING})
 _PAUSE = 0.5
 _GIB = 1024**3
 
@@ -189,6 +189,9 @@ class Disks:
     def _path(self, server: str) -> str:
         try:
             found = self.agent.show(server)
+            if found["state"] == _LEAVING:
+                self._keep(server)
+                found = self.agent.show(server)
         except InstanceUnknown as err:
             raise DiskLost(
                 f"server {server} has no disk on this node; look for it with 'virtman list' on "
@@ -201,11 +204,9 @@ class Disks:
                 f"the disk of server {server} is another node's now, which 'virtman moves' names; "
                 "bring it back from there with 'virtman migrate'"
             )
-        if found["state"] == _LEAVING:
-            self._keep(server)
-        elif found["state"] not in _NOT_YET:
-            return str(found["device"])
-        raise InstanceNotServed(f"server {server}: its disk is not there yet")
+        if found["state"] in _NOT_YET:
+            raise InstanceNotServed(f"server {server}: its disk is not there yet")
+        return str(found["device"])
 
     def _await(self, server: str) -> None:
         """Wait until a disk is another node's; the agent may be started again meanwhile."""
