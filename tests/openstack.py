@@ -187,6 +187,9 @@ class FakeAgent:
         self._answer()
         return list(self.vms.values())
 
+    def within(self, seconds):
+        return self
+
     def space(self):
         self._answer()
         return self.room

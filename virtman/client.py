@@ -40,6 +40,10 @@ class Client:
         self.path = path
         self.timeout = timeout
 
+    def within(self, seconds: float) -> Client:
+        """Return the same agent, for questions whose answer must not take longer."""
+        return Client(self.path, seconds)
+
     def create(
         self,
         vm: str,

@@ -36,6 +36,7 @@ LOG = logging.getLogger(__name__)
 _LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
 _NOT_YET = frozenset({"absent", "arriving", _LEAVING})
 _PAUSE = 0.5
+_SOON = 10.0
 _GIB = 1024**3
 
 
@@ -148,9 +149,11 @@ class Disks:
 
         The agent promises each disk what it can ever need, with [store] overcommit.
         """
-        found = self.agent.space()
+        # Nova changes nothing on the node while it asks.
+        agent = self.agent.within(_SOON)
+        found = agent.space()
         room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
-        sizes = (-(-int(one["size"]) // _GIB) for one in self.agent.list())
+        sizes = (-(-int(one["size"]) // _GIB) for one in agent.list())
         return sum(sizes) + room // _GIB
 
     def destroy(self, server: str) -> None:
