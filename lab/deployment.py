@@ -71,7 +71,7 @@ class Deployment:
         """Start Volt on the database that is there, and wait until it answers."""
         command = [sys.executable, "-m", "volt.cmd.api", *self._config_file()]
         log = self.folder / "log"
-        self._process = process = self.bed.spawn(command, log, cwd=TOP)
+        self._process = process = self.bed.spawn(command, log, cwd=TOP, what="volt")
         wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
         if not process.alive():
             raise DeadlinePassed(f"Volt ended: {log.read_text()}")

@@ -9,30 +9,29 @@ import time
 
 import openstack
 
-SNAPSHOT = "guest"
 DEADLINE = 120.0
 
 
-def volume(cloud: openstack.connection.Connection) -> None:
+def volume(cloud: openstack.connection.Connection, name: str) -> None:
     """Make what servers are made of, and the volume of which the snapshot will be."""
-    for name, memory in (("guest", 96), ("guest.large", 128)):
-        if not cloud.compute.find_flavor(name):
-            cloud.compute.create_flavor(name=name, ram=memory, vcpus=1, disk=1)
+    for flavor, memory in (("guest", 96), ("guest.large", 128)):
+        if not cloud.compute.find_flavor(flavor):
+            cloud.compute.create_flavor(name=flavor, ram=memory, vcpus=1, disk=1)
     storage = cloud.block_storage
-    for name, more in (("lvm", {}), ("virtman", {"multiattach": "<is> True"})):
-        if not storage.find_type(name):
+    for kind, more in (("lvm", {}), ("virtman", {"multiattach": "<is> True"})):
+        if not storage.find_type(kind):
             specifications = {"volume_backend_name": "lvm"} | more
-            storage.create_type(name=name, extra_specs=specifications)
-    made = storage.create_volume(size=1, name=SNAPSHOT, volume_type="lvm")
+            storage.create_type(name=kind, extra_specs=specifications)
+    made = storage.create_volume(size=1, name=name, volume_type="lvm")
     wait(storage.get_volume, made.id)
     storage.set_volume_bootable_status(made, True)
     print(made.id)
 
 
-def snapshot(cloud: openstack.connection.Connection) -> None:
+def snapshot(cloud: openstack.connection.Connection, name: str) -> None:
     """Make the snapshot."""
     storage = cloud.block_storage
-    made = storage.create_snapshot(volume_id=storage.find_volume(SNAPSHOT).id, name=SNAPSHOT)
+    made = storage.create_snapshot(volume_id=storage.find_volume(name).id, name=name)
     wait(storage.get_snapshot, made.id)
 
 
@@ -46,4 +45,4 @@ def wait(look, what: str) -> None:
 
 
 if __name__ == "__main__":
-    {"volume": volume, "snapshot": snapshot}[sys.argv[1]](openstack.connect())
+    {"volume": volume, "snapshot": snapshot}[sys.argv[1]](openstack.connect(), sys.argv[2])

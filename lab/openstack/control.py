@@ -67,9 +67,9 @@ class ControlPlane:
         """Start everything and wait until all of it answers."""
         self._make_seed()
         shutil.copytree(self._seed, self.settings.state, dirs_exist_ok=True)
-        self._start_all(services.infrastructure(self.settings))
-        self._start_all([services.keystone(self.settings)])
-        self._start_all(services.services(self.settings))
+        self.start_all(services.infrastructure(self.settings))
+        self.start_all([services.keystone(self.settings)])
+        self.start_all(services.services(self.settings))
 
     @property
     def _seed(self) -> Path:
@@ -95,14 +95,14 @@ class ControlPlane:
                 *(f"--datadir={self.settings.state}/mariadb",),
                 "--auth-root-authentication-method=normal",
             )
-            started = self._start_all(services.infrastructure(self.settings))
+            started = self.start_all(services.infrastructure(self.settings))
             steps: list[Callable[[], None]] = [
                 self._sync_keystone, self._sync_placement, self._sync_glance, self._sync_cinder,
                 self._sync_nova,
             ]  # fmt: skip
             with ThreadPoolExecutor(len(steps)) as pool:
                 list(pool.map(lambda step: step(), steps))
-            started += self._start_all([services.keystone(self.settings)])
+            started += self.start_all([services.keystone(self.settings)])
             self._fill_keystone()
             for process in reversed(started):
                 process.end(grace=20)  # MariaDB writes what it has before it ends
@@ -174,10 +174,11 @@ class ControlPlane:
             env=self.settings.variables() | (ADMIN if login else {}),
         )
 
-    def _start_all(self, what: Sequence[Service]) -> list[processes.Process]:
+    def start_all(self, what: Sequence[Service]) -> list[processes.Process]:
+        """Start services side by side, and wait until each answers."""
         started = [self._start(service) for service in what]
         for service, process in zip(what, started, strict=True):
-            self.wait_for(service, process)
+            self._wait_for(service, process)
         return started
 
     def _start(self, service: Service) -> processes.Process:
@@ -189,7 +190,7 @@ class ControlPlane:
             service.name,
         )
 
-    def wait_for(self, service: Service, process: processes.Process) -> None:
+    def _wait_for(self, service: Service, process: processes.Process) -> None:
         """Return once a service answers; an error has the end of its output."""
         wait_until(
             lambda: self.answers(service) or not process.alive(),

@@ -11,6 +11,7 @@ from lab.rootfs import TOP
 TEMPLATES = Path(__file__).with_name("conf")
 PASSWORD = "secret"  # noqa: S105  # nobody else is in the bed's network
 REGION = "RegionOne"
+SNAPSHOT = "guest"  # of which servers are booted
 KEYSTONE = f"http://{ADDRESS}:5000"
 
 
