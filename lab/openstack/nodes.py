@@ -25,6 +25,15 @@ START = 120.0
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
+# By which the programs of a node are known among its processes.
+PROGRAMS = {
+    "cinder-volume": "/cinder-volume ",
+    "virtman-golden": "/virtman-golden ",
+    "libvirtd": "^libvirtd",
+    "nova-compute": "/nova-compute ",
+    "virtman-agent": "virtman.cmd.agent ",
+}
+
 
 class KeystoneDeployment(Deployment):
     """VirtMan's services where Keystone says who asks."""
@@ -103,13 +112,13 @@ class Nodes:
         self._spawn(node, "nova-compute", *_config_files("nova", "compute"))
 
     def stop(self, node: Node, program: str) -> None:
-        """Kill a program of a node without a word, and what it started."""
-        node.run(["pkill", "-KILL", "-f", f"/{program} "], check=False)
-        _wait(node, f"end of {program}", lambda: not _succeeds(node, "pgrep", "-f", f"/{program} "))
+        """Kill a program of a node without a word."""
+        node.run(["pkill", "-KILL", "-f", PROGRAMS[program]], check=False)
+        _wait(node, f"the end of {program}", lambda: not self.runs(node, program))
 
     def runs(self, node: Node, program: str) -> bool:
         """Tell whether a program of a node runs."""
-        return _succeeds(node, "pgrep", "-f", f"/{program} ")
+        return _succeeds(node, "pgrep", "-f", PROGRAMS[program])
 
     def _prepare(self, node: Node, service: str, kind: str) -> None:
         """Mount the environments, and write a service's configuration into the share."""
