@@ -10,7 +10,7 @@ NOVA_REQUIREMENTS=(
     osprofiler hacking python-barbicanclient
 )
 
-# Tests that the patches bring along, but for one that takes two minutes, and of what is nearest to them.
+# Tests that the patches bring along, but for one of two minutes, and of what is nearest to them.
 declare -A PATCHES_TESTS=(
     [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume\.test_virtman|'
     [functional]='^nova\.tests\.functional\.test_(virtman\.(?!.*test_fifty)|boot_from_volume\b)'

@@ -202,10 +202,11 @@ class FakeAgent:
         self.show(vm)["state"] = "leaving"
         self.moves[vm] = host
 
-    def await_move(self, vm):
+    def await_move(self, vm, show):
         self._answer()
         if vm not in self.moves:
             raise MoveUnknown(vm)
+        show({"vm": vm})
         self.peers[self.moves.pop(vm)].vms[vm] = self.vms.pop(vm) | {"state": "ready"}
 
     def cancel_move(self, vm):

@@ -139,10 +139,15 @@ class Disks:
         self.goldens.share(image, host)
         self.agent.migrate(server, host)
         self._await(server)
-        # The other node may have let go while it did not know of the disk: see sweep.
-        self.goldens.share(image, host)
         LOG.info("the disk of server %s is on host %s now", server, host)
-        self._let_go(image)
+        try:
+            # The other node may have let go while it did not know of the disk: see sweep.
+            self.goldens.share(image, host)
+        except Exception as err:  # the disk has gone, whatever becomes of the holds
+            LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+            self._unsure = True
+        else:
+            self._let_go(image)
 
     def space(self) -> int:
         """Return how many GiB of disks this node can have in all, those that are there included.
@@ -213,10 +218,15 @@ class Disks:
 
     def _await(self, server: str) -> None:
         """Wait until a disk is another node's; the agent may be started again meanwhile."""
-        deadline = self.now() + self.ready_timeout
+        heard = self.now()
+
+        def hear(move: dict[str, Any]) -> None:
+            nonlocal heard
+            heard = self.now()
+
         while True:
             try:
-                self.agent.await_move(server)
+                self.agent.await_move(server, hear)
                 return
             except MoveUnknown:
                 # It has ended while the agent was down.
@@ -224,7 +234,7 @@ class Disks:
                     return
                 raise
             except AgentUnreachable:
-                if self.now() > deadline:
+                if self.now() - heard > self.ready_timeout:
                     raise
             self.pause(_PAUSE)
 

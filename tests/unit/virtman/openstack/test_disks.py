@@ -211,9 +211,9 @@ class MovesTest(DisksCase):
         self.assertRaises(MoveUnknown, self.disks.move, "s1", "node2")
 
     def test_other_node_that_let_go_meanwhile_holds_in_the_end(self):
-        def let_go(vm):
+        def let_go(vm, show):
             Goldens(lambda: Cinder(self.client), "virtman", "node2", 60).release(IMAGE)
-            await_move(vm)
+            await_move(vm, show)
 
         await_move, self.agent.await_move = self.agent.await_move, let_go
         self.disks.move("s1", "node2")
@@ -227,9 +227,9 @@ class MovesTest(DisksCase):
         self.assertIn(MINE, self.holders()[0])
 
     def test_agent_that_was_started_again_meanwhile_has_moved_it(self):
-        def restart(vm):
+        def restart(vm, show):
             self.agent.await_move = await_move
-            await_move(vm)
+            await_move(vm, show)
             raise AgentUnreachable("gone")
 
         await_move, self.agent.await_move = self.agent.await_move, restart
@@ -237,13 +237,28 @@ class MovesTest(DisksCase):
         self.assertEqual([[OTHER]], self.holders())
 
     def test_agent_that_stays_silent_is_an_error(self):
-        def fall_silent(vm):
+        def fall_silent(vm, show):
+            if self.agent.reachable:
+                self.time.seconds += 1000
+                show({})
             self.agent.reachable = False
             raise AgentUnreachable("gone")
 
         self.agent.await_move = fall_silent
         self.assertRaises(AgentUnreachable, self.disks.move, "s1", "node2")
-        self.assertGreater(self.time.now(), 29)
+        self.assertGreater(self.time.now(), 1029)
+
+    def test_cinder_that_fails_after_the_move_fails_it_no_more(self):
+        def fail(vm, show):
+            await_move(vm, show)
+            self.client.volumes.list = None
+
+        found = self.client.volumes.list
+        await_move, self.agent.await_move = self.agent.await_move, fail
+        self.disks.move("s1", "node2")
+        self.client.volumes.list = found
+        self.disks.sweep(lambda server: False)
+        self.assertEqual([[OTHER]], self.holders())
 
     def test_disk_whose_sender_died_stays_where_it_is_wanted(self):
         self.agent.migrate("s1", "node2")

@@ -126,7 +126,7 @@ class KilledComputeTest(World):
     def test_killed_while_it_sends_a_disk_which_the_agent_goes_on_with(self):
         def check():
             for vm in list(self.agent.moves):
-                self.agent.await_move(vm)
+                self.agent.await_move(vm, lambda move: None)
             self.assertEqual(["s1"], [*self.agent.vms, *self.other.vms])
             self.assert_disks_are_held()
             self.disks(Life()).sweep(lambda server: False)
