@@ -209,8 +209,8 @@ class Disks:
             raise DiskLost(f"the kernel gave up the store of server {server}: its data are lost")
         if found["state"] == _HANDED:
             raise DiskLost(
-                f"the disk of server {server} is another node's now, which 'virtman moves' names; "
-                "bring it back from there with 'virtman migrate'"
+                f"the disk of server {server} is another node's now, which 'virtman move list' "
+                "names; bring it back from there with 'virtman migrate'"
             )
         if found["state"] in _NOT_YET:
             raise InstanceNotServed(f"server {server}: its disk is not there yet")
