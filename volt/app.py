@@ -2,9 +2,11 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
+from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from jsonschema import Draft202012Validator
@@ -38,6 +40,7 @@ from volt.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
+KNOWN_PATHS = 16384  # of a worker: hosts ask for the same again and again
 LARGEST_BODY = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
 LARGEST_IMAGE = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB
 STATUS = (
@@ -106,11 +109,17 @@ class _App:
     def __init__(self, service: Service, guard: Access) -> None:
         self._service = service
         self._guard = guard
-        self._map = Map(
+        routes = Map(
             [Rule(route[1], methods=[route[0]], endpoint=_endpoint(route)) for route in ROUTES],
             converters={"path": _Host},
             merge_slashes=False,  # a redirect would hide an empty name
-        )
+        ).bind("")
+
+        @lru_cache(KNOWN_PATHS)
+        def match(path: str, method: str) -> tuple[_Endpoint, Mapping[str, Any]]:
+            return routes.match(path, method)
+
+        self._match = match
 
     def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         """Answer one request; the one place where errors become HTTP."""
@@ -127,7 +136,7 @@ class _App:
         return response(environ, start)
 
     def _serve(self, request: Request) -> Response:
-        endpoint, names = self._map.bind_to_environ(request.environ).match()
+        endpoint, names = self._match(request.path, request.method)
         request.environ[ROUTE] = endpoint.path
         # One more: werkzeug cuts a chunked body at this length without a word.
         request.max_content_length = endpoint.largest + 1

@@ -49,7 +49,7 @@ class Clock:
 
     @property
     def tick(self) -> int | None:
-        """The present tick if this worker is the holder."""
+        """The present tick if this worker is the holder, as far as it knows."""
         held = self._held
         return None if held is None else held.tick
 
@@ -72,11 +72,13 @@ class Clock:
 
     def _count(self, held: Reading) -> None:
         following = replace(held, tick=held.tick + 1)
-        # Not the holder while the answer is out: it may not come, or say no.
-        self._held = None
-        if self._table.move(held, following):
-            self._held = following
-        else:
+        moved = False
+        try:
+            moved = self._table.move(held, following)
+        finally:
+            # Unless it surely moved it: the answer may not have come, or said no.
+            self._held = following if moved else None
+        if not moved:
             LOG.warning("Another worker counts Volt's time now, %s was too slow", self._name)
 
     def _observe(self) -> None:

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Engine, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.batches import Batches
 from volt.db import answers, hosts
+from volt.db.among import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch
@@ -24,6 +26,11 @@ GATHERING = 0.2
 
 EXPELLED = 100
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
+
+_PLACES: Any = PlacementRow.__table__
+_USED = select(
+    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state"))
+).where(among(_PLACES.c.host, "hosts"), _PLACES.c.generation != WAITING)
 
 _Beat = tuple[str, Report]
 
@@ -69,15 +76,7 @@ class Roster:
         forgotten, stale = [], []
         images: dict[str, set[str]] = {host: set() for host in reports}
         with self._reading.begin() as session:
-            rows = session.execute(
-                select(
-                    PlacementRow.image,
-                    PlacementRow.host,
-                    PlacementRow.generation,
-                    PlacementRow.confirmed,
-                    PlacementRow.state,
-                ).where(PlacementRow.host.in_(sorted(reports)), PlacementRow.generation != WAITING)
-            )
+            rows = session.connection().execute(_USED, {"hosts": sorted(reports)})
             for image, host, generation, confirmed, state in rows:
                 images[host].add(image)
                 used = reports[host].images.get(image)

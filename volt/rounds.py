@@ -2,20 +2,22 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Calls ``turn`` in a thread of its own with ``pause`` seconds in between.
+    """Calls ``turn`` in a thread of its own, once in ``period`` seconds.
 
-    Turns that came too late are not made up for. A failed one is logged, and the next follows.
+    What a turn takes is part of its period. Turns that came too late are not made up for. A
+    failed one is logged, and the next follows.
     """
 
-    def __init__(self, name: str, turn: Callable[[], None], pause: float) -> None:
+    def __init__(self, name: str, turn: Callable[[], None], period: float) -> None:
         self._turn = turn
-        self._pause = pause
+        self._period = period
         self._stopped = threading.Event()
         self._failing = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -31,6 +33,7 @@ class Rounds:
             self._thread.join()
 
     def _run(self) -> None:
+        due = time.monotonic()
         while True:
             try:
                 self._turn()
@@ -43,5 +46,7 @@ class Rounds:
                 self._failing = True
             else:
                 self._failing = False
-            if self._stopped.wait(self._pause):
+            now = time.monotonic()
+            due = max(due + self._period, now)
+            if self._stopped.wait(due - now):
                 return

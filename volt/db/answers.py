@@ -10,6 +10,7 @@ from sqlalchemy import Select, bindparam, func, select, union
 from sqlalchemy.orm import Session
 
 from volt.db import forests, hosts
+from volt.db.among import among
 from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.objects import (
     Candidate,
@@ -33,12 +34,11 @@ from volt.topology import Forest, Shape
 # Statements are made once: making one anew takes longer than running it.
 _NODES: Any = NodeRow.__table__
 _PLACES: Any = PlacementRow.__table__
-_HOSTS: Any = bindparam("hosts", expanding=True)
 
 
 def _of(table: Any, *columns: str) -> Select[Any]:
     return select(*(table.c[name] for name in columns)).where(
-        table.c.image == bindparam("image"), table.c.host.in_(_HOSTS)
+        table.c.image == bindparam("image"), among(table.c.host, "hosts")
     )
 
 

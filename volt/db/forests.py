@@ -21,6 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
+from volt.db.among import among
 from volt.db.models import ImageRow, NodeRow, PlacementRow
 from volt.topology import Census, Forest, Node, Rules, Shape
 
@@ -35,10 +36,9 @@ _NODE = tuple(
 )  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
 _IN_TREES = _TABLE.c.stripe.in_(bindparam("stripes", expanding=True))
-_HOSTS: Any = bindparam("hosts", expanding=True)
 _WHOLE = select(*_NODE).where(_IN_IMAGE)
-_NAMED = _WHOLE.where(_TABLE.c.host.in_(_HOSTS))
-_CHILDREN = _WHOLE.where(_IN_TREES, _TABLE.c.parent.in_(_HOSTS))
+_NAMED = _WHOLE.where(among(_TABLE.c.host, "hosts"))
+_CHILDREN = _WHOLE.where(_IN_TREES, among(_TABLE.c.parent, "hosts"))
 _NEAR = union_all(_NAMED, _CHILDREN)
 _KEY = (
     _TABLE.c.image == bindparam("in_image"),
@@ -65,11 +65,11 @@ _STANDBY_BELOW = (
     .values(standby=bindparam("to_parent"))
 )
 _BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
-    _IN_IMAGE, _IN_TREES, _TABLE.c.parent.in_(_HOSTS)
+    _IN_IMAGE, _IN_TREES, among(_TABLE.c.parent, "hosts")
 )
 _RENEW = (
     update(_PLACEMENTS)
-    .where(_PLACEMENTS.c.image == bindparam("in_image"), _PLACEMENTS.c.host.in_(_HOSTS))
+    .where(_PLACEMENTS.c.image == bindparam("in_image"), among(_PLACEMENTS.c.host, "hosts"))
     .values(generation=bindparam("to_generation"))
 )
 
@@ -157,7 +157,7 @@ def remove(session: Session, image: str, hosts: Collection[str]) -> None:
     """Delete the places of hosts that left, before ``save`` writes those of the others."""
     if hosts:
         session.connection().execute(
-            delete(_TABLE).where(_IN_IMAGE, _TABLE.c.host.in_(_HOSTS)),
+            delete(_TABLE).where(_IN_IMAGE, among(_TABLE.c.host, "hosts")),
             {"image": image, "hosts": sorted(hosts)},
         )
 

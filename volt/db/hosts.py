@@ -2,18 +2,20 @@
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Boolean, Text, bindparam, delete, func, insert, select, update
+from sqlalchemy import Boolean, Text, bindparam, column, delete, func, insert, select, update
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from volt.db.among import among
 from volt.db.models import AccusationRow, ClockRow, EventRow, HostRow, PlacementRow
 from volt.objects import Report, State
 
 _TABLE: Any = HostRow.__table__
+_ENCODER = json.JSONEncoder(default=vars)
 _NOW = select(ClockRow.tick).scalar_subquery()
 _NEW = {
     "name": bindparam("name"),
@@ -31,13 +33,11 @@ _ADD: Mapping[str, Any] = {
 _EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
 _LOCKED = (
     select(_TABLE.c.name, _TABLE.c.rack, _TABLE.c.draining, _TABLE.c.overloaded)
-    .where(_TABLE.c.name.in_(bindparam("names", expanding=True)))
+    .where(among(_TABLE.c.name, "names"))
     .order_by(_TABLE.c.name)
     .with_for_update()
 )
-_ALIVE = (
-    update(_TABLE).where(_TABLE.c.name.in_(bindparam("names", expanding=True))).values(seen=_NOW)
-)
+_ALIVE = update(_TABLE).where(among(_TABLE.c.name, "names")).values(seen=_NOW)
 _MOVED = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
 )
@@ -58,13 +58,9 @@ _HEARD = (
     .values(seen=_NOW, overloaded=bindparam("to_overloaded"), report=bindparam("to_report"))
 )
 _SAID = (
-    func.unnest(
-        bindparam("names", type_=postgresql.ARRAY(Text)),
-        bindparam("overloaded", type_=postgresql.ARRAY(Boolean)),
-        bindparam("reports", type_=postgresql.ARRAY(Text)),
-    )
-    .table_valued("name", "overloaded", "report")
-    .render_derived()
+    func.json_to_recordset(bindparam("said", type_=Text).cast(postgresql.JSON))
+    .table_valued(column("name", Text), column("overloaded", Boolean), column("report", Text))
+    .render_derived(with_types=True)
 )
 _HEARD_AT_ONCE = (
     update(_TABLE)
@@ -124,16 +120,23 @@ def move(session: Session, racks: Mapping[str, str | None]) -> None:
 
 def heard(session: Session, reports: Mapping[str, Report]) -> None:
     """Store what these hosts, whose rows are held, said just now."""
-    connection, names = session.connection(), sorted(reports)
-    overloaded = [reports[name].overloaded for name in names]
-    texts = [json.dumps(asdict(reports[name])) for name in names]
+    connection = session.connection()
     if connection.dialect.name == "postgresql":  # one statement costs half as much as many
-        said = {"names": names, "overloaded": overloaded, "reports": texts}
-        connection.execute(_HEARD_AT_ONCE, said)
+        said = [
+            {"name": name, "overloaded": report.overloaded, "report": report}
+            for name, report in reports.items()
+        ]
+        connection.execute(_HEARD_AT_ONCE, {"said": _ENCODER.encode(said)})
     else:
-        keys = "in_name", "to_overloaded", "to_report"
-        rows = zip(names, overloaded, texts, strict=True)
-        connection.execute(_HEARD, [dict(zip(keys, row, strict=True)) for row in rows])
+        rows = [
+            {
+                "in_name": name,
+                "to_overloaded": report.overloaded,
+                "to_report": _ENCODER.encode(report),
+            }
+            for name, report in sorted(reports.items())
+        ]
+        connection.execute(_HEARD, rows)
 
 
 def note(

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -38,19 +38,24 @@ class Service:
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:
     """Answer with a page of a list, of which one thing more than fits was looked for."""
-    things = [asdict(each) for each in found[: page.limit]]
-    return {noun: things, "next": things[-1][key] if len(found) > page.limit else None}
+    things = found[: page.limit]
+    return {noun: things, "next": getattr(things[-1], key) if len(found) > page.limit else None}
 
 
 def json_response(
     content: dict[str, Any] | None, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Answer with JSON, times in ISO 8601; with nothing at all for None."""
-    text = "" if content is None else json.dumps(content, default=_plain, separators=(",", ":"))
+    text = "" if content is None else _ENCODER.encode(content)
     return Response(text, status, headers, content_type="application/json")
 
 
-def _plain(value: Any) -> str:
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return vars(value)
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"{value!r} has no form in JSON")
+
+
+_ENCODER = json.JSONEncoder(default=_plain, separators=(",", ":"))

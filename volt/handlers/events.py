@@ -1,7 +1,5 @@
 """What happened lately."""
 
-from dataclasses import asdict
-
 from werkzeug import Request
 
 from volt import schemas
@@ -11,4 +9,4 @@ from volt.handlers import Answer, Service
 def index(service: Service, request: Request) -> Answer:
     """List the last events, newest first."""
     after, limit = schemas.events(request.args)
-    return {"events": [asdict(event) for event in service.roster.events(after, limit)]}
+    return {"events": service.roster.events(after, limit)}

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Collection
-from dataclasses import asdict
 from hashlib import sha256
 
 from werkzeug import Request
@@ -14,7 +13,7 @@ from volt.objects import Placement, State
 
 def show(service: Service, request: Request, image: str, host: str) -> Answer:
     """Show the host's placement."""
-    return asdict(service.coordinator.placement(image, host))
+    return vars(service.coordinator.placement(image, host))
 
 
 def join(service: Service, request: Request, image: str, host: str) -> Answer:
@@ -23,16 +22,16 @@ def join(service: Service, request: Request, image: str, host: str) -> Answer:
     placement, is_new = service.coordinator.join(image, host, portal, rack)
     if is_new:
         metrics.JOINS.inc()
-    return asdict(placement), 201 if is_new else 200
+    return vars(placement), 201 if is_new else 200
 
 
 def change(service: Service, request: Request, image: str, host: str) -> Answer:
     """Note that the host is ready, or take it out of the trees."""
     wanted = schemas.state(request.get_data())
     if wanted.state == State.LEAVING:
-        return asdict(service.coordinator.leave(image, host))
+        return vars(service.coordinator.leave(image, host))
     assert wanted.generation is not None  # the schema asks for it here
-    return asdict(service.coordinator.ready(image, host, wanted.generation))
+    return vars(service.coordinator.ready(image, host, wanted.generation))
 
 
 def remove(service: Service, request: Request, image: str, host: str) -> Answer:
@@ -50,18 +49,18 @@ def index(service: Service, request: Request) -> Answer:
 
 def about(service: Service, request: Request, host: str) -> Answer:
     """Show what is known of the host."""
-    return asdict(service.roster.host(host))
+    return vars(service.roster.host(host))
 
 
 def drain(service: Service, request: Request, host: str) -> Answer:
     """Let the host feed nobody any more, or again."""
-    return asdict(service.roster.drain(host, schemas.drain(request.get_data())))
+    return vars(service.roster.drain(host, schemas.drain(request.get_data())))
 
 
 def heartbeat(service: Service, request: Request, host: str) -> Answer:
     """Tell the host which of its placements it does not know."""
     news = service.roster.heartbeat(host, schemas.heartbeat(request.get_data()))
-    return {"interval": service.heartbeat_interval} | asdict(news)
+    return {"interval": service.heartbeat_interval} | vars(news)
 
 
 def report(service: Service, request: Request, image: str, host: str) -> Answer:
@@ -78,7 +77,7 @@ def placements(service: Service, request: Request, host: str) -> Answer:
             found = service.coordinator.placements(host)
             tag = _tag(found)
             if not request.if_none_match.contains(tag):
-                return {"placements": [asdict(one) for one in found]}, 200, {"ETag": f'"{tag}"'}
+                return {"placements": found}, 200, {"ETag": f'"{tag}"'}
             if not waiter.wait(end - time.monotonic()):
                 return None, 304, {"ETag": f'"{tag}"'}
 

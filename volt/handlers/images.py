@@ -17,7 +17,7 @@ def create(service: Service, request: Request) -> Answer:
     """Store an image."""
     new = schemas.image(request.get_data())
     image, is_new = service.coordinator.create_image(new, datetime.now(UTC))
-    return asdict(image), 201 if is_new else 200
+    return vars(image), 201 if is_new else 200
 
 
 def index(service: Service, request: Request) -> Answer:
@@ -29,7 +29,7 @@ def index(service: Service, request: Request) -> Answer:
 
 def show(service: Service, request: Request, image: str) -> Answer:
     """Show an image."""
-    return asdict(service.coordinator.image(image))
+    return vars(service.coordinator.image(image))
 
 
 def hashes(service: Service, request: Request, image: str) -> Answer:
@@ -54,7 +54,7 @@ def parents(service: Service, request: Request, image: str) -> Answer:
     """Show whom a host could be given as a parent."""
     host, limit = schemas.candidates(request.args)
     found = service.coordinator.parents(image, host, limit)
-    return {"parents": [asdict(each) for each in found]}
+    return {"parents": found}
 
 
 def trees(service: Service, request: Request, image: str) -> Answer:

@@ -1,7 +1,5 @@
 """How agents get certificates, and learn where others listen."""
 
-from dataclasses import asdict
-
 from werkzeug import Request
 
 from volt import schemas
@@ -11,7 +9,7 @@ from volt.handlers import Answer, Service
 def certify(service: Service, request: Request, host: str) -> Answer:
     """Sign the host's certificate."""
     pem, ip, port = schemas.certificate(request.get_data())
-    return asdict(service.peers.certify(host, pem, ip, port))
+    return vars(service.peers.certify(host, pem, ip, port))
 
 
 def revoke(service: Service, request: Request, host: str) -> Answer:
@@ -22,4 +20,4 @@ def revoke(service: Service, request: Request, host: str) -> Answer:
 
 def listener(service: Service, request: Request, host: str) -> Answer:
     """Show where the host's agent listens."""
-    return asdict(service.peers.listener(host))
+    return vars(service.peers.listener(host))

@@ -57,6 +57,14 @@ class TestClock(ClockCase):
         assert self.row.reading == Reading("a", 10)
         assert (self.a.tick, self.b.tick, self.c.tick) == (10, None, None)
 
+    def test_the_tick_is_known_while_the_next_is_counted(self):
+        self.go(3, self.a)
+        known = []
+        move = self.row.move
+        self.row.move = lambda seen, to: known.append(self.a.tick) or move(seen, to)
+        self.go(2, self.a)
+        assert known == [3, 4]
+
     def test_one_of_the_others_takes_over_from_a_dead_one(self):
         self.go(10, self.a, self.b, self.c)
         self.go(int(PATIENCE) + 1, self.b, self.c)

@@ -1,0 +1,50 @@
+"""How a statement asks for the rows of many hosts at once."""
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import ColumnElement, Dialect, Text, any_, bindparam, func, literal_column
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import NullType, TypeDecorator
+
+_LINE_END: ColumnElement[str] = literal_column("chr(10)")
+
+
+class _Joined(TypeDecorator[Collection[str]]):
+    """Names as the lines of one text: psycopg takes its time with arrays."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Collection[str] | None, dialect: Dialect) -> str:
+        return "\n".join(value or ())
+
+
+class among(FunctionElement[bool]):  # it reads as one of SQL's own words
+    """True of rows whose ``column`` is one of the names in the statement's parameter ``names``.
+
+    PostgreSQL gets them as one value. Where databases know no arrays it becomes ``IN`` with a
+    parameter for each name, which SQLAlchemy writes anew for each number of names.
+    """
+
+    type = NullType()  # type: ignore[assignment]  # a boolean is asked whether it is 1
+    inherit_cache = True
+    name = "among"
+
+    def __init__(self, column: ColumnElement[str], names: str) -> None:
+        super().__init__(column, bindparam(names, expanding=True))
+
+
+@compiles(among)
+def _in(element: among, compiler: SQLCompiler, **options: Any) -> str:
+    column, names = element.clauses
+    return compiler.process(column.in_(names), **options)
+
+
+@compiles(among, "postgresql")
+def _any(element: among, compiler: SQLCompiler, **options: Any) -> str:
+    column, names = element.clauses
+    joined = bindparam(names.key, type_=_Joined)
+    return compiler.process(column == any_(func.string_to_array(joined, _LINE_END)), **options)
