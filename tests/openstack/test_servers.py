@@ -10,6 +10,10 @@ from tests.system.virtman.base import report
 
 
 class TestServers(CloudCase):
+    def test_all_services_are_well(self):
+        down = [one for one in self.cloud.status() if one["state"] != "up"]
+        self.assertEqual([], down)
+
     def test_four_servers_of_one_request_share_one_volume(self):
         began = time.monotonic()
         made = self.boot("web", 4)
