@@ -31,7 +31,7 @@ def run(servers: Servers, count: int, say: Callable[[str], None]) -> bool:
         verdict = "found its disk right" if report.ok else f"FAILED: {report.fields}"
         say(f"{servers.show(server).name} {verdict}")
     volumes = servers.volumes()
-    say(f"Cinder made {len(volumes)} volume: {', '.join(volumes)}")
+    say(f"Cinder made {len(volumes)} volume: {', '.join(one.name for one in volumes)}")
     return all(report.ok for report in reports) and len(volumes) == 1
 
 
