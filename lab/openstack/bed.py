@@ -35,7 +35,7 @@ from lab.openstack.settings import KEYSTONE, PASSWORD, SNAPSHOT, Settings, login
 from lab.remote import Result
 from lab.waiting import wait_until
 
-START = 120.0
+START = 240.0  # seconds, of which two cores with nothing else to do take a tenth
 COMPUTES = 2
 USER = login("admin", "demo")
 Say = Callable[[str], None]
@@ -172,7 +172,7 @@ class OpenStack:
             ]  # fmt: skip
             for program in programs:
                 found[program, node.name] = alive and self.nodes.runs(node, program)
-        if found["keystone", "control"] and found["nova-api", "control"]:
+        if all(found[name, "control"] for name in ("keystone", "nova-api", "cinder-api")):
             for one in self.services():
                 where = one["binary"], one["host"].partition("@")[0]
                 found[where] = found.get(where, True) and one["state"] == "up"

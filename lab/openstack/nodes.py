@@ -21,7 +21,7 @@ STORAGE = "storage"
 GROUP = "cinder"
 GROUP_DISK = "/dev/ubdb"
 GUEST_DISK = "/dev/ubdc"
-START = 120.0
+START = 240.0  # seconds
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
