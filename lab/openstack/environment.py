@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from lab.rootfs import TOP, cache_folder, recipe_key
 
 LOG = logging.getLogger(__name__)
 PYTHON = "/usr/bin/python3"
+_NOT_INSTALLED = shutil.ignore_patterns(".*", "build", "doc", "tests", "__pycache__")
 PATCHES = TOP / "nova_patches"
 
 
@@ -109,7 +111,10 @@ def _build(environment: Environment, listed: Path, projects: Sequence[Path]) -> 
     pip = [environment.program("pip"), "install", "--quiet", "--disable-pip-version-check"]
     run(*pip, "--no-deps", "--no-compile", "-r", listed)
     for project in projects:
-        run(*pip, "--no-deps", "--no-compile", project)
+        with tempfile.TemporaryDirectory() as scratch:
+            # pip leaves what it builds in the folder that it builds from.
+            copy = shutil.copytree(project, Path(scratch) / "project", ignore=_NOT_INSTALLED)
+            run(*pip, "--no-deps", "--no-compile", copy)
     compile_all(environment.packages)
 
 
