@@ -12,7 +12,6 @@ import logging
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from lab.rootfs import TOP, cache_folder, recipe_key
 
 LOG = logging.getLogger(__name__)
 PYTHON = "/usr/bin/python3"
-_NOT_INSTALLED = shutil.ignore_patterns(".*", "build", "doc", "tests", "__pycache__")
 PATCHES = TOP / "nova_patches"
 
 
@@ -111,10 +109,7 @@ def _build(environment: Environment, listed: Path, projects: Sequence[Path]) -> 
     pip = [environment.program("pip"), "install", "--quiet", "--disable-pip-version-check"]
     run(*pip, "--no-deps", "--no-compile", "-r", listed)
     for project in projects:
-        with tempfile.TemporaryDirectory() as scratch:
-            # pip leaves what it builds in the folder that it builds from.
-            copy = shutil.copytree(project, Path(scratch) / "project", ignore=_NOT_INSTALLED)
-            run(*pip, "--no-deps", "--no-compile", copy)
+        run(*pip, "--no-deps", "--no-compile", project)
     compile_all(environment.packages)
 
 
