@@ -78,7 +78,7 @@ class ControlPlane:
     @property
     def _seed(self) -> Path:
         """Where the beginning of all databases is kept: the name has all that it depends on."""
-        files = {path.name: path.read_bytes() for path in TEMPLATES.iterdir()}
+        files = {path.name: path.read_bytes() for path in TEMPLATES.iterdir() if path.is_file()}
         files |= {
             path.name: path.read_bytes()
             for path in (Path(__file__), Path(__file__).with_name("catalog.py"))

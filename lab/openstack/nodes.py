@@ -73,6 +73,7 @@ class Nodes:
         self._prepare(node, "cinder", "volume")
         if node.run(["vgs", GROUP], check=False).status:
             node.run(["vgcreate", "-y", GROUP, GROUP_DISK])
+        node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
         node.run(["mkdir", "-p", "/var/lib/cinder/volumes"])
         self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
         self.start_golden()
