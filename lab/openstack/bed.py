@@ -44,15 +44,18 @@ Say = Callable[[str], None]
 class OpenStack:
     """One bed with OpenStack, whether this process started it or another one did."""
 
-    def __init__(self, name: str, computes: int = COMPUTES) -> None:
-        """Nothing is started yet; the environments are built if the cache lacks them."""
+    def __init__(self, name: str, computes: int = COMPUTES, use_cachegroup: bool = True) -> None:
+        """Nothing is started yet; the environments are built if the cache lacks them.
+
+        ``use_cachegroup`` is nova's option: whether ordinary volumes go through a cache.
+        """
         control = environment.control()
         self.bed = Bed(name, addition=IMAGE)
         self.settings = Settings(
             self.bed.folder / "openstack", control, environment.patched_nova(control)
         )
         self.deployment = KeystoneDeployment(self.bed)
-        self.nodes = Nodes(self.bed, self.settings, self.deployment)
+        self.nodes = Nodes(self.bed, self.settings, self.deployment, use_cachegroup)
         self.rest = Rest(self.bed, "admin", "demo")
         self.names = [f"compute{number}" for number in range(1, computes + 1)]
         self.dashboard = Dashboard(self.bed, self.settings)

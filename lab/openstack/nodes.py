@@ -47,10 +47,13 @@ class KeystoneDeployment(Deployment):
 class Nodes:
     """The nodes of one bed."""
 
-    def __init__(self, bed: Bed, settings: Settings, deployment: Deployment) -> None:
+    def __init__(
+        self, bed: Bed, settings: Settings, deployment: Deployment, use_cachegroup: bool
+    ) -> None:
         self.bed = bed
         self.settings = settings
         self.deployment = deployment
+        self.use_cachegroup = use_cachegroup
 
     def boot(self, computes: list[str], guest: Path) -> None:
         """Start the kernels of all."""
@@ -137,6 +140,7 @@ class Nodes:
             host=node.name,
             ip=node.address,
             privsep=privsep,
+            use_cachegroup=str(self.use_cachegroup).lower(),
         )
 
     def _spawn(

@@ -22,7 +22,8 @@ class TestSettings(testtools.TestCase):
         self.settings = Settings(self.folder, environment, Path("/cache/nova"))
 
     def test_every_template_is_filled_in(self):
-        node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper", "plugins": []}
+        node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper"}
+        node |= {"plugins": [], "use_cachegroup": "true"}
         for template in TEMPLATES.iterdir():
             if template.is_file():
                 self.settings.write(template.name, self.folder / template.name, **node)
