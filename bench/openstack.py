@@ -22,12 +22,10 @@ def measure(servers: int, progress: Progress) -> list[dict[str, Any]]:
     """Return one entry of ``runs`` for each way."""
     cloud = OpenStack(BED, use_cachegroup=False)  # stock is stock
     step = progress.step("OpenStack", 1)
-    cloud.up()
-    try:
+    with cloud.bed:
+        cloud.start()
         step.advance(1)
         return [_Run(cloud, mode).measure(servers, progress) for mode in TYPES]
-    finally:
-        cloud.bed.down()
 
 
 class _Run:

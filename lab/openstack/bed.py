@@ -62,17 +62,19 @@ class OpenStack:
         self.control = ControlPlane(self.bed, self.settings, [*self.names, STORAGE])
 
     def up(self, say: Say = lambda step: None) -> None:
-        """Start all of it, and return once servers can be asked for."""
+        """Start the bed and all of it, and return once servers can be asked for."""
         say("preparing the images")
-        guest = guest_image()
+        guest_image()
         self.bed.up()
         try:
-            self._start(guest, say)
+            self.start(say)
         except BaseException:
             self.bed.down()
             raise
 
-    def _start(self, guest: Path, say: Say) -> None:
+    def start(self, say: Say = lambda step: None) -> None:
+        """Start all of it on the bed, which is up and has nothing yet."""
+        guest = guest_image()
         self.settings.folder.mkdir()
         self.control.configure()
         say("starting the control plane, and the kernels of the nodes")
