@@ -19,6 +19,7 @@ Parts that run only when they are named:
 
   nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; an hour
+  openstack   servers in a real OpenStack on the test bed; 5 GB of memory, a quarter of an hour
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
@@ -31,7 +32,7 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
 
 PARTS=(lint docs unit functional patches chaos system)
-NAMED=(faults nova)
+NAMED=(faults nova openstack)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -110,7 +111,7 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in chaos | system | faults) options=(--serial) ;; esac
+    case $part in chaos | system | faults | openstack) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"

@@ -35,7 +35,7 @@ from lab.openstack.settings import KEYSTONE, PASSWORD, SNAPSHOT, Settings, login
 from lab.remote import Result
 from lab.waiting import wait_until
 
-START = 120.0
+START = 240.0  # seconds, of which two cores with nothing else to do take a tenth
 COMPUTES = 2
 USER = login("admin", "demo")
 Say = Callable[[str], None]
@@ -44,32 +44,37 @@ Say = Callable[[str], None]
 class OpenStack:
     """One bed with OpenStack, whether this process started it or another one did."""
 
-    def __init__(self, name: str, computes: int = COMPUTES) -> None:
-        """Nothing is started yet; the environments are built if the cache lacks them."""
+    def __init__(self, name: str, computes: int = COMPUTES, use_cachegroup: bool = True) -> None:
+        """Nothing is started yet; the environments are built if the cache lacks them.
+
+        ``use_cachegroup`` is nova's option: whether ordinary volumes go through a cache.
+        """
         control = environment.control()
         self.bed = Bed(name, addition=IMAGE)
         self.settings = Settings(
             self.bed.folder / "openstack", control, environment.patched_nova(control)
         )
         self.deployment = KeystoneDeployment(self.bed)
-        self.nodes = Nodes(self.bed, self.settings, self.deployment)
+        self.nodes = Nodes(self.bed, self.settings, self.deployment, use_cachegroup)
         self.rest = Rest(self.bed, "admin", "demo")
         self.names = [f"compute{number}" for number in range(1, computes + 1)]
         self.dashboard = Dashboard(self.bed, self.settings)
         self.control = ControlPlane(self.bed, self.settings, [*self.names, STORAGE])
 
     def up(self, say: Say = lambda step: None) -> None:
-        """Start all of it, and return once servers can be asked for."""
+        """Start the bed and all of it, and return once servers can be asked for."""
         say("preparing the images")
-        guest = guest_image()
+        guest_image()
         self.bed.up()
         try:
-            self._start(guest, say)
+            self.start(say)
         except BaseException:
             self.bed.down()
             raise
 
-    def _start(self, guest: Path, say: Say) -> None:
+    def start(self, say: Say = lambda step: None) -> None:
+        """Start all of it on the bed, which is up and has nothing yet."""
+        guest = guest_image()
         self.settings.folder.mkdir()
         self.control.configure()
         say("starting the control plane, and the kernels of the nodes")
@@ -172,7 +177,7 @@ class OpenStack:
             ]  # fmt: skip
             for program in programs:
                 found[program, node.name] = alive and self.nodes.runs(node, program)
-        if found["keystone", "control"] and found["nova-api", "control"]:
+        if all(found[name, "control"] for name in ("keystone", "nova-api", "cinder-api")):
             for one in self.services():
                 where = one["binary"], one["host"].partition("@")[0]
                 found[where] = found.get(where, True) and one["state"] == "up"

@@ -34,11 +34,17 @@ def up(port: int | None, name: str) -> None:
 
     cloud = OpenStack(name)
     cloud.up(say)
-    url = cloud.dashboard.forward(port or free_port())
     say("up")
+    click.echo(usage(cloud, port))
+
+
+def usage(cloud: OpenStack, port: int | None = None) -> str:
+    """Forward a port to Horizon, and say how everything is used."""
+    name = cloud.bed.name
+    url = cloud.dashboard.forward(port or free_port())
     me = f"python -m lab openstack %s --name {name}"
     server = f"server create --snapshot {SNAPSHOT} --count 4 --flavor guest --network none web"
-    click.echo(
+    return (
         f"Horizon:   {url} (user admin or demo, password {PASSWORD})\n"
         f"Servers:   {me % 'client'} -- virtman {server}\n"
         f"           {me % 'client'} -- server list --long\n"

@@ -24,7 +24,7 @@ from lab.rootfs import cache_folder, recipe_key
 from lab.waiting import wait_until
 
 LOG = logging.getLogger(__name__)
-START = 120.0  # seconds, with everything starting at once on two cores
+START = 240.0  # seconds, with everything starting at once on two cores
 DATABASES = ("keystone", "placement", "glance", "nova_api", "nova_cell0", "nova", "cinder")
 # What a start keeps for the next one, below the folder of what services keep.
 SEED = ("mariadb", "keystone")
@@ -44,7 +44,7 @@ class ControlPlane:
         control = self.settings.control.folder / "etc"
         for name in ("logs", "state"):
             (self.settings.folder / name).mkdir(parents=True)
-        for name in ("glance/images", "nova", "cinder", "lock", "rabbitmq"):
+        for name in ("glance/images", "nova", "cinder", "lock"):
             (self.settings.state / name).mkdir(parents=True)
         write("keystone.conf", etc / "keystone/keystone.conf")
         write("placement.conf", etc / "placement/placement.conf")
@@ -61,6 +61,10 @@ class ControlPlane:
             "GRANT ALL ON *.* TO openstack;\n"
             + "".join(f"CREATE DATABASE IF NOT EXISTS {name};\n" for name in DATABASES)
         )
+        self._make_rabbitmq()
+
+    def _make_rabbitmq(self) -> None:
+        (self.settings.state / "rabbitmq").mkdir()
         (self.settings.state / "rabbitmq/plugins").write_text("[].\n")
 
     def start(self) -> None:
@@ -74,7 +78,7 @@ class ControlPlane:
     @property
     def _seed(self) -> Path:
         """Where the beginning of all databases is kept: the name has all that it depends on."""
-        files = {path.name: path.read_bytes() for path in TEMPLATES.iterdir()}
+        files = {path.name: path.read_bytes() for path in TEMPLATES.iterdir() if path.is_file()}
         files |= {
             path.name: path.read_bytes()
             for path in (Path(__file__), Path(__file__).with_name("catalog.py"))
@@ -108,11 +112,11 @@ class ControlPlane:
                 process.end(grace=20)  # MariaDB writes what it has before it ends
             part = self._seed.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
             for name in SEED:
                 shutil.move(self.settings.state / name, part / name)
             shutil.rmtree(self.settings.state / "rabbitmq")
-            (self.settings.state / "rabbitmq").mkdir()
-            (self.settings.state / "rabbitmq/plugins").write_text("[].\n")
+            self._make_rabbitmq()  # it knows those who were connected, by names of their own
             part.rename(self._seed)
 
     def _sync_keystone(self) -> None:

@@ -21,7 +21,7 @@ STORAGE = "storage"
 GROUP = "cinder"
 GROUP_DISK = "/dev/ubdb"
 GUEST_DISK = "/dev/ubdc"
-START = 120.0
+START = 240.0  # seconds
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
@@ -47,10 +47,13 @@ class KeystoneDeployment(Deployment):
 class Nodes:
     """The nodes of one bed."""
 
-    def __init__(self, bed: Bed, settings: Settings, deployment: Deployment) -> None:
+    def __init__(
+        self, bed: Bed, settings: Settings, deployment: Deployment, use_cachegroup: bool
+    ) -> None:
         self.bed = bed
         self.settings = settings
         self.deployment = deployment
+        self.use_cachegroup = use_cachegroup
 
     def boot(self, computes: list[str], guest: Path) -> None:
         """Start the kernels of all."""
@@ -73,6 +76,7 @@ class Nodes:
         self._prepare(node, "cinder", "volume")
         if node.run(["vgs", GROUP], check=False).status:
             node.run(["vgcreate", "-y", GROUP, GROUP_DISK])
+        node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
         node.run(["mkdir", "-p", "/var/lib/cinder/volumes"])
         self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
         self.start_golden()
@@ -136,6 +140,7 @@ class Nodes:
             host=node.name,
             ip=node.address,
             privsep=privsep,
+            use_cachegroup=str(self.use_cachegroup).lower(),
         )
 
     def _spawn(

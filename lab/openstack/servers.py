@@ -28,6 +28,15 @@ class Server:
     fault: str
 
 
+@dataclass(frozen=True)
+class Volume:
+    """What Cinder says of a volume."""
+
+    id: str
+    name: str
+    status: str
+
+
 class Servers:
     """The servers of the project, all of which boot the guest of the lab."""
 
@@ -114,14 +123,15 @@ class Servers:
         if servers:
             self.cloud.order("server", "delete", "--wait", *servers)
 
-    def volumes(self) -> list[str]:
-        """Return the names of all projects' volumes but that of the guest."""
+    def volumes(self) -> list[Volume]:
+        """Return all projects' volumes but that of the guest."""
         found = self.cloud.rest.get("block-storage", "/volumes/detail?all_tenants=1")["volumes"]
-        return [one["name"] for one in found if one["name"] != SNAPSHOT]
+        volumes = [Volume(one["id"], one["name"], one["status"]) for one in found]
+        return [one for one in volumes if one.name != SNAPSHOT]
 
     def left(self) -> list[str]:
         """Return what is left on any node or in Cinder: nothing, once no server is there."""
-        found = [f"volume {name}" for name in self.volumes()]
+        found = [f"volume {one.name} is {one.status}" for one in self.volumes()]
         for node in self.cloud.bed.nodes.values():
             found += leftovers(node)
             found += [f"{node.name}: {line}" for line in _exported(node)]

@@ -74,7 +74,7 @@ def services(settings: Settings) -> list[Service]:
     ]
     place = {"OS_PLACEMENT_CONFIG_DIR": str(etc / "placement")}
     glance = {"OS_GLANCE_CONFIG_DIR": str(etc / "glance")}
-    # Before its own files it looks for that of the filters, which is no default then.
+    # These names replace the default ones, of which the first is the file of the WSGI filters.
     compute = {
         "OS_NOVA_CONFIG_DIR": str(etc / "nova"),
         "OS_NOVA_CONFIG_FILES": "api-paste.ini;nova.conf;control.conf",

@@ -4,7 +4,6 @@ import os
 
 import testtools
 
-from lab.errors import LabError
 from lab.openstack.bed import OpenStack
 from lab.openstack.servers import Servers
 
@@ -51,7 +50,3 @@ class CloudCase(testtools.TestCase):
         report = self.servers.report(server, boots)
         self.assertTrue(report.ok, report)
         return report
-
-    def refused(self, *words):
-        """Give an order that must be refused; return why."""
-        return str(self.assertRaises(LabError, self.cloud.order, *words))
