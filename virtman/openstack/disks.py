@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -86,6 +87,8 @@ class Disks:
         self._builds: collections.Counter[str] = collections.Counter()
         # Whether this node may hold what it does not need: after a crash, or what failed.
         self._unsure = True
+        # When the agent last said how much there is, and how much.
+        self._space = (-math.inf, 0)
 
     def create(self, server: str, snapshot: str, size: int) -> str:
         """Make a server's disk; return its path. If that fails, nothing stays.
@@ -152,14 +155,17 @@ class Disks:
     def space(self) -> int:
         """Return how many GiB of disks this node can have in all, those that are there included.
 
-        The agent promises each disk what it can ever need, with [store] overcommit.
+        The agent promises each disk what it can ever need, with [store] overcommit. One that is
+        just being started anew still has what it had.
+
+        :raises AgentUnreachable: if the agent has been silent for longer
         """
-        # Nova changes nothing on the node while it asks.
-        agent = self.agent.within(_SOON)
-        found = agent.space()
-        room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
-        sizes = (-(-int(one["size"]) // _GIB) for one in agent.list())
-        return sum(sizes) + room // _GIB
+        try:
+            self._space = (self.now(), self._measure())
+        except AgentUnreachable:
+            if self.now() - self._space[0] > self.ready_timeout:
+                raise
+        return self._space[1]
 
     def destroy(self, server: str) -> None:
         """Take a server's disk away for good; the last one lets go of the golden volume.
@@ -193,6 +199,14 @@ class Disks:
             self._unsure = False
             for image in held:
                 self._let_go(image)
+
+    def _measure(self) -> int:
+        # Nova changes nothing on the node while it asks.
+        agent = self.agent.within(_SOON)
+        found = agent.space()
+        room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
+        sizes = (-(-int(one["size"]) // _GIB) for one in agent.list())
+        return sum(sizes) + room // _GIB
 
     def _path(self, server: str) -> str:
         try:

@@ -284,6 +284,18 @@ class SpaceTest(DisksCase):
         self.agent.room = {"free": 20 * GIB, "promised": 2 * GIB}
         self.assertEqual(2 + 17, self.disks.space())
 
+    def test_agent_that_is_started_anew_has_what_it_had(self):
+        self.agent.reachable = False
+        self.assertRaises(AgentUnreachable, self.disks.space)
+        self.agent.reachable = True
+        self.agent.room = {"free": 3 * GIB, "promised": 0}
+        self.assertEqual(2, self.disks.space())
+        self.agent.reachable = False
+        self.time.seconds += 29
+        self.assertEqual(2, self.disks.space())
+        self.time.seconds += 2
+        self.assertRaises(AgentUnreachable, self.disks.space)
+
     def test_node_that_promised_too_much_has_room_for_what_is_there(self):
         self.disks.create("s1", SNAPSHOT, 1)
         self.agent.room = {"free": GIB, "promised": 2 * GIB}
