@@ -1,4 +1,4 @@
-"""The measurements as commands: ``python -m bench volt``, ``fanout`` and ``agent``."""
+"""The measurements as commands: ``python -m bench volt``, ``fanout``, ``agent``, ``openstack``."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bench import agent, fanout, report, volt
+from bench import agent, fanout, openstack, report, volt
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
@@ -88,6 +88,20 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
         raise click.ClickException(str(err)) from err
     report.show_agent(run)
     _write(target, [run])
+
+
+@main.command("openstack")
+@click.option("--servers", type=click.IntRange(1, 8), default=4, show_default=True)
+@_json
+def measure_openstack(servers: int, target: Path | None) -> None:
+    """Boot servers of one snapshot in a real OpenStack: a volume for each, and by VirtMan."""
+    try:
+        with report.Progress("openstack") as progress:
+            runs = openstack.measure(servers, progress)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show_openstack(runs)
+    _write(target, runs)
 
 
 def _bytes(text: str) -> int:

@@ -45,6 +45,15 @@ AGENT = (
     ("  shared pages counted once", "memory", "pss", "{:,} bytes"),
 )
 
+OPENSTACK = (
+    ("servers", "servers", "{}"),
+    ("the last one was ACTIVE after", "last_active_s", "{:.0f} s"),
+    ("the last guest was ready after", "last_ready_s", "{:.0f} s"),
+    ("requests to Cinder", "cinder_calls", "{}"),
+    ("volumes made", "volumes", "{}"),
+    ("sent by the storage node", "storage_sent_bytes", "{:,} bytes"),
+)
+
 
 class Progress:
     """Bars on standard error: one for each step of a run."""
@@ -120,6 +129,11 @@ def show_agent(run: Mapping[str, Any]) -> None:
         best = rates["cache device"]
         table.add_row(what, *(f"{rate / best:.2f}" for rate in rates.values()))
     Console().print(table)
+
+
+def show_openstack(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of all runs, one a column."""
+    Console().print(_table("mode", OPENSTACK, runs))
 
 
 def _table(

@@ -16,6 +16,7 @@ from lab.cluster import Bed
 from lab.errors import LabError
 from lab.network import ADDRESS
 from lab.node import Node
+from lab.openstack.command import openstack
 from lab.rootfs import TOP
 from lab.state import recorded_beds
 
@@ -150,6 +151,8 @@ def show(status: dict[str, Any], as_json: bool) -> None:
         )
     Console().print(table)
 
+
+main.add_command(openstack)
 
 if __name__ == "__main__":
     main(prog_name="python -m lab")

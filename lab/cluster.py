@@ -36,7 +36,14 @@ NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 class Bed:
     """One bed, whether this process started it or another one did."""
 
-    def __init__(self, name: str, link_rate: str | None = None, source: Path = TOP):
+    def __init__(
+        self,
+        name: str,
+        link_rate: str | None = None,
+        source: Path = TOP,
+        addition: Path | None = None,
+    ):
+        """Nothing is started yet; ``addition`` is a recipe of what its nodes have more."""
         check_name(name)
         if link_rate is not None:
             bytes_per_second(link_rate)
@@ -44,6 +51,7 @@ class Bed:
         self.name = name
         self._link_rate = link_rate
         self._source = source
+        self._addition = addition
         self._state = State(name)
         self._network = Network(name)
         self._handler: object = None
@@ -80,7 +88,7 @@ class Bed:
 
     def up(self) -> None:
         """Make the bed's folders and network, without nodes."""
-        image = ensure_image()
+        image = ensure_image(self._addition)
         check_path(image)
         # A node's Python is slow to compile, and cannot write to the source tree.
         compileall.compile_dir(self._source / "virtman", quiet=2)
@@ -175,10 +183,19 @@ class Bed:
         log: Path,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        what: str | None = None,
     ) -> Process:
-        """Start a process of this machine inside the bed; it ends with the bed."""
+        """Start a process of this machine inside the bed; it ends with the bed.
+
+        ``what`` is its name among the bed's; else it is that of the program.
+        """
         command = self._network.command(list(argv))
-        return self._record(processes.start(command, argv[0], Path(log), env, cwd))
+        return self._record(processes.start(command, what or argv[0], Path(log), env, cwd))
+
+    def process(self, what: str) -> Process | None:
+        """Return the process of this name that was started last, if there is one."""
+        found = [one for one in self._state.read().processes if one.what == what]
+        return found[-1] if found else None
 
     def _record(self, process: Process) -> Process:
         self._state.change(lambda bed: bed.with_process(process))

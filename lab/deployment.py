@@ -60,7 +60,7 @@ class Deployment:
         }
         (self.folder / "volt.conf").write_text(ini(defaults, options))
         self.manage("db", "upgrade")
-        self.operator_token.write_text(self.manage("token", "create", "--role", "operator"))
+        self.operator_token.write_text(self.token("operator"))
         self.restart_volt()
 
     def stop_volt(self) -> None:
@@ -71,7 +71,7 @@ class Deployment:
         """Start Volt on the database that is there, and wait until it answers."""
         command = [sys.executable, "-m", "volt.cmd.api", *self._config_file()]
         log = self.folder / "log"
-        self._process = process = self.bed.spawn(command, log, cwd=TOP)
+        self._process = process = self.bed.spawn(command, log, cwd=TOP, what="volt")
         wait_until(lambda: self._answers() or not process.alive(), "an answer of Volt", 30)
         if not process.alive():
             raise DeadlinePassed(f"Volt ended: {log.read_text()}")
@@ -81,6 +81,11 @@ class Deployment:
         command = [sys.executable, "-m", "volt.cmd.manage", *self._config_file(), *words]
         done = subprocess.run(command, check=True, cwd=TOP, capture_output=True, text=True)
         return done.stdout
+
+    def token(self, role: str, host: str | None = None) -> str:
+        """Return a new token, perhaps one that speaks for a host."""
+        speaks = ["--host", host] if host else []
+        return self.manage("token", "create", "--role", role, *speaks)
 
     def _config_file(self) -> list[str]:
         return ["--config-file", str(self.folder / "volt.conf")]
@@ -166,8 +171,7 @@ class Deployment:
             "cache": {"devices": CACHE_DISK},
         }
         (node.share / "virtman.conf").write_text(ini(defaults, options))
-        token = self.manage("token", "create", "--role", "host", "--host", node.name)
-        give(node, AGENT_TOKEN, token, "virtman")
+        give(node, AGENT_TOKEN, self.token("host", node.name), "virtman")
         node.run(["rm", "-f", SOCKET])
         node.spawn([*program, "--config-file", "/host/virtman.conf"], log="agent.log")
         wait_until(

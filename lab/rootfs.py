@@ -1,6 +1,6 @@
 """How the nodes' root file system is built, once for each recipe.
 
-    lab/images/node + requirements.txt + kernel modules
+    lab/images/node [+ another recipe] + requirements.txt + kernel modules
       -> mmdebstrap -> pip --target /opt/virtman -> modules, overlay, user
       -> mke2fs -d -> $VIRTMAN_CACHE/node-<key>/root.img
 
@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -67,9 +67,14 @@ def recipe_key(files: dict[str, bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def recipe_files() -> dict[str, bytes]:
+def recipe_files(recipes: Sequence[Path]) -> dict[str, bytes]:
     """Return everything the image's contents depend on, by name."""
-    paths = [p for p in RECIPE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    paths = [
+        path
+        for recipe in recipes
+        for path in recipe.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    ]
     files = {str(path.relative_to(TOP)): path.read_bytes() for path in paths}
     files["requirements.txt"] = (TOP / "requirements.txt").read_bytes()
     files["rootfs.py"] = Path(__file__).read_bytes()
@@ -83,16 +88,20 @@ def packages(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def ensure_image() -> Path:
-    """Return the root image of this recipe, building it if it is not there yet."""
-    folder = cache_folder() / f"node-{recipe_key(recipe_files())}"
+def ensure_image(addition: Path | None = None) -> Path:
+    """Return the root image of the nodes, building it if it is not there yet.
+
+    ``addition`` is the folder of a recipe for nodes that have more: packages and an overlay.
+    """
+    recipes = [RECIPE] if addition is None else [RECIPE, addition]
+    folder = cache_folder() / f"node-{recipe_key(recipe_files(recipes))}"
     image = folder / "root.img"
     if image.exists():
         return image
     with _build_lock():
         if not image.exists():
             LOG.info("building the nodes' root file system, %s", folder.name)
-            _build(folder)
+            _build(folder, recipes)
     return image
 
 
@@ -105,14 +114,14 @@ def _build_lock() -> Iterator[None]:
         yield
 
 
-def _build(folder: Path) -> None:
+def _build(folder: Path, recipes: Sequence[Path]) -> None:
     temp = Path(tempfile.mkdtemp(prefix="node-build-", dir=cache_folder()))
     root = temp / "root"
     try:
-        _install_packages(root)
+        _install_packages(root, recipes)
         _install_libraries(root)
         _install_modules(root)
-        _install_recipe(root)
+        _install_recipe(root, recipes)
         result = temp / "result"
         result.mkdir()
         _make_file_system(root, result / "root.img")
@@ -129,8 +138,8 @@ def _run(*argv: str | Path) -> None:
         raise BuildFailed(f"{argv[0]} ended with status {done.returncode}:\n{tail}")
 
 
-def _install_packages(root: Path) -> None:
-    names = packages((RECIPE / "packages.txt").read_text())
+def _install_packages(root: Path, recipes: Sequence[Path]) -> None:
+    names = [name for one in recipes for name in packages((one / "packages.txt").read_text())]
     _run(
         "mmdebstrap",
         "--variant=essential",
@@ -160,25 +169,31 @@ def _install_modules(root: Path) -> None:
     _run("depmod", "--basedir", root, version)
 
 
-def _install_recipe(root: Path) -> None:
-    """Add the recipe's own files, folders and the product's user; compile what is Python."""
-    shutil.copytree(RECIPE / "overlay", root, dirs_exist_ok=True, symlinks=True)
+def _install_recipe(root: Path, recipes: Sequence[Path]) -> None:
+    """Add the recipes' own files, folders and accounts; compile what is Python."""
+    for recipe in recipes:
+        shutil.copytree(recipe / "overlay", root, dirs_exist_ok=True, symlinks=True)
     sbin = root / "usr/local/sbin"
     shutil.copy2(RECIPE / "init", sbin / "init")
     shutil.copy2(RECIPE / "execd.py", sbin / "execd.py")
     for name in FOLDERS:
         (root / name).mkdir(parents=True, exist_ok=True)
-    home = "/var/lib/virtman"
-    _run(
-        *("useradd", "--root", root, "--system", "--user-group", "--create-home"),
-        *("--home-dir", home, "--shell", "/usr/sbin/nologin", "virtman"),
-    )
+    for recipe in recipes:
+        for name in packages((recipe / "accounts.txt").read_text()):
+            _add_account(root, name)
     compileall.compile_dir(
         root / "opt/virtman",
         quiet=2,
         stripdir=str(root),
         prependdir="/",
         invalidation_mode=compileall.py_compile.PycInvalidationMode.UNCHECKED_HASH,
+    )
+
+
+def _add_account(root: Path, name: str) -> None:
+    _run(
+        *("useradd", "--root", root, "--system", "--user-group", "--create-home"),
+        *("--home-dir", f"/var/lib/{name}", "--shell", "/usr/sbin/nologin", name),
     )
 
 

@@ -10,13 +10,20 @@ NOVA_REQUIREMENTS=(
     osprofiler hacking python-barbicanclient
 )
 
+# Tests that the patches bring along, but for one of two minutes, and of what is nearest to them.
+declare -A PATCHES_TESTS=(
+    [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume\.test_virtman|'
+    [functional]='^nova\.tests\.functional\.test_(virtman\.(?!.*test_fifty)|boot_from_volume\b)'
+)
+PATCHES_TESTS[unit]+='scheduler\.test_utils|conf)\b'
+
 # Nova's own tests of what the patches touch.
 declare -A NOVA_TESTS=(
     [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
     [functional]='^nova\.tests\.functional\.(libvirt\.test_live_migration|'
 )
 NOVA_TESTS[unit]+='virt\.libvirt\.test_driver\.\w+\.\w*(volume|live_migration)\w*|'
-NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|shelve))\b'
+NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|resource_tracker|shelve)|scheduler\.test_utils)\b'
 NOVA_TESTS[functional]+='regressions\.test_bug_1939545|test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
 
 # Sets NOVA_BIN: programs of the virtual environment.

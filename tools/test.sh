@@ -11,13 +11,15 @@ Parts, in the order in which they run when none is named:
   docs        the documentation builds without a warning
   unit        tests of pure code
   functional  tests of whole programs on this machine
+  patches     nova_patches, by the tests that they bring along, in nova's own fixtures
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
 Parts that run only when they are named:
 
-  nova        nova_patches, by nova's own tests of what they touch; takes half an hour
+  nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; an hour
+  openstack   servers in a real OpenStack on the test bed; 5 GB of memory, a quarter of an hour
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
@@ -29,8 +31,8 @@ EOF
 # shellcheck source=tools/nova.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
 
-PARTS=(lint docs unit functional chaos system)
-NAMED=(faults nova)
+PARTS=(lint docs unit functional patches chaos system)
+NAMED=(faults nova openstack)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -109,7 +111,7 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in chaos | system | faults) options=(--serial) ;; esac
+    case $part in chaos | system | faults | openstack) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
@@ -118,19 +120,22 @@ run_tests() {
     cat "$VIRTMAN_FIGURES"
 }
 
-# With REGEX those of nova's tests that match it, with the option off.
+# Runs tests of the part $1 in a patched nova. With REGEX those of nova's tests that match it, with
+# the options off; else the tests of the part, of part nova with the options on as well.
 run_nova() {
-    local folder=$TOP/build/nova repository=.stestr/nova kind
+    local part=$1 folder=$TOP/build/nova repository=.stestr/$1 kind
+    local -n tests=${part^^}_TESTS
     mkdir -p "$repository"
     if ! { prepare_nova && patch_nova "$folder"; }; then
         failed=$((failed + 1))
-    elif [ $# -gt 0 ]; then
-        report "$repository/report" matching_nova_tests "$folder" "$1"
+    elif [ $# -gt 1 ]; then
+        report "$repository/report" matching_nova_tests "$folder" "$2"
     else
         report "$repository/own" own_nova_tests "$repository"
         for kind in unit functional; do
-            report "$repository/$kind-off" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}"
-            report "$repository/$kind-on" nova_tests "$folder" "$kind" "${NOVA_TESTS[$kind]}" \
+            report "$repository/$kind-off" nova_tests "$folder" "$kind" "${tests[$kind]}"
+            [ "$part" = nova ] || continue
+            report "$repository/$kind-on" nova_tests "$folder" "$kind" "${tests[$kind]}" \
                 OS_VIRTMAN__USE_VMTSNAPSHOT=true OS_VIRTMAN__USE_CACHEGROUP=true
         done
     fi
@@ -141,7 +146,7 @@ run_part() {
     say "$part"
     case $part in
         lint | docs) check "$part" ;;
-        nova) run_nova "${@:2}" ;;
+        nova | patches) run_nova "$@" ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED

@@ -40,6 +40,7 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("GET", "/v1/space", "space"),
     ("GET", "/v1/cached", "list_cached"),
     ("POST", "/v1/cached/attach", "attach"),
     ("POST", "/v1/cached/detach", "detach"),
@@ -177,6 +178,10 @@ class Api(Rest):
     def scrub(self, request: Request, image: str) -> Answer:
         """Compare the cache with the image's hashes, and drop what is wrong."""
         return 200, asdict(scrub.scrub(self.agent.attached(image)))
+
+    def space(self, request: Request) -> Answer:
+        """Return how much there is for new exception stores."""
+        return 200, asdict(self.agent.stores.space.room())
 
     def list_cached(self, request: Request) -> Answer:
         """Return the volumes that have the cache before them."""

@@ -40,6 +40,10 @@ class Client:
         self.path = path
         self.timeout = timeout
 
+    def within(self, seconds: float) -> Client:
+        """Return the same agent, for questions whose answer must not take longer."""
+        return Client(self.path, seconds)
+
     def create(
         self,
         vm: str,
@@ -176,6 +180,11 @@ class Client:
         """
         path = f"/v1/images/{naming.check('image', image)}/scrub"
         found: dict[str, Any] = self._call("POST", path, patient=True)
+        return found
+
+    def space(self) -> dict[str, int]:
+        """Return the bytes for new exception stores: ``{"free", "promised"}``."""
+        found: dict[str, int] = self._call("GET", "/v1/space")
         return found
 
     def cached(self) -> Sequence[dict[str, Any]]:

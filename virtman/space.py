@@ -32,6 +32,18 @@ class Limits:
     warning: float = 1.0
 
 
+@dataclass(frozen=True)
+class Room:
+    """What there is for new stores; bytes.
+
+    :ivar free: times the overcommit
+    :ivar promised: what stores that are there may still take of it
+    """
+
+    free: int
+    promised: int
+
+
 class Space:
     """Where the exception stores of this node are.
 
@@ -50,6 +62,14 @@ class Space:
         """Return the bytes that there are for what VMs write."""
         return self.backing.left()
 
+    def room(self, inventory: Inventory | None = None, but: str = "") -> Room:
+        """Return what there is for new stores.
+
+        :param but: name of a store which will take no more
+        """
+        promised = _promised(inventory or self.records.inventory(), but)
+        return Room(int(self.backing.free() * self.limits.overcommit), promised)
+
     def check(self, size: int, quota: int = 0, instead: str = "") -> None:
         """Raise NoSpace if one more store for an image of ``size`` bytes does not fit.
 
@@ -60,13 +80,12 @@ class Space:
         need = _limit(size, quota)
         if quota and instead:
             need = max(0, need - _allocated(inventory, instead))
-        promised = _promised(inventory, instead)
-        free = int(self.backing.free() * self.limits.overcommit)
-        if free - promised < need:
+        room = self.room(inventory, instead)
+        if room.free - room.promised < need:
             raise NoSpace(
-                f"the exception store needs {need} bytes, but there are {free} "
-                f"free, of which {promised} are promised to other VMs; free some space, give the "
-                "VM a smaller quota, or raise [store] overcommit"
+                f"the exception store needs {need} bytes, but there are {room.free} "
+                f"free, of which {room.promised} are promised to other VMs; free some space, give "
+                "the VM a smaller quota, or raise [store] overcommit"
             )
 
     def afford(self, size: int) -> None:

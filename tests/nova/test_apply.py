@@ -80,6 +80,12 @@ class ApplyTest(testtools.TestCase):
         self.assertIn("34.0.1", refused.stderr)
         self.assertEqual(before, content(self.folder))
 
+    def test_git_clone_that_pip_has_installed_says_its_release(self):
+        (self.folder / "nova.egg-info").mkdir()
+        (self.folder / "PKG-INFO").rename(self.folder / "nova.egg-info" / "PKG-INFO")
+        self.assertEqual(0, self.run_apply().returncode)
+        self.assertTrue((self.folder / "nova/virt/virtman.py").exists())
+
     def test_nova_that_somebody_changed_is_left_alone(self):
         api = self.folder / "nova/compute/api.py"
         api.write_text(api.read_text().replace("def block_accelerators(", "def block("))

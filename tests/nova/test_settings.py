@@ -1,4 +1,4 @@
-"""The settings for large requests: options that this nova has, with values that it takes."""
+"""The samples for nova.conf: options that this nova has, with values that it takes."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ from oslo_config import iniparser
 from oslo_db import options as database
 from oslo_messaging import opts as messaging
 
-FILE = Path(__file__).resolve().parents[2] / "etc" / "openstack" / "nova-large-requests.conf"
+FOLDER = Path(__file__).resolve().parents[2] / "etc" / "openstack"
+FILE = FOLDER / "nova-large-requests.conf"
+SAMPLE = FOLDER / "nova-virtman.conf"
 OURS = "virtman"  # of the patches, whose own tests know its options
 
 
@@ -36,10 +38,13 @@ class SettingsTest(testtools.TestCase):
         for listed in (database.list_opts(), messaging.list_opts()):
             for group, options in listed:
                 self.conf.register_opts(options, group=group)
+        self.settings = self.read(FILE)
+
+    def read(self, file):
         parser = Settings()
-        with open(FILE, encoding="utf-8") as lines:
+        with open(file, encoding="utf-8") as lines:
             parser.parse(lines)
-        self.settings = [one for one in parser.found if one[0] != OURS]
+        return [one for one in parser.found if one[0] != OURS]
 
     def known(self, group):
         return self.conf if group == "DEFAULT" else self.conf[group]
@@ -52,6 +57,16 @@ class SettingsTest(testtools.TestCase):
             found = getattr(self.known(group), key)
             self.assertNotEqual(before[group, key], found, key)
             self.assertEqual(value, str(found).lower(), key)
+
+    def test_sample_has_what_keystoneauth_and_nova_know(self):
+        # Options of the plug-in that auth_type names.
+        plugin = {"auth_url", "username", "password", "project_name"}
+        plugin |= {"user_domain_name", "project_domain_name"}
+        self.conf([], project="nova", default_config_files=[str(SAMPLE)])
+        for group, key, _ in self.read(SAMPLE):
+            self.assertTrue(key in plugin or key in self.known(group), key)
+        names = self.conf.filter_scheduler.weight_classes
+        self.assertIn("virtman.openstack.weigher.WarmWeigher", names)
 
     def test_none_is_there_twice(self):
         keys = [one[:2] for one in self.settings]

@@ -1,4 +1,5 @@
 """What joins VirtMan to OpenStack; neither the agent nor Volt needs it.
 
-It imports no nova: nova_patches call ``disks``, and hand it a client of Cinder.
+Only ``weigher`` imports nova, which loads it: nova_patches call the others, and hand them a
+client of Cinder.
 """

@@ -2,7 +2,9 @@
 
 A server's disk is a VM of the agent that has the server's id as its name, over the image
 ``snapshot-<id>``. It is made while the server is built and never later: whoever wants it after
-that must find it, as an empty one in its place would be a loss of data nobody notices.
+that must find it, as an empty one in its place would be a loss of data nobody notices. It is on
+one node at each moment. When its server goes to another one, the agents move it there, and that
+is where it has to be found from then on.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +25,8 @@ from virtman.errors import (
     InstanceExists,
     InstanceNotServed,
     InstanceUnknown,
+    MoveHanded,
+    MoveUnknown,
     VirtmanError,
 )
 from virtman.openstack.cinder import API_VERSION, Cinder
@@ -29,9 +34,11 @@ from virtman.openstack.golden import Goldens, image_of
 
 LOG = logging.getLogger(__name__)
 
-_ABSENT = "absent"
-_LOST = "lost"
+_LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
+_NOT_YET = frozenset({"absent", "arriving", _LEAVING})
 _PAUSE = 0.5
+_SOON = 10.0
+_GIB = 1024**3
 
 
 class DiskLost(InstanceUnknown):
@@ -80,6 +87,8 @@ class Disks:
         self._builds: collections.Counter[str] = collections.Counter()
         # Whether this node may hold what it does not need: after a crash, or what failed.
         self._unsure = True
+        # When the agent last said how much there is, and how much.
+        self._space = (-math.inf, 0)
 
     def create(self, server: str, snapshot: str, size: int) -> str:
         """Make a server's disk; return its path. If that fails, nothing stays.
@@ -107,31 +116,56 @@ class Disks:
     def path(self, server: str) -> str:
         """Return the path of a disk that exists; wait for it while the node comes up.
 
-        :raises DiskLost: if the agent does not know it, or its data are gone
+        One that is on its way to another node stays: whoever sent it died over that, or it
+        would not be wanted here.
+
+        :raises DiskLost: if the agent does not know it, has given it up, or its data are gone
         """
         deadline = self.now() + self.ready_timeout
         while True:
             try:
-                found = self.agent.show(server)
-                if found["state"] not in (_ABSENT, _LOST):
-                    return str(found["device"])
-                missing: Exception = InstanceNotServed(
-                    f"server {server}: its disk is not there yet"
-                )
-            except InstanceUnknown as err:
-                raise DiskLost(
-                    f"server {server} has no disk on this node; what it wrote is where it was "
-                    "built, if that node still has it"
-                ) from err
-            except AgentUnreachable as err:
-                missing, found = err, {}
-            if found.get("state") == _LOST:
-                raise DiskLost(
-                    f"the kernel gave up the store of server {server}: its data are lost"
-                )
-            if self.now() > deadline:
-                raise missing
+                return self._path(server)
+            except (AgentUnreachable, InstanceNotServed):
+                if self.now() > deadline:
+                    raise
             self.pause(_PAUSE)
+
+    def move(self, server: str, host: str) -> None:
+        """Have another node own a server's disk, which nobody writes to meanwhile.
+
+        If that fails, this node still owns it, unless the error says that the agent is silent.
+
+        :param host: what nova calls the other node, and its agent too
+        :raises VirtmanError: if the disk stays
+        """
+        image = str(self.agent.show(server)["image"])
+        self.goldens.share(image, host)
+        self.agent.migrate(server, host)
+        self._await(server)
+        LOG.info("the disk of server %s is on host %s now", server, host)
+        try:
+            # The other node may have let go while it did not know of the disk: see sweep.
+            self.goldens.share(image, host)
+        except Exception as err:  # the disk has gone, whatever becomes of the holds
+            LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+            self._unsure = True
+        else:
+            self._let_go(image)
+
+    def space(self) -> int:
+        """Return how many GiB of disks this node can have in all, those that are there included.
+
+        The agent promises each disk what it can ever need, with [store] overcommit. One that is
+        just being started anew still has what it had.
+
+        :raises AgentUnreachable: if the agent has been silent for longer
+        """
+        try:
+            self._space = (self.now(), self._measure())
+        except AgentUnreachable:
+            if self.now() - self._space[0] > self.ready_timeout:
+                raise
+        return self._space[1]
 
     def destroy(self, server: str) -> None:
         """Take a server's disk away for good; the last one lets go of the golden volume.
@@ -166,6 +200,64 @@ class Disks:
             for image in held:
                 self._let_go(image)
 
+    def _measure(self) -> int:
+        # Nova changes nothing on the node while it asks.
+        agent = self.agent.within(_SOON)
+        found = agent.space()
+        room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
+        sizes = (-(-int(one["size"]) // _GIB) for one in agent.list())
+        return sum(sizes) + room // _GIB
+
+    def _path(self, server: str) -> str:
+        try:
+            found = self.agent.show(server)
+            if found["state"] == _LEAVING:
+                self._keep(server)
+                found = self.agent.show(server)
+        except InstanceUnknown as err:
+            raise DiskLost(
+                f"server {server} has no disk on this node; look for it with 'virtman list' on "
+                "the nodes where it has been, and bring it here with 'virtman migrate'"
+            ) from err
+        if found["state"] == _LOST:
+            raise DiskLost(f"the kernel gave up the store of server {server}: its data are lost")
+        if found["state"] == _HANDED:
+            raise DiskLost(
+                f"the disk of server {server} is another node's now, which 'virtman move list' "
+                "names; bring it back from there with 'virtman migrate'"
+            )
+        if found["state"] in _NOT_YET:
+            raise InstanceNotServed(f"server {server}: its disk is not there yet")
+        return str(found["device"])
+
+    def _await(self, server: str) -> None:
+        """Wait until a disk is another node's; the agent may be started again meanwhile."""
+        heard = self.now()
+
+        def hear(move: dict[str, Any]) -> None:
+            nonlocal heard
+            heard = self.now()
+
+        while True:
+            try:
+                self.agent.await_move(server, hear)
+                return
+            except MoveUnknown:
+                # It has ended while the agent was down.
+                if not any(one["vm"] == server for one in self.agent.list()):
+                    return
+                raise
+            except AgentUnreachable:
+                if self.now() - heard > self.ready_timeout:
+                    raise
+            self.pause(_PAUSE)
+
+    def _keep(self, server: str) -> None:
+        """Have a disk stay; if it is too late for that, its state says so."""
+        LOG.warning("the disk of server %s was on its way to another node: it stays", server)
+        with contextlib.suppress(MoveHanded, MoveUnknown):
+            self.agent.cancel_move(server)
+
     def _refuse_second(self, server: str) -> None:
         with contextlib.suppress(InstanceUnknown):
             self.agent.show(server)
@@ -187,8 +279,9 @@ class Disks:
             self.pause(_PAUSE)
 
     def _needed(self, image: str) -> bool:
-        used = (one["image"] == image for one in self.agent.list())
-        return bool(self._builds[image]) or any(used)
+        # What another node owns already, that one holds.
+        here = (one for one in self.agent.list() if one["state"] != _HANDED)
+        return bool(self._builds[image]) or any(one["image"] == image for one in here)
 
     def _let_go(self, image: str) -> None:
         """Release the golden volume if nothing here needs it; the sweep repeats what fails."""

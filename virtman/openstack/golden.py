@@ -79,7 +79,21 @@ class Goldens:
         else:
             golden = cinder.create(name, snapshot, size, self.kind, {MARK: snapshot})
             LOG.info("volume %s becomes the golden one of snapshot %s", golden.id, snapshot)
-        self._take(cinder, golden)
+        self._take(cinder, golden, self.holder)
+
+    def share(self, image: str, host: str) -> None:
+        """Have another node hold what this node holds: a disk over it goes there. Repeatable.
+
+        :raises VolumeFailed: if there is no golden volume any more
+        """
+        cinder, other = self.cinder(), holder_of(host)
+        usable = [one for one in cinder.named(image) if one.status in _READY | _SOON]
+        if any(other in one.holders for one in usable):
+            return
+        mine = [one for one in usable if self.holder in one.holders] or usable
+        if not mine:
+            raise VolumeFailed(f"image {image} has no golden volume that host {host} could hold")
+        self._take(cinder, mine[0], other)
 
     def release(self, image: str) -> None:
         """Let go of a golden volume; that of another node stays. Repeatable."""
@@ -93,9 +107,9 @@ class Goldens:
         found = self.cinder().marked(MARK)
         return sorted({one.name for one in found if self.holder in one.holders})
 
-    def _take(self, cinder: Cinder, golden: Volume) -> None:
+    def _take(self, cinder: Cinder, golden: Volume, holder: str) -> None:
         deadline = self.now() + self.timeout
-        while not (golden.status in _READY and self._attached(cinder, golden)):
+        while not (golden.status in _READY and self._attached(cinder, golden, holder)):
             if golden.status not in _READY | _SOON:
                 raise VolumeFailed(
                     f"golden volume {golden.id} of {golden.name} is {golden.status}; the log of "
@@ -109,10 +123,10 @@ class Goldens:
             self.pause(_PAUSE)
             golden = cinder.show(golden.id)
 
-    def _attached(self, cinder: Cinder, golden: Volume) -> bool:
+    def _attached(self, cinder: Cinder, golden: Volume, holder: str) -> bool:
         """Take hold; False if another node was doing so at that moment."""
         try:
-            cinder.hold(golden.id, self.holder)
+            cinder.hold(golden.id, holder)
         except Exception as err:
             if cinder.show(golden.id).status in _SOON:
                 LOG.debug("volume %s: %s; trying again", golden.id, err)

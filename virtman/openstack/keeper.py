@@ -93,7 +93,9 @@ class Keeper:
     def _tend(self, image: str, volumes: Sequence[Volume]) -> None:
         for volume in volumes:
             self._tidy(volume)
-        if any(volume.holders.keys() - {self.holder} for volume in volumes):
+        # Whoever makes a volume takes hold of it only when it is there.
+        made = all(volume.status in (*_READY, _FAILED) for volume in volumes)
+        if not made or any(volume.holders.keys() - {self.holder} for volume in volumes):
             self._unused.pop(image, None)
         elif self.now() - self._unused.setdefault(image, self.now()) > self.keep_time:
             self._retire(image, volumes)

@@ -19,9 +19,14 @@ class ServedCase(TestCase):
     def setUp(self):
         super().setUp()
         self.node = self.bed.node()
-        self.socket = str(self.bed.folder / "agent.sock")
-        with self.node.process.here():
-            server = waitress.create_server(self.node.api(), unix_socket=self.socket)
+        self.socket = self.serve(self.node)
+        self.client = Client(self.socket, 10)
+
+    def serve(self, node):
+        """Have a node's agent serve its local API; return the socket."""
+        socket = str(self.bed.folder / f"agent-{node.name}.sock")
+        with node.process.here():
+            server = waitress.create_server(node.api(), unix_socket=socket)
             thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
             thread.start()
 
@@ -31,7 +36,7 @@ class ServedCase(TestCase):
             server.task_dispatcher.shutdown()
 
         self.addCleanup(end)
-        self.client = Client(self.socket, 10)
+        return socket
 
 
 class ClientTest(ServedCase):

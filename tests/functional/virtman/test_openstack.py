@@ -5,14 +5,16 @@ from random import Random
 
 import fixtures
 
+from tests.functional.virtman.base import FOREVER
 from tests.functional.virtman.kernel import Kernel, Process
 from tests.functional.virtman.test_client import ServedCase
 from tests.openstack import FakeCinderClient, FakeTime
 from virtman import source
-from virtman.errors import ImageUnknown
+from virtman.client import Client
+from virtman.errors import ImageUnknown, NoSpace
 from virtman.openstack.cinder import Cinder
-from virtman.openstack.disks import Disks
-from virtman.openstack.golden import Goldens
+from virtman.openstack.disks import DiskLost, Disks
+from virtman.openstack.golden import Goldens, holder_of
 from virtman.openstack.keeper import Keeper
 from virtman.openstack.serving import Served
 
@@ -65,10 +67,14 @@ class OpenStackTest(ServedCase):
             100,
             self.time.now,
         )
-        clock = (self.time.now, self.time.pause)
-        goldens = Goldens(lambda: Cinder(self.cinder), "virtman", "node1", 60, *clock)
-        self.disks = Disks(self.client, goldens, 30, 30, *clock)
+        self.disks = self.disks_of(self.node, self.client)
         self.time.then = self.tend
+
+    def disks_of(self, node, client=None):
+        """What nova-compute has on a node."""
+        clock = (self.time.now, self.time.pause)
+        goldens = Goldens(lambda: Cinder(self.cinder), "virtman", node.name, 60, *clock)
+        return Disks(client or Client(self.serve(node), 10), goldens, 30, 30, *clock)
 
     def tend(self):
         with Process(self.storage).here():
@@ -110,6 +116,37 @@ class OpenStackTest(ServedCase):
         self.keeper._served.clear()
         self.tend()
         self.assertEqual(2, len(self.storage.state()["targets"]))
+        self.assertEqual(path, self.disks.path("server"))
+
+    def test_disk_goes_to_another_node_and_back_with_what_was_written(self):
+        there = self.bed.node("b", keep=FOREVER)
+        for node in (self.node, there):
+            node.serve()
+        path = self.disks.create("server", SNAPSHOT, 1)
+        device = Path(path).name
+        disks = {"a": self.disks, "b": self.disks_of(there)}
+        self.node.kernel.write(device, 0, "first")
+        disks["a"].move("server", "b")
+        self.assertRaises(DiskLost, disks["a"].path, "server")
+        self.assertEqual(path, disks["b"].path("server"))
+        self.assertEqual("first", there.kernel.read(device, 0))
+        there.kernel.write(device, 1, "second")
+        disks["b"].move("server", "a")
+        self.assertEqual(path, disks["a"].path("server"))
+        for chunk, text in enumerate(("first", "second")):
+            self.assertEqual(text, self.node.kernel.read(device, chunk))
+        self.assertEqual(([], 1), (there.records.all(), len(self.node.records.all())))
+        (volume,) = self.cinder.kept.values()
+        held = {one.server for one in volume.made}
+        self.assertEqual((True, False), (holder_of("a") in held, holder_of("b") in held))
+
+    def test_disk_that_the_other_node_has_no_space_for_stays(self):
+        there = self.bed.node("b", keep=FOREVER)
+        for node in (self.node, there):
+            node.serve()
+        path = self.disks.create("server", SNAPSHOT, 1)
+        self.useFixture(fixtures.MockPatchObject(there.backing, "free", lambda: 0))
+        self.assertRaises(NoSpace, self.disks.move, "server", "b")
         self.assertEqual(path, self.disks.path("server"))
 
     def test_without_a_keeper_nothing_is_left(self):

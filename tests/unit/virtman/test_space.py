@@ -51,6 +51,12 @@ class SpaceTest(testtools.TestCase):
         error = self.assertRaises(NoSpace, space.check, 8 * MIB)
         self.assertIn("[store] overcommit", str(error))
 
+    def test_room_is_what_is_free_and_what_is_promised_of_it(self):
+        self.free(4 * FULL)
+        self.vm("vm1")
+        room = Space(self.records, self.backing, Limits(1.5)).room()
+        self.assertEqual((6 * FULL, FULL), (room.free, room.promised))
+
     def test_overcommit_promises_more(self):
         self.free(FULL)
         space = Space(self.records, self.backing, Limits(2.0))

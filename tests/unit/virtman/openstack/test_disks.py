@@ -11,6 +11,8 @@ from virtman.errors import (
     ImageUnknown,
     InstanceExists,
     InstanceNotServed,
+    MoveUnknown,
+    PeerUnknown,
 )
 from virtman.openstack.cinder import Cinder, VolumeFailed
 from virtman.openstack.disks import DiskLost, Disks
@@ -19,9 +21,11 @@ from virtman.openstack.golden import Goldens, holder_of
 SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
 IMAGE = f"snapshot-{SNAPSHOT}"
 MINE = holder_of("node1")
+OTHER = holder_of("node2")
+GIB = 1024**3
 
 
-class DisksTest(testtools.TestCase):
+class DisksCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.client = FakeCinderClient()
@@ -38,6 +42,8 @@ class DisksTest(testtools.TestCase):
     def holders(self):
         return list(self.client.holders().values())
 
+
+class DisksTest(DisksCase):
     def test_disk_of_a_server_is_over_its_snapshot(self):
         self.assertEqual("/dev/mapper/s1", self.disks.create("s1", SNAPSHOT, 1))
         self.assertEqual(IMAGE, self.agent.vms["s1"]["image"])
@@ -176,3 +182,121 @@ class DisksTest(testtools.TestCase):
         self.client.volumes.list = found
         self.disks.sweep(lambda server: False)
         self.assertEqual([[]], self.holders())
+
+
+class MovesTest(DisksCase):
+    def setUp(self):
+        super().setUp()
+        self.other = self.agent.peers["node2"] = FakeAgent()
+        self.disks.create("s1", SNAPSHOT, 1)
+
+    def test_disk_and_hold_go_to_the_other_node(self):
+        self.disks.move("s1", "node2")
+        self.assertEqual({}, self.agent.vms)
+        self.assertEqual({"s1"}, set(self.other.vms))
+        self.assertEqual([[OTHER]], self.holders())
+        self.assertRaises(DiskLost, self.disks.path, "s1")
+
+    def test_others_of_the_image_keep_the_hold_of_this_node(self):
+        self.disks.create("s2", SNAPSHOT, 1)
+        self.disks.move("s1", "node2")
+        self.assertEqual([sorted([MINE, OTHER])], self.holders())
+        self.disks.move("s2", "node2")
+        self.assertEqual([[OTHER]], self.holders())
+
+    def test_other_node_holds_before_its_disk_is_on_the_way(self):
+        self.agent.migrate = lambda vm, host: self.assertEqual(
+            [sorted([MINE, OTHER])], self.holders()
+        )
+        self.assertRaises(MoveUnknown, self.disks.move, "s1", "node2")
+
+    def test_other_node_that_let_go_meanwhile_holds_in_the_end(self):
+        def let_go(vm, show):
+            Goldens(lambda: Cinder(self.client), "virtman", "node2", 60).release(IMAGE)
+            await_move(vm, show)
+
+        await_move, self.agent.await_move = self.agent.await_move, let_go
+        self.disks.move("s1", "node2")
+        self.assertEqual([[OTHER]], self.holders())
+
+    def test_disk_that_cannot_go_stays(self):
+        self.assertRaises(PeerUnknown, self.disks.move, "s1", "node3")
+        self.other.vms["s1"] = {"vm": "s1"}
+        self.assertRaises(InstanceExists, self.disks.move, "s1", "node2")
+        self.assertEqual("/dev/mapper/s1", self.disks.path("s1"))
+        self.assertIn(MINE, self.holders()[0])
+
+    def test_agent_that_was_started_again_meanwhile_has_moved_it(self):
+        def restart(vm, show):
+            self.agent.await_move = await_move
+            await_move(vm, show)
+            raise AgentUnreachable("gone")
+
+        await_move, self.agent.await_move = self.agent.await_move, restart
+        self.disks.move("s1", "node2")
+        self.assertEqual([[OTHER]], self.holders())
+
+    def test_agent_that_stays_silent_is_an_error(self):
+        def fall_silent(vm, show):
+            if self.agent.reachable:
+                self.time.seconds += 1000
+                show({})
+            self.agent.reachable = False
+            raise AgentUnreachable("gone")
+
+        self.agent.await_move = fall_silent
+        self.assertRaises(AgentUnreachable, self.disks.move, "s1", "node2")
+        self.assertGreater(self.time.now(), 1029)
+
+    def test_cinder_that_fails_after_the_move_fails_it_no_more(self):
+        def fail(vm, show):
+            await_move(vm, show)
+            self.client.volumes.list = None
+
+        found = self.client.volumes.list
+        await_move, self.agent.await_move = self.agent.await_move, fail
+        self.disks.move("s1", "node2")
+        self.client.volumes.list = found
+        self.disks.sweep(lambda server: False)
+        self.assertEqual([[OTHER]], self.holders())
+
+    def test_disk_whose_sender_died_stays_where_it_is_wanted(self):
+        self.agent.migrate("s1", "node2")
+        self.assertEqual("/dev/mapper/s1", self.restarted().path("s1"))
+        self.assertEqual({}, self.agent.moves)
+
+    def test_disk_that_was_handed_over_is_not_here_any_more(self):
+        self.agent.migrate("s1", "node2")
+        self.agent.vms["s1"]["state"] = "handed"
+        error = self.assertRaises(DiskLost, self.disks.path, "s1")
+        self.assertIn("virtman migrate", str(error))
+
+    def test_disk_that_is_on_its_way_here_is_waited_for(self):
+        self.agent.vms["s1"]["state"] = "arriving"
+        self.time.then = lambda: self.agent.vms["s1"].update(state="ready")
+        self.assertEqual("/dev/mapper/s1", self.disks.path("s1"))
+
+
+class SpaceTest(DisksCase):
+    def test_disks_that_are_there_and_fit(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.vms["s1"]["size"] = 2 * GIB - 1
+        self.agent.room = {"free": 20 * GIB, "promised": 2 * GIB}
+        self.assertEqual(2 + 17, self.disks.space())
+
+    def test_agent_that_is_started_anew_has_what_it_had(self):
+        self.agent.reachable = False
+        self.assertRaises(AgentUnreachable, self.disks.space)
+        self.agent.reachable = True
+        self.agent.room = {"free": 3 * GIB, "promised": 0}
+        self.assertEqual(2, self.disks.space())
+        self.agent.reachable = False
+        self.time.seconds += 29
+        self.assertEqual(2, self.disks.space())
+        self.time.seconds += 2
+        self.assertRaises(AgentUnreachable, self.disks.space)
+
+    def test_node_that_promised_too_much_has_room_for_what_is_there(self):
+        self.disks.create("s1", SNAPSHOT, 1)
+        self.agent.room = {"free": GIB, "promised": 2 * GIB}
+        self.assertEqual(1, self.disks.space())

@@ -5,7 +5,7 @@ import testtools
 from tests.openstack import FakeCinderClient, FakeTime
 from virtman.errors import CoordinatorRefused
 from virtman.openstack.cinder import Cinder, Connection
-from virtman.openstack.golden import Goldens
+from virtman.openstack.golden import MARK, Goldens
 from virtman.openstack.keeper import Keeper
 
 SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
@@ -113,6 +113,18 @@ class KeeperTest(testtools.TestCase):
         self.later(1)
         self.later(90)
         self.assertIn(IMAGE, self.sources.served)
+
+    def test_volume_that_is_still_being_made_is_not_unused(self):
+        self.client.polls = 4
+        Cinder(self.client).create(IMAGE, SNAPSHOT, 1, "virtman", {MARK: SNAPSHOT})
+        self.later(60)
+        self.later(60)
+        while self.client.kept["v1"].status == "creating":
+            self.later(60)
+        self.assertEqual(["v1"], list(self.client.kept))
+        self.node.hold(SNAPSHOT, 1)
+        self.later(60)
+        self.assertEqual({IMAGE: "/dev/1"}, self.sources.served)
 
     def test_volume_stays_while_hosts_of_volt_read_it(self):
         self.node.hold(SNAPSHOT, 1)

@@ -5,13 +5,13 @@ import testtools
 from tests.openstack import FakeAgent, FakeCinderClient, FakeTime
 from tests.unit.virtman.openstack.test_keeper import FakeInitiator, FakeSources
 from virtman.openstack.cinder import Cinder
-from virtman.openstack.disks import Disks
+from virtman.openstack.disks import DiskLost, Disks
 from virtman.openstack.golden import Goldens, holder_of
 from virtman.openstack.keeper import Keeper
 
 SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
 IMAGE = f"snapshot-{SNAPSHOT}"
-MINE = holder_of("node1")
+MINE, OTHER = holder_of("node1"), holder_of("node2")
 ALWAYS = 10**6
 
 
@@ -59,6 +59,7 @@ class World(testtools.TestCase):
         self.time = FakeTime()
         self.client = FakeCinderClient(polls=1)
         self.agent = FakeAgent()
+        self.other = self.agent.peers["node2"] = FakeAgent()
         self.sources = FakeSources()
         self.initiator = FakeInitiator()
 
@@ -94,9 +95,10 @@ class World(testtools.TestCase):
             self.time.seconds += 101
 
     def assert_disks_are_held(self):
-        if self.agent.vms:
-            holders = self.client.holders().values()
-            self.assertTrue(any(MINE in one for one in holders), holders)
+        for agent, holder in ((self.agent, MINE), (self.other, OTHER)):
+            if agent.vms:
+                holders = self.client.holders().values()
+                self.assertTrue(any(holder in one for one in holders), holders)
 
     def assert_nothing_is_left(self):
         left = (self.agent.vms, self.client.kept, self.sources.served, self.initiator.connected)
@@ -120,6 +122,35 @@ class KilledComputeTest(World):
             self.disks(life).sweep(lambda server: True)
 
         self.at_each_call(use, self.check)
+
+    def test_killed_while_it_sends_a_disk_which_the_agent_goes_on_with(self):
+        def check():
+            for vm in list(self.agent.moves):
+                self.agent.await_move(vm, lambda move: None)
+            self.assertEqual(["s1"], [*self.agent.vms, *self.other.vms])
+            self.assert_disks_are_held()
+            self.disks(Life()).sweep(lambda server: False)
+            self.assert_disks_are_held()
+
+        self.at_each_call(self.move, check)
+        self.assertEqual(["s1"], list(self.other.vms))
+
+    def test_killed_while_it_sends_a_disk_which_it_wants_to_keep_then(self):
+        def check():
+            try:
+                self.disks(Life()).path("s1")
+            except DiskLost:
+                self.assertEqual(["s1"], list(self.other.vms))
+            else:
+                self.assertEqual({}, self.agent.moves)
+                self.assertEqual(({}, ["s1"]), (self.other.vms, list(self.agent.vms)))
+            self.assert_disks_are_held()
+
+        self.at_each_call(self.move, check)
+
+    def move(self, life):
+        self.create(Life())
+        self.disks(life).move("s1", "node2")
 
     def create(self, life):
         self.disks(life).create("s1", SNAPSHOT, 1)

@@ -9,6 +9,9 @@ from virtman.errors import (
     ImageUnknown,
     InstanceExists,
     InstanceUnknown,
+    MoveHanded,
+    MoveUnknown,
+    PeerUnknown,
 )
 
 
@@ -142,6 +145,8 @@ class FakeAgent:
     """The agent of a node.
 
     :ivar served: images that can be had; None for all
+    :ivar peers: agents of other nodes, by name
+    :ivar moves: whereto VMs are on their way
     """
 
     def __init__(self):
@@ -149,6 +154,9 @@ class FakeAgent:
         self.served = None
         self.reachable = True
         self.busy = set()
+        self.peers = {}
+        self.moves = {}
+        self.room = {"free": 0, "promised": 0}
         self.loses_answers = False
 
     def create(self, vm, image):
@@ -157,7 +165,8 @@ class FakeAgent:
             raise InstanceExists(vm)
         if self.served is not None and image not in self.served:
             raise ImageUnknown(image)
-        self.vms[vm] = {"vm": vm, "image": image, "state": "ready", "device": f"/dev/mapper/{vm}"}
+        device = f"/dev/mapper/{vm}"
+        self.vms[vm] = {"vm": vm, "image": image, "state": "ready", "device": device, "size": 1}
         if self.loses_answers:
             raise AgentUnreachable("timed out")
         return self.vms[vm]
@@ -177,6 +186,34 @@ class FakeAgent:
     def list(self):
         self._answer()
         return list(self.vms.values())
+
+    def within(self, seconds):
+        return self
+
+    def space(self):
+        self._answer()
+        return self.room
+
+    def migrate(self, vm, host):
+        if host not in self.peers:
+            raise PeerUnknown(host)
+        if vm in self.peers[host].vms:
+            raise InstanceExists(vm)
+        self.show(vm)["state"] = "leaving"
+        self.moves[vm] = host
+
+    def await_move(self, vm, show):
+        self._answer()
+        if vm not in self.moves:
+            raise MoveUnknown(vm)
+        show({"vm": vm})
+        self.peers[self.moves.pop(vm)].vms[vm] = self.vms.pop(vm) | {"state": "ready"}
+
+    def cancel_move(self, vm):
+        if self.show(vm)["state"] == "handed":
+            raise MoveHanded(vm)
+        self.moves.pop(vm, None)
+        self.vms[vm]["state"] = "ready"
 
     def _answer(self):
         if not self.reachable:

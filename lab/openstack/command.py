@@ -1,0 +1,95 @@
+"""The cloud on the command line: python -m lab openstack up, status, client, down."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from lab.cluster import Bed
+from lab.databases import free_port
+from lab.openstack.bed import OpenStack
+from lab.openstack.settings import PASSWORD, SNAPSHOT
+
+NAME = click.option("--name", default="openstack", show_default=True, help="Which bed.")
+
+
+@click.group()
+def openstack() -> None:
+    """A real OpenStack on a bed: control plane, storage and compute nodes, and VirtMan."""
+
+
+@openstack.command()
+@click.option("--port", type=int, help="Of 127.0.0.1, for Horizon; a free one by default.")
+@NAME
+def up(port: int | None, name: str) -> None:
+    """Start it and leave it running; say how to use it."""
+    began = time.monotonic()
+
+    def say(step: str) -> None:
+        click.echo(f"{time.monotonic() - began:5.0f} s  {step}", err=True)
+
+    cloud = OpenStack(name)
+    cloud.up(say)
+    say("up")
+    click.echo(usage(cloud, port))
+
+
+def usage(cloud: OpenStack, port: int | None = None) -> str:
+    """Forward a port to Horizon, and say how everything is used."""
+    name = cloud.bed.name
+    url = cloud.dashboard.forward(port or free_port())
+    me = f"python -m lab openstack %s --name {name}"
+    server = f"server create --snapshot {SNAPSHOT} --count 4 --flavor guest --network none web"
+    return (
+        f"Horizon:   {url} (user admin or demo, password {PASSWORD})\n"
+        f"Servers:   {me % 'client'} -- virtman {server}\n"
+        f"           {me % 'client'} -- server list --long\n"
+        f"A node:    python -m lab exec --name {name} compute1 virsh list\n"
+        f"Logs:      {cloud.settings.logs} and {cloud.bed.folder}/*/share\n"
+        f"Health:    {me % 'status'}\n"
+        f"The end:   {me % 'down'}"
+    )
+
+
+@openstack.command()
+@NAME
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def status(name: str, as_json: bool) -> None:
+    """Show whether each service is well; the status is 1 if one is not."""
+    Bed.attach(name)
+    found = OpenStack(name).status()
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        table = Table("service", "where", "state")
+        for one in found:
+            colour = "" if one["state"] == "up" else "[red]"
+            table.add_row(one["service"], one["where"], f"{colour}{one['state']}")
+        Console().print(table)
+    sys.exit(0 if all(one["state"] == "up" for one in found) else 1)
+
+
+@openstack.command(context_settings={"ignore_unknown_options": True})
+@NAME
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+def client(name: str, words: Sequence[str]) -> None:
+    """Run openstackclient with WORDS, as admin in the project demo."""
+    Bed.attach(name)
+    done = OpenStack(name).run_client(*words)
+    sys.stdout.buffer.write(done.stdout_bytes)
+    sys.stderr.buffer.write(done.stderr_bytes)
+    sys.exit(done.status)
+
+
+@openstack.command()
+@NAME
+def down(name: str) -> None:
+    """End it and remove all of it, even when the lab that started it was killed."""
+    left = Bed(name).down()
+    for line in left:
+        click.echo(line, err=True)
+    sys.exit(1 if left else 0)

@@ -1,0 +1,68 @@
+"""Horizon on a bed, from an environment of its own."""
+
+from pathlib import Path
+
+from lab.cluster import Bed
+from lab.network import ADDRESS
+from lab.openstack import environment
+from lab.openstack.services import Service, uwsgi
+from lab.openstack.settings import Settings
+from lab.rootfs import TOP
+
+PORT = 8080
+# Plug-ins are found as packages here; one that has a folder "enabled" is switched on.
+PLUGINS = TOP / "horizon_patches"
+
+
+class Dashboard:
+    """The files of Horizon, and how it is started."""
+
+    def __init__(self, bed: Bed, settings: Settings) -> None:
+        self.bed = bed
+        self.settings = settings
+        self.environment = environment.horizon()
+
+    @property
+    def folder(self) -> Path:
+        """Where Horizon finds ``local.local_settings``."""
+        return self.settings.etc / "horizon"
+
+    def configure(self) -> None:
+        """Write its settings, and collect what it serves as it is: memcached must run."""
+        plugins = [str(path) for path in sorted(PLUGINS.glob("*/enabled"))]
+        local = self.folder / "local"
+        self.settings.write("local_settings.py.in", local / "local_settings.py", plugins=plugins)
+        self.settings.write("networks.py", local / "networks.py")
+        (local / "__init__.py").touch()
+        (self.settings.state / "horizon").mkdir()
+        self._manage("collectstatic", "--noinput")
+        self._manage("compress", "--force")
+
+    def service(self) -> Service:
+        """Return how it is started."""
+        static = f"/static={self.settings.state}/horizon/static"
+        program = self.environment.program("uwsgi")
+        command = uwsgi(program, PORT, "openstack_dashboard.wsgi:application")
+        return Service(
+            "horizon",
+            [*command, "--static-map", static],
+            PORT,
+            "/auth/login/",
+            self._variables(),
+        )
+
+    def forward(self, port: int) -> str:
+        """Let a port of 127.0.0.1 lead to it; return the URL."""
+        self.bed.forward(port, (ADDRESS, PORT))
+        return f"http://127.0.0.1:{port}"
+
+    def _manage(self, *words: str) -> None:
+        program = str(self.environment.program("django-admin"))
+        self.bed.run_in([program, *words], timeout=300, env=self._variables())
+
+    def _variables(self) -> dict[str, str]:
+        paths = self.environment.variables(self.folder, PLUGINS)
+        return paths | {
+            "HOME": str(self.settings.state),
+            "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings",
+        }

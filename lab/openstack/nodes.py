@@ -1,0 +1,167 @@
+"""The nodes of OpenStack: one with cinder-volume, and those with libvirt and nova-compute.
+
+What a node keeps over a power cut is on its disks; what must be there again after it is done by
+``start``, for the first time and for any other.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lab.cluster import Bed
+from lab.deployment import OPERATOR_TOKEN, Deployment, give
+from lab.node import Node
+from lab.openstack.rest import Rest
+from lab.openstack.settings import Settings, login
+from lab.rootfs import TOP
+from lab.state import Disk
+from lab.waiting import wait_until
+
+IMAGE = TOP / "lab/images/openstack"
+STORAGE = "storage"
+GROUP = "cinder"
+GROUP_DISK = "/dev/ubdb"
+GUEST_DISK = "/dev/ubdc"
+START = 240.0  # seconds
+LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
+KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
+
+# By which the programs of a node are known among its processes.
+PROGRAMS = {
+    "cinder-volume": "/cinder-volume ",
+    "virtman-golden": "/virtman-golden ",
+    "libvirtd": "^libvirtd",
+    "nova-compute": "/nova-compute ",
+    "virtman-agent": "virtman.cmd.agent ",
+}
+
+
+class KeystoneDeployment(Deployment):
+    """VirtMan's services where Keystone says who asks."""
+
+    def token(self, role: str, host: str | None = None) -> str:
+        """Return a token of the user who stands for a host, or of nova, whose role is admin."""
+        user = f"virtman-{host}" if host else "nova"
+        return Rest(self.bed, user, "service").token()
+
+
+class Nodes:
+    """The nodes of one bed."""
+
+    def __init__(
+        self, bed: Bed, settings: Settings, deployment: Deployment, use_cachegroup: bool
+    ) -> None:
+        self.bed = bed
+        self.settings = settings
+        self.deployment = deployment
+        self.use_cachegroup = use_cachegroup
+
+    def boot(self, computes: list[str], guest: Path) -> None:
+        """Start the kernels of all."""
+        self.bed.start_node(STORAGE, "768M", "20G", [Disk(guest, readonly=True)])
+        self.bed.start_nodes(computes, "1G", "4G")
+
+    @property
+    def storage(self) -> Node:
+        """The node with the volumes."""
+        return self.bed.node(STORAGE)
+
+    @property
+    def computes(self) -> list[Node]:
+        """The nodes with the servers."""
+        return [node for name, node in self.bed.nodes.items() if name != STORAGE]
+
+    def start_storage(self) -> None:
+        """Start cinder-volume and virtman-golden on a node that has just booted."""
+        node = self.storage
+        self._prepare(node, "cinder", "volume")
+        if node.run(["vgs", GROUP], check=False).status:
+            node.run(["vgcreate", "-y", GROUP, GROUP_DISK])
+        node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
+        node.run(["mkdir", "-p", "/var/lib/cinder/volumes"])
+        self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
+        self.start_golden()
+
+    def start_golden(self) -> None:
+        """Start what serves golden volumes."""
+        node = self.storage
+        give(node, OPERATOR_TOKEN, self.deployment.operator_token.read_text(), "root")
+        options = {
+            "--volt": self.deployment.volt,
+            "--token-file": OPERATOR_TOKEN,
+            "--ip": node.address,
+            "--host": node.name,
+            "--lock-path": "/var/lib/cinder/lock",
+            "--keep-time": str(KEEP_TIME),
+            "--interval": "1",
+        }
+        words = [word for pair in options.items() for word in pair]
+        self._spawn(node, "virtman-golden", *words, variables=login("nova", "service"))
+
+    def start_compute(self, node: Node) -> None:
+        """Start libvirt, VirtMan's agent and nova-compute on a node that has just booted."""
+        self._prepare(node, "nova", "compute")
+        node.run(["mkdir", "-p", "/host/instances", "/var/lib/nova"])
+        self.start_agent(node)
+        for daemon in ("virtlogd", "libvirtd"):
+            node.spawn([daemon], f"{daemon}.log")
+        _wait(node, "libvirt", lambda: _succeeds(node, "virsh", "version"))
+        self.start_nova(node)
+
+    def start_agent(self, node: Node) -> None:
+        """Start the agent and wait until it answers."""
+        self.deployment.start_agent(node, {"image": {"keep_time": KEEP_TIME}})
+
+    def start_nova(self, node: Node) -> None:
+        """Start nova-compute."""
+        self._spawn(node, "nova-compute", *_config_files("nova", "compute"))
+
+    def stop(self, node: Node, program: str) -> None:
+        """Kill a program of a node without a word."""
+        node.run(["pkill", "-KILL", "-f", PROGRAMS[program]], check=False)
+        _wait(node, f"the end of {program}", lambda: not self.runs(node, program))
+
+    def runs(self, node: Node, program: str) -> bool:
+        """Tell whether a program of a node runs."""
+        return _succeeds(node, "pgrep", "-f", PROGRAMS[program])
+
+    def _prepare(self, node: Node, service: str, kind: str) -> None:
+        """Mount the environments, and write a service's configuration into the share."""
+        for folder in (self.settings.control.folder, self.settings.nova):
+            node.run(["mkdir", "-p", str(folder)])
+            node.run(["mount", "-t", "hostfs", "-o", f"ro,{folder}", "none", str(folder)])
+        node.run(["ln", "-sfn", "/proc/self/fd", "/dev/fd"])
+        helper = self.settings.control.program("privsep-helper")
+        etc = node.share / service
+        privsep = " ".join([str(helper), *_config_files(service, kind)])
+        self.settings.write(f"{service}.conf", etc / f"{service}.conf")
+        self.settings.write(
+            f"{service}-{kind}.conf",
+            etc / f"{kind}.conf",
+            host=node.name,
+            ip=node.address,
+            privsep=privsep,
+            use_cachegroup=str(self.use_cachegroup).lower(),
+        )
+
+    def _spawn(
+        self, node: Node, program: str, *words: str, variables: dict[str, str] | None = None
+    ) -> None:
+        path = self.settings.control.program(program)
+        everything = self.settings.control.variables(self.settings.nova, Path("/opt/src"), LIBVIRT)
+        node.spawn([str(path), *words], f"{program}.out", everything | (variables or {}))
+
+
+def _config_files(service: str, kind: str) -> list[str]:
+    return [
+        word
+        for name in (service, kind)
+        for word in ("--config-file", f"/host/{service}/{name}.conf")
+    ]
+
+
+def _succeeds(node: Node, *words: str) -> bool:
+    return node.run(words, check=False).status == 0
+
+
+def _wait(node: Node, what: str, condition: Callable[[], bool]) -> None:
+    wait_until(condition, f"{what} on {node.name}", START, 0.2)

@@ -1,0 +1,171 @@
+"""Servers of the cloud: asked for by openstackclient, and what their guests say of their disks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lab.deployment import leftovers
+from lab.errors import DeadlinePassed
+from lab.guest import GuestFailed, Report, parse
+from lab.node import Node
+from lab.openstack.bed import OpenStack
+from lab.openstack.nodes import STORAGE
+from lab.openstack.settings import SNAPSHOT
+from lab.waiting import wait_until
+
+ACTIVE = 300.0  # seconds
+READY = 300.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """What Nova says of a server."""
+
+    id: str
+    name: str
+    status: str
+    host: str
+    fault: str
+
+
+@dataclass(frozen=True)
+class Volume:
+    """What Cinder says of a volume."""
+
+    id: str
+    name: str
+    status: str
+
+
+class Servers:
+    """The servers of the project, all of which boot the guest of the lab."""
+
+    def __init__(self, cloud: OpenStack) -> None:
+        self.cloud = cloud
+
+    def boot(self, name: str, count: int) -> list[str]:
+        """Ask for servers of the snapshot by VirtMan, in one request; return their ids."""
+        where = ["--snapshot", SNAPSHOT, "--flavor", "guest", "--network", "none"]
+        made = self.cloud.client("virtman", "server", "create", *where, "--count", str(count), name)
+        return [one["ID"] for one in made]
+
+    def boot_stock(self, name: str, count: int) -> list[str]:
+        """Ask for servers that get a volume of the snapshot each, as without VirtMan."""
+        snapshot = self.cloud.client("volume", "snapshot", "show", SNAPSHOT)["id"]
+        disk = {
+            "uuid": snapshot,
+            "source_type": "snapshot",
+            "destination_type": "volume",
+            "boot_index": "0",
+            "delete_on_termination": "true",
+            "volume_type": "lvm",
+        }
+        device = ",".join(f"{key}={value}" for key, value in disk.items())
+        self.cloud.order(
+            *("--os-compute-api-version", "2.67", "server", "create", "--block-device", device),
+            *("--flavor", "guest", "--nic", "none", "--min", str(count), "--max", str(count), name),
+        )
+        return [one.id for one in self.all() if one.name.startswith(name)]
+
+    def order(self, verb: str, server: str, *options: str) -> None:
+        """Have something done to a server, such as "stop", without waiting for it."""
+        self.cloud.order("server", verb, *options, server)
+
+    def all(self) -> list[Server]:
+        """Return all servers."""
+        found = self.cloud.rest.get("compute", "/servers/detail")["servers"]
+        return [_server(one) for one in found]
+
+    def show(self, server: str) -> Server:
+        """Return one server."""
+        return _server(self.cloud.rest.get("compute", f"/servers/{server}")["server"])
+
+    def wait(self, servers: Sequence[str], status: str, deadline: float = ACTIVE) -> list[Server]:
+        """Wait until servers have a status and Nova does nothing with them any more."""
+        found: list[Server] = []
+
+        def there() -> bool:
+            found[:] = [self.show(server) for server in servers]
+            failed = [one for one in found if one.status.startswith("ERROR")]
+            if failed and status != "ERROR":
+                raise GuestFailed("; ".join(f"{one.name}: {one.fault}" for one in failed))
+            return all(one.status == status for one in found)
+
+        wait_until(there, f"{status} of {', '.join(servers)}", deadline, 0.5)
+        return found
+
+    def node(self, server: str) -> Node:
+        """Return the node of a server."""
+        return self.cloud.bed.node(self.show(server).host)
+
+    def report(self, server: str, boots: int = 1, deadline: float = READY) -> Report:
+        """Wait for what a guest says of its disk at its boot of this number.
+
+        Raises GuestFailed with the console's end if there is none in time.
+        """
+        console = self.node(server).share / "instances" / server / "console.log"
+        found: list[Report] = []
+
+        def reported() -> bool:
+            lines = console.read_text(errors="replace") if console.exists() else ""
+            reports = map(parse, lines.splitlines(keepends=True))
+            found.extend(one for one in reports if one and one.fields.get("boots") == str(boots))
+            return bool(found)
+
+        try:
+            wait_until(reported, f"boot {boots} of {server}", deadline, 0.5)
+        except DeadlinePassed as err:
+            raise GuestFailed(f"{err}; see {console}") from err
+        return found[0]
+
+    def delete(self, *servers: str) -> None:
+        """Delete servers and wait until they are gone."""
+        if servers:
+            self.cloud.order("server", "delete", "--wait", *servers)
+
+    def volumes(self) -> list[Volume]:
+        """Return all projects' volumes but that of the guest."""
+        found = self.cloud.rest.get("block-storage", "/volumes/detail?all_tenants=1")["volumes"]
+        volumes = [Volume(one["id"], one["name"], one["status"]) for one in found]
+        return [one for one in volumes if one.name != SNAPSHOT]
+
+    def left(self) -> list[str]:
+        """Return what is left on any node or in Cinder: nothing, once no server is there."""
+        found = [f"volume {one.name} is {one.status}" for one in self.volumes()]
+        for node in self.cloud.bed.nodes.values():
+            found += leftovers(node)
+            found += [f"{node.name}: {line}" for line in _exported(node)]
+        return found
+
+    def wait_nothing_left(self, deadline: float = 120.0) -> None:
+        """Wait until nothing is left; an error names what is."""
+        left: list[str] = []
+
+        def nothing() -> bool:
+            left[:] = self.left()
+            return not left
+
+        try:
+            wait_until(nothing, "an empty cloud", deadline, 2)
+        except DeadlinePassed as err:
+            raise GuestFailed(f"{err}: {'; '.join(left)}") from err
+
+
+def _server(found: dict[str, Any]) -> Server:
+    busy = found["OS-EXT-STS:task_state"]
+    return Server(
+        found["id"],
+        found["name"],
+        f"{found['status']} {busy}" if busy else found["status"],
+        found["OS-EXT-SRV-ATTR:host"] or "",
+        found.get("fault", {}).get("message", ""),
+    )
+
+
+def _exported(node: Node) -> list[str]:
+    """Return the targets by which Cinder serves volumes of this node."""
+    if node.name != STORAGE:
+        return []
+    folder = "/sys/kernel/config/target/iscsi"
+    found = node.run(["find", folder, "-maxdepth", "1", "-name", "iqn.*openstack*"], check=False)
+    return found.stdout.splitlines()

@@ -1,0 +1,100 @@
+"""Where a bed's OpenStack keeps its files, and its configuration from the templates in conf/."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from lab.network import ADDRESS
+from lab.openstack.environment import Environment
+from lab.rootfs import TOP
+
+TEMPLATES = Path(__file__).with_name("conf")
+PASSWORD = "secret"  # noqa: S105  # nobody else is in the bed's network
+REGION = "RegionOne"
+SNAPSHOT = "guest"  # of which servers are booted
+KEYSTONE = f"http://{ADDRESS}:5000"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The files of one bed.
+
+    :ivar folder: has ``etc``, ``logs`` and ``state``
+    :ivar nova: folder of the patched package ``nova``, found before that of the environment
+    """
+
+    folder: Path
+    control: Environment
+    nova: Path
+
+    @property
+    def etc(self) -> Path:
+        """Configuration."""
+        return self.folder / "etc"
+
+    @property
+    def logs(self) -> Path:
+        """What services say."""
+        return self.folder / "logs"
+
+    @property
+    def state(self) -> Path:
+        """What services keep."""
+        return self.folder / "state"
+
+    def variables(self, source: Path = TOP) -> dict[str, str]:
+        """Return what the programs of the services run with; ``source`` holds VirtMan."""
+        return self.control.variables(self.nova, source) | {"HOME": str(self.state)}
+
+    def write(self, template: str, target: Path, **values: object) -> None:
+        """Write a configuration file."""
+        text = Template((TEMPLATES / template).read_text())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text.substitute(self._values() | values))
+
+    def _values(self) -> dict[str, object]:
+        services = ("placement", "glance", "nova", "cinder", "neutron")
+        return {
+            "address": ADDRESS,
+            "control": self.control.folder,
+            "logs": self.logs,
+            "state": self.state,
+            "database": f"mysql+pymysql://openstack:{PASSWORD}@{ADDRESS}:3306",
+            "messages": f"rabbit://guest:guest@{ADDRESS}:5672/",
+            "tokens": TOKENS,
+            **{f"as_{name}": _account(name) for name in services},
+        }
+
+
+def login(user: str, project: str) -> dict[str, str]:
+    """Return the variables by which openstackclient and others know who they are."""
+    return {
+        "OS_AUTH_URL": f"{KEYSTONE}/v3",
+        "OS_USERNAME": user,
+        "OS_PASSWORD": PASSWORD,
+        "OS_PROJECT_NAME": project,
+        "OS_USER_DOMAIN_NAME": "Default",
+        "OS_PROJECT_DOMAIN_NAME": "Default",
+        "OS_IDENTITY_API_VERSION": "3",
+        "OS_REGION_NAME": REGION,
+    }
+
+
+TOKENS = f"""\
+www_authenticate_uri = {KEYSTONE}
+memcached_servers = {ADDRESS}:11211
+service_token_roles_required = true
+service_token_roles = service"""
+
+
+def _account(user: str) -> str:
+    """Return the options by which a service logs in as itself."""
+    return f"""\
+auth_type = password
+auth_url = {KEYSTONE}
+project_domain_name = Default
+user_domain_name = Default
+project_name = service
+username = {user}
+password = {PASSWORD}
+region_name = {REGION}"""

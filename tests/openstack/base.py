@@ -1,0 +1,52 @@
+"""What tests of the cloud stand on: one bed with OpenStack for all of them."""
+
+import os
+
+import testtools
+
+from lab.openstack.bed import OpenStack
+from lab.openstack.servers import Servers
+
+
+class CloudCase(testtools.TestCase):
+    """One cloud for all tests of a class; each test gives back what it took.
+
+    VIRTMAN_OPENSTACK names a bed that is up already, and stays up.
+    """
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        name = os.environ.get("VIRTMAN_OPENSTACK")
+        cls.cloud = OpenStack(name or f"test-openstack-{os.getpid()}")
+        if not name:
+            cls.cloud.up()
+            cls.addClassCleanup(cls.cloud.bed.down)
+        cls.servers = Servers(cls.cloud)
+        cls.nodes = cls.cloud.nodes
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.give_back)
+
+    def give_back(self):
+        """Delete all servers and volumes; then nothing may be left anywhere."""
+        self.servers.delete(*(one.id for one in self.servers.all()))
+        for volume in self.cloud.client("volume", "list"):
+            if volume["Name"].startswith("data"):
+                self.cloud.order("volume", "delete", volume["ID"])
+        self.servers.wait_nothing_left()
+        for node in self.cloud.bed.nodes.values():
+            self.assertEqual([], node.kernel_faults())
+
+    def boot(self, name, count):
+        """Boot servers by VirtMan; return their ids once they are active."""
+        made = self.servers.boot(name, count)
+        self.servers.wait(made, "ACTIVE")
+        return made
+
+    def assert_right(self, server, boots):
+        """Wait for a boot; the guest must have found all of its disk as it should be."""
+        report = self.servers.report(server, boots)
+        self.assertTrue(report.ok, report)
+        return report

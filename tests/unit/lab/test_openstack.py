@@ -1,0 +1,84 @@
+"""The cloud's configuration and programs, as far as they can be told without starting any."""
+
+from pathlib import Path
+
+import testtools
+from fixtures import TempDir
+
+from bench.openstack import _REQUEST
+from lab.openstack import networking, services
+from lab.openstack.environment import Environment
+from lab.openstack.servers import _server
+from lab.openstack.settings import TEMPLATES, Settings
+
+ME = "http://10.78.0.254:9696"
+
+
+class TestSettings(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(self.useFixture(TempDir()).path)
+        environment = Environment(Path("/cache/control"))
+        self.settings = Settings(self.folder, environment, Path("/cache/nova"))
+
+    def test_every_template_is_filled_in(self):
+        node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper"}
+        node |= {"plugins": [], "use_cachegroup": "true"}
+        for template in TEMPLATES.iterdir():
+            if template.is_file():
+                self.settings.write(template.name, self.folder / template.name, **node)
+                self.assertNotIn("$", (self.folder / template.name).read_text())
+
+    def test_no_two_services_share_a_name_or_a_port(self):
+        everything = [
+            *services.infrastructure(self.settings),
+            services.keystone(self.settings),
+            *services.services(self.settings),
+        ]
+        names = [one.name for one in everything]
+        ports = [one.port for one in everything if one.port]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(len(ports), len(set(ports)))
+
+    def test_programs_find_the_patched_nova_first(self):
+        paths = self.settings.variables(Path("/source"))["PYTHONPATH"]
+        self.assertEqual("/cache/nova:/source", paths)
+
+
+class TestNetworking(testtools.TestCase):
+    def test_there_is_nothing_of_any_kind(self):
+        self.assertEqual({"ports": []}, networking.answer("/v2.0/ports?device_id=1", ME))
+        self.assertEqual(
+            {"security_groups": []}, networking.answer("/v2.0/security-groups.json", ME)
+        )
+
+    def test_nothing_is_limited(self):
+        self.assertEqual(-1, networking.answer("/v2.0/quotas/1", ME)["quota"]["port"])
+        details = networking.answer("/v2.0/quotas/1/details", ME)["quota"]["port"]
+        self.assertEqual({"limit": -1, "used": 0, "reserved": 0}, details)
+
+    def test_single_things_are_not_there(self):
+        self.assertIsNone(networking.answer("/v2.0/ports/1", ME))
+
+
+class TestServers(testtools.TestCase):
+    def test_server_that_nova_is_busy_with_has_no_final_status(self):
+        found = {
+            "id": "1",
+            "name": "web",
+            "status": "ACTIVE",
+            "OS-EXT-STS:task_state": "powering-off",
+            "OS-EXT-SRV-ATTR:host": None,
+        }
+        self.assertEqual("ACTIVE powering-off", _server(found).status)
+        self.assertEqual("ACTIVE", _server(found | {"OS-EXT-STS:task_state": None}).status)
+
+
+class TestBench(testtools.TestCase):
+    def test_requests_are_found_in_the_log_of_cinder(self):
+        line = (
+            "[pid: 22496|app: 0|req: 981/981] 10.78.0.1 () {34 vars in 749 bytes} [Sun Nov 22 "
+            "03:45:54 2026] GET /v3/1936/volumes/detail => generated 2092 bytes in 171 msecs "
+            "(HTTP/1.1 200) 7 headers in 287 bytes (1 switches on core 2)"
+        )
+        self.assertEqual([("10.78.0.1", "GET", "1936/volumes/detail")], _REQUEST.findall(line))
