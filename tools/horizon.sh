@@ -27,3 +27,10 @@ prepare_horizon() {
         make_horizon_venv
     ) 9> "$VIRTMAN_CACHE/horizon.lock" && make_horizon_venv
 }
+
+# Runs the plug-in's own tests, by Django's runner.
+own_horizon_tests() {
+    env PYTHONPATH="$TOP/horizon_patches" PYTHONDONTWRITEBYTECODE=1 \
+        "$HORIZON_BIN/python" -m django test virtman_dashboard \
+        --settings virtman_dashboard.tests.settings
+}

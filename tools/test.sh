@@ -12,6 +12,7 @@ Parts, in the order in which they run when none is named:
   unit        tests of pure code
   functional  tests of whole programs on this machine
   chaos       tests of a Volt that is killed again and again, a minute a database
+  horizon     horizon_patches, in a browser before a real Horizon
   system      tests on the test bed: real kernels, as root
 
 Parts that run only when they are named:
@@ -28,8 +29,10 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 # shellcheck source=tools/nova.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
+# shellcheck source=tools/horizon.sh
+. "$(dirname "${BASH_SOURCE[0]}")/horizon.sh"
 
-PARTS=(lint docs unit functional chaos system)
+PARTS=(lint docs unit functional chaos horizon system)
 NAMED=(faults nova)
 passed=0 failed=0 skipped=0 faults=()
 
@@ -109,7 +112,7 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in chaos | system | faults) options=(--serial) ;; esac
+    case $part in chaos | horizon | system | faults) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
@@ -136,12 +139,24 @@ run_nova() {
     fi
 }
 
+# With REGEX only those of the tests in a browser that match it.
+run_horizon() {
+    mkdir -p .stestr/horizon
+    if ! prepare_horizon; then
+        failed=$((failed + 1))
+        return
+    fi
+    [ $# -gt 0 ] || report .stestr/horizon/own own_horizon_tests
+    run_tests horizon "$@"
+}
+
 run_part() {
     local part=$1 began=$SECONDS before=$failed result=passed
     say "$part"
     case $part in
         lint | docs) check "$part" ;;
         nova) run_nova "${@:2}" ;;
+        horizon) run_horizon "${@:2}" ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED

@@ -103,7 +103,7 @@ def _content(answer: requests.Response) -> dict[str, Any]:
     """Return what Volt said; a refusal of the token must not look as if Horizon's had ended."""
     try:
         content = answer.json()
-        if answer.ok:
+        if answer.status_code == 200:
             return dict(content)
         message = content["error"]["message"]
     except (ValueError, TypeError, KeyError) as err:

@@ -66,9 +66,9 @@ class Cloud:
             ("/compute/v2.1/servers/<server>", ["GET"], self.show_server),
             ("/compute/v2.1/flavors/detail", ["GET"], self.flavors),
             ("/compute/v2.1/flavors/<flavor>", ["GET"], self.flavor),
-            ("/compute/v2.1/flavors/<flavor>/os-extra_specs", ["GET"], self.always(extra_specs={})),
+            ("/compute/v2.1/flavors/<_>/os-extra_specs", ["GET"], self.always(extra_specs={})),
             ("/compute/v2.1/limits", ["GET"], self.limits),
-            ("/compute/v2.1/os-simple-tenant-usage/<project>", ["GET"], self.always(tenant_usage={})),
+            ("/compute/v2.1/os-simple-tenant-usage/<_>", ["GET"], self.always(tenant_usage={})),
             ("/compute/v2.1/os-keypairs", ["GET"], self.always(keypairs=[])),
             ("/compute/v2.1/os-server-groups", ["GET"], self.always(server_groups=[])),
             ("/compute/v2.1/os-availability-zone", ["GET"], self.zones),
@@ -243,7 +243,7 @@ class Cloud:
     def cinder(self, request):
         links = [{"rel": "self", "href": f"{self.url}/volume/v3/"}]
         version = {"id": "v3.0", "status": "CURRENT", "version": "3.71", "min_version": "3.0",
-                   "updated": "2026-01-01T00:00:00Z", "links": links, "media-types": []}  # fmt: skip
+                   "updated": "2026-01-01T00:00:00Z", "links": links}  # fmt: skip
         return {"versions": [version]}, 200, {}
 
     def list_types(self, request):

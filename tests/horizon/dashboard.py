@@ -56,10 +56,14 @@ class Dashboard:
         local.mkdir(parents=True)
         (local / "__init__.py").touch()
         (folder / "sessions").mkdir()
-        (local / "local_settings.py").write_text(SETTINGS.format(
-            enabled=str(plugin / "virtman_dashboard" / "enabled"), static=str(folder / "static"), sessions=str(folder / "sessions"),
-            keystone=keystone, virtman=virtman,
-        ) + more)  # fmt: skip
+        settings = SETTINGS.format(
+            enabled=str(plugin / "virtman_dashboard" / "enabled"),
+            static=str(folder / "static"),
+            sessions=str(folder / "sessions"),
+            keystone=keystone,
+            virtman=virtman,
+        )
+        (local / "local_settings.py").write_text(settings + more)
         self.environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": f"{folder}:{plugin}",

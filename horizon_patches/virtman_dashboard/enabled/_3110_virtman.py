@@ -3,3 +3,4 @@ FEATURE = "virtman"
 ADD_INSTALLED_APPS = ["virtman_dashboard"]
 ADD_ANGULAR_MODULES = ["virtman.launch"]
 ADD_JS_FILES = ["virtman/launch.js"]
+ADD_SCSS_FILES = ["virtman/launch.scss"]

@@ -117,5 +117,6 @@
     ctrl.most = () => ctrl.model.novaLimits.maxTotalInstances;
     ctrl.isOver = () => ctrl.most() >= 0 && ctrl.used() > ctrl.most();
     ctrl.size = () => spec().source[0]?.size;
+    ctrl.space = () => ctrl.count() * ctrl.size();
   }
 })();

@@ -22,7 +22,7 @@ const shown = (rate) => percent(rate < 0 ? null : rate);
 const rack = (row) => row.rack ?? "";
 const perSecond = (number) => `${bytes(number)}/s`;
 
-const images = new Table(at("images"), gettext("Images"), [
+const images = new Table(at("images"), gettext("All images"), [
   column(gettext("Image"), (row) => row.name),
   column(gettext("Size"), (row) => row.size, bytes, true),
   column(gettext("Shape"), (row) => row.shape),
@@ -41,9 +41,9 @@ const places = new Table(at("places"), gettext("Places of hosts in the trees"), 
   column(gettext("Served"), (row) => row.sent, bytes, true),
   column(gettext("Cache hits"), share, shown, true),
   column(gettext("Conditions"), flags),
-], (row) => picture.select({ stripe: row.stripe, host: row.host }, true));
+], (row) => find(row.host));
 
-const hosts = new Table(at("hosts"), gettext("Hosts"), [
+const hosts = new Table(at("hosts"), gettext("All hosts"), [
   column(gettext("Host"), (row) => row.host),
   column(gettext("Rack"), rack),
   column(gettext("Images"), (row) => Object.keys(row.report.images).length, String, true),
@@ -51,7 +51,7 @@ const hosts = new Table(at("hosts"), gettext("Hosts"), [
   column(gettext("Receives"), (row) => row.report.received_rate, perSecond, true),
   column(gettext("Conditions"), flags),
   column(gettext("Last heard"), (row) => row.silent, (seconds) => gettext("%(time)s ago", { time: duration(seconds) }), true),
-], (row) => picture.find(row.host));
+], (row) => find(row.host));
 
 function column(title, value, text = String, numeric = false) {
   return { title, value, text: (row) => text(value(row)), numeric };
@@ -219,6 +219,12 @@ function showChosen(chosen) {
   say("chosen", fed.length
     ? gettext("%(host)s feeds %(children)s in stripe %(stripe)s.", { host, children: fed.join(", "), stripe: chosen.stripe })
     : gettext("%(host)s feeds nobody in stripe %(stripe)s.", { host, stripe: chosen.stripe }));
+}
+
+// Shows a host of a table in the picture.
+function find(host) {
+  if (picture.find(host)) at("picture").focus();
+  else say("chosen", gettext("%(host)s does not read %(image)s.", { host, image: state.image }));
 }
 
 at("colour-by").addEventListener("change", () => {
