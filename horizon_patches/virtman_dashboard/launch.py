@@ -10,13 +10,16 @@ from django.http import HttpRequest
 from openstack_dashboard import policy
 from openstack_dashboard.api import cinder
 
-from virtman_dashboard import conf, volt
+from virtman_dashboard import conf, space, volt
 
 LOG = logging.getLogger(__name__)
 
 
 def offer(request: HttpRequest) -> dict[str, Any]:
-    """Return the volume type by which servers are VirtMan's, or the reason that there is none."""
+    """Return the volume type by which servers are VirtMan's, or the reason that there is none.
+
+    With it comes the free space for what they write, in GiB, or None.
+    """
     settings = conf.load()
     reason = obstacle(
         settings,
@@ -27,7 +30,7 @@ def offer(request: HttpRequest) -> dict[str, Any]:
     if reason:
         LOG.info("user %s is not offered VirtMan: %s", request.user.id, reason)
         return {"offered": False, "reason": reason}
-    return {"offered": True, "volume_type": settings.volume_type}
+    return {"offered": True, "volume_type": settings.volume_type, "free": space.free(request)}
 
 
 def obstacle(

@@ -7,6 +7,7 @@
     /volume/v3     volumes, their types and snapshots
     /image/v2      no images
     /network/v2.0  one network
+    /placement     room for exception stores, of which it tells administrators only
 """
 
 import json
@@ -89,6 +90,7 @@ class Cloud:
             ("/network/v2.0/networks", ["GET"], self.networks),
             ("/network/v2.0/subnets", ["GET"], self.subnets),
             ("/network/v2.0/<noun>", ["GET"], self.none_of),
+            ("/placement/allocation_candidates", ["GET"], self.candidates),
             ("/network/v2.0/quotas/<project>", ["GET"], self.always(quota={})),
         ]], merge_slashes=False, strict_slashes=False)  # fmt: skip
         self.server = make_server("127.0.0.1", 0, Request.application(self.serve), threaded=True)
@@ -158,6 +160,7 @@ class Cloud:
             "volumev3": f"{self.url}/volume/v3/{PROJECT}",
             "image": f"{self.url}/image",
             "network": f"{self.url}/network",
+            "placement": f"{self.url}/placement",
         } | self.services
         return {
             "token": {
@@ -310,6 +313,14 @@ class Cloud:
                   "gateway_ip": "192.0.2.1", "enable_dhcp": True, "allocation_pools": [],
                   "dns_nameservers": [], "host_routes": []}  # fmt: skip
         return {"subnets": [subnet]}, 200, {}
+
+    def candidates(self, request):
+        if request.headers["X-Auth-Token"] != "admin-of-token":
+            return {"errors": [{"status": 403, "title": "Forbidden"}]}, 403, {}
+        assert request.args["resources"] == "CUSTOM_VIRTMAN_GB:1"
+        rooms = {"capacity": 100, "used": 80}
+        summaries = {number(node): {"resources": {"CUSTOM_VIRTMAN_GB": rooms}} for node in "ab"}
+        return {"allocation_requests": [], "provider_summaries": summaries}, 200, {}
 
     def none_of(self, request, noun):
         return {noun.replace("-", "_"): []}, 200, {}

@@ -4,7 +4,7 @@ import unittest
 from contextlib import ExitStack
 
 from lab.volt import Volt
-from tests.horizon.base import IMAGE, Stage
+from tests.horizon.base import GOLDEN, IMAGE, Stage
 from tests.horizon.cloud import PASSWORD
 from tests.horizon.test_launch import VIRTMAN, LaunchCase
 
@@ -55,6 +55,17 @@ class TestTokenOfTheUser(LaunchCase):
         self.wait_until("document.querySelectorAll('#virtman .node').length > 2")
         self.assertIn(IMAGE, self.find("#images").text)
 
+    def test_whom_placement_tells_the_free_space_sees_it(self):
+        self.begin()
+        self.transfer(GOLDEN)
+        self.wait(lambda: "40 GiB are free" in self.needs(), "the free space")
+        self.assertNotIn("More than there is", self.needs())
+        self.describe("web", 6)
+        self.show("Source")
+        self.wait(lambda: "Up to 48 GiB" in self.needs(), "the space for six servers")
+        self.assertIn("More than there is", self.needs())
+        self.keep_screenshot("launch-space")
+
 
 class TestRefusal(LaunchCase):
     def test_a_user_whom_volt_refuses_is_told_so_and_stays_logged_in(self):
@@ -63,7 +74,7 @@ class TestRefusal(LaunchCase):
         self.assertIn("/project/virtman/", self.driver.current_url)
 
     def test_the_source_may_be_the_default(self):
-        self.begin("")
+        self.open_wizard()
         self.wait(lambda: "What these servers need" in self.needs(), "the default source")
         self.assertEqual(VIRTMAN, self.find("#boot-source-type option:checked").text)
         self.wait(lambda: "debian-golden" in self.find("transfer-table").text, "snapshots")
@@ -87,7 +98,7 @@ class TestGerman(LaunchCase):
         self.keep_screenshot("admin-german")
 
     def test_so_does_the_source(self):
-        self.begin("")
+        self.open_wizard()
         self.wait(lambda: "Von Schattenkopie starten (VirtMan)" in self.sources(), "the source")
         self.wait(lambda: "Was diese Server brauchen" in self.needs(), "the needs")
         self.keep_screenshot("launch-german")

@@ -134,7 +134,7 @@ class TestProject(StageCase):
         self.assertEqual([GOLDEN, "8.0\xa0GB", str(HOSTS)], row[:3])
         self.assertEqual(1, len(self.texts("#virtman_images tbody tr")))
         link = self.find("#virtman_images tbody a").get_attribute("href")
-        self.assertTrue(link.endswith(f"/project/snapshots/{snapshot(GOLDEN)}/"))
+        self.assertTrue(link.rstrip("/").endswith(f"/project/snapshots/{snapshot(GOLDEN)}"), link)
         self.assertNotIn(crowd.name(0), self.driver.page_source)
         self.assert_accessible("#virtman_images")
         self.keep_screenshot("project")

@@ -67,6 +67,7 @@
 
     function add({ offer: answer, byDefault, defaults }) {
       offer = answer.data;
+      model.virtmanFree = offer.free; // GiB, or null
       const isThere = model.allowedBootSources.some(({ type }) => type === SOURCE);
       if (!offer.offered || isThere || defaults?.disable_volume_snapshot) return;
       model.allowedBootSources.push({
@@ -92,6 +93,8 @@
     const { ctrl } = scope;
     const update = ctrl.updateBootSourceSelection;
     ctrl.updateBootSourceSelection = function (type, selection) {
+      // Whenever a list of sources arrives, Horizon chooses what has this mark.
+      for (const source of scope.model.allowedBootSources) source.selected = source.type === type;
       update(type === SOURCE ? SNAPSHOT : type, selection);
     };
     // It chooses the default source by itself.
@@ -118,5 +121,7 @@
     ctrl.isOver = () => ctrl.most() >= 0 && ctrl.used() > ctrl.most();
     ctrl.size = () => spec().source[0]?.size;
     ctrl.space = () => ctrl.count() * ctrl.size();
+    ctrl.free = () => ctrl.model.virtmanFree ?? null;
+    ctrl.isFull = () => ctrl.free() !== null && ctrl.space() > ctrl.free();
   }
 })();
