@@ -12,6 +12,7 @@
   const SNAPSHOT = "volume_snapshot";
   const LAUNCH = "horizon.dashboard.project.workflow.launch-instance";
   const API = "horizon.app.core.openstack-service-api";
+  const HTTP = "horizon.framework.util.http.service";
 
   angular
     .module("virtman.launch", [LAUNCH])
@@ -25,9 +26,9 @@
 
   function decorate($provide) {
     $provide.decorator("launchInstanceModel", [
-      "$delegate", "$q", "horizon.framework.util.http.service", `${API}.settings`, decorateModel,
+      "$delegate", "$q", HTTP, `${API}.settings`, decorateModel,
     ]);
-    $provide.decorator(`${API}.nova`, ["$delegate", decorateNova]);
+    $provide.decorator(`${API}.nova`, ["$delegate", HTTP, decorateNova]);
     $provide.decorator(`${LAUNCH}.workflow`, ["$delegate", "$window", decorateWorkflow]);
   }
 
@@ -78,11 +79,13 @@
     }
   }
 
-  function decorateNova(nova) {
+  function decorateNova(nova, http) {
     const createServer = nova.createServer;
     nova.createServer = function ({ virtman_volume_type: type, ...server }) {
-      if (type) server.block_device_mapping_v2[0].volume_type = type;
-      return createServer(server);
+      if (!type) return createServer(server);
+      server.block_device_mapping_v2[0].volume_type = type;
+      // Horizon's own would hide why Nova refuses, and say that the servers are scheduled.
+      return http.post("/api/nova/servers/", server);
     };
     return nova;
   }
@@ -97,6 +100,10 @@
       for (const source of scope.model.allowedBootSources) source.selected = source.type === type;
       update(type === SOURCE ? SNAPSHOT : type, selection);
     };
+    // The search box takes Tab for itself, and nobody would get to the snapshots with a keyboard.
+    element[0].addEventListener("keydown", (event) => {
+      if (event.key === "Tab" && event.target.closest(".magic-search")) event.stopPropagation();
+    }, true);
     // It chooses the default source by itself.
     scope.$watch(() => ctrl.currentBootSource, (type) => {
       if (type === SOURCE) update(SNAPSHOT);
