@@ -80,7 +80,8 @@ class StageCase(testtools.TestCase):
         self.driver.get_log("browser")
 
     def log_in(self):
-        self.driver.get(f"{self.stage.horizon.url}/auth/logout/")
+        self.driver.get("about:blank")  # or what is under way would bring the session back
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
         self.driver.get(f"{self.stage.horizon.url}/auth/login/")
         self.wait_for("#id_username").send_keys(self.user)
         self.find("#id_password").send_keys(PASSWORD)

@@ -1,7 +1,7 @@
 """The page of a project's images."""
 
 from django.utils.translation import gettext_lazy as _
-from horizon import exceptions, tables
+from horizon import exceptions, messages, tables
 from openstack_dashboard.api import cinder
 
 from virtman_dashboard import volt
@@ -22,7 +22,7 @@ class IndexView(tables.DataTableView):
             snapshots = cinder.volume_snapshot_list(self.request)
             return images.of_project(snapshots, volt.client(self.request).images())
         except volt.VoltError as err:
-            exceptions.handle(self.request, str(err), ignore=True)
+            messages.error(self.request, str(err))
         except Exception:
             exceptions.handle(self.request, _("Unable to retrieve the snapshots of the project."))
         return []
