@@ -47,7 +47,7 @@ def setUpModule():
     LaunchCase.stage = KeystoneStage(cleanups, MORE)
 
 
-class TestTokenOfTheUser(LaunchCase):
+class TestAdministrator(LaunchCase):
     user = "admin"
 
     def test_who_volt_knows_as_an_administrator_sees_the_trees(self):
