@@ -12,11 +12,11 @@ Parts, in the order in which they run when none is named:
   unit        tests of pure code
   functional  tests of whole programs on this machine
   chaos       tests of a Volt that is killed again and again, a minute a database
-  horizon     horizon_patches, in a browser before a real Horizon
   system      tests on the test bed: real kernels, as root
 
 Parts that run only when they are named:
 
+  horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
   nova        nova_patches, by nova's own tests of what they touch; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; an hour
 
@@ -32,8 +32,8 @@ EOF
 # shellcheck source=tools/horizon.sh
 . "$(dirname "${BASH_SOURCE[0]}")/horizon.sh"
 
-PARTS=(lint docs unit functional chaos horizon system)
-NAMED=(faults nova)
+PARTS=(lint docs unit functional chaos system)
+NAMED=(faults horizon nova)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
