@@ -17,6 +17,7 @@ Parts, in the order in which they run when none is named:
 
 Parts that run only when they are named:
 
+  horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
   nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; an hour
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, a quarter of an hour
@@ -30,9 +31,11 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 # shellcheck source=tools/nova.sh
 . "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
+# shellcheck source=tools/horizon.sh
+. "$(dirname "${BASH_SOURCE[0]}")/horizon.sh"
 
 PARTS=(lint docs unit functional patches chaos system)
-NAMED=(faults nova openstack)
+NAMED=(faults horizon nova openstack)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -111,7 +114,7 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in chaos | system | faults | openstack) options=(--serial) ;; esac
+    case $part in chaos | horizon | system | faults | openstack) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
@@ -141,12 +144,24 @@ run_nova() {
     fi
 }
 
+# With REGEX only those of the tests in a browser that match it.
+run_horizon() {
+    mkdir -p .stestr/horizon
+    if ! prepare_horizon; then
+        failed=$((failed + 1))
+        return
+    fi
+    [ $# -gt 0 ] || report .stestr/horizon/own own_horizon_tests
+    run_tests horizon "$@"
+}
+
 run_part() {
     local part=$1 began=$SECONDS before=$failed result=passed
     say "$part"
     case $part in
         lint | docs) check "$part" ;;
         nova | patches) run_nova "$@" ;;
+        horizon) run_horizon "${@:2}" ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED

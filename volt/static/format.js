@@ -1,5 +1,7 @@
 // How numbers and conditions look in words.
 
+import { gettext } from "./words.js";
+
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const WHOLE = new Intl.NumberFormat("en");
 
@@ -38,6 +40,8 @@ export function conditions(host) {
   return found;
 }
 
+export const CONDITIONS = { draining: gettext("draining"), overloaded: gettext("overloaded"), silent: gettext("silent") };
+export const STATES = { joining: gettext("joining"), ready: gettext("ready"), leaving: gettext("leaving") };
 export const MARKS = { draining: "▼", overloaded: "!", silent: "?" };
 
 export const byName = new Intl.Collator("en", { numeric: true }).compare;

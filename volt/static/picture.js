@@ -1,7 +1,8 @@
 // The picture of an image's trees: SVG that is changed where the trees did, not drawn anew.
 
-import { bytes, byName, conditions, hitRate, MARKS, percent } from "./format.js";
+import { bytes, byName, CONDITIONS, conditions, hitRate, MARKS, percent, STATES } from "./format.js";
 import { layout, line, round } from "./layout.js";
+import { gettext } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const SHAPES = {
@@ -36,7 +37,7 @@ function scale(nodes, by) {
     const rank = new Map(racks.sort(byName).map((rack, index) => [rack, index]));
     const of = ({ rack }) =>
       rack === null ? { colour: "none", glyph: "–" } : { colour: `c${rank.get(rack) % COLOURS}`, glyph: `${rank.get(rack) + 1}` };
-    return { of, name: ({ rack }) => rack ?? "no rack" };
+    return { of, name: ({ rack }) => rack ?? gettext("no rack") };
   }
   const most = Math.max(1, ...nodes.map((node) => node.sent));
   const share = by === "sent" ? (node) => node.sent / most : hitRate;
@@ -44,7 +45,7 @@ function scale(nodes, by) {
   const edge = (step) => (by === "sent" ? bytes((most * step) / STEPS) : `${(100 * step) / STEPS} %`);
   return {
     of: (node) => (share(node) === null ? { colour: "none", glyph: "–" } : { colour: `s${step(node)}`, glyph: `${step(node) + 1}` }),
-    name: (node) => (share(node) === null ? "nothing read" : `${edge(step(node))} to ${edge(step(node) + 1)}`),
+    name: (node) => (share(node) === null ? gettext("nothing read") : gettext("%(least)s to %(most)s", { least: edge(step(node)), most: edge(step(node) + 1) })),
   };
 }
 
@@ -150,14 +151,14 @@ export class Picture {
       patch(group.group, "transform", `translate(${round(group.x)} ${round(group.y)})`);
       patch(group.title, "x", `${round(-cell / 2 + 0.3 * margin)}`);
       patch(group.title, "y", `${round(-cell / 2 + 0.3 * margin)}`);
-      group.title.textContent = `Stripe ${this.#trees[index].stripe}`;
+      group.title.textContent = stripeName(this.#trees[index].stripe);
     }
     this.#bounds = { left: -cell / 2, top: -cell / 2, right: (columns - 0.5) * cell, bottom: (rows - 0.5) * cell };
     if (this.#fits) this.fit(); // before there are labels: those too small to read cost nothing
   }
 
   #group(index) {
-    const group = draw("g", this.#view, { role: "group", "aria-label": `Stripe ${index}` });
+    const group = draw("g", this.#view, { role: "group", "aria-label": stripeName(index) });
     const title = draw("text", group, { class: "tree-title", "aria-hidden": "true" });
     return { group, title, edges: draw("g", group, { class: "edges", role: "presentation" }), nodes: draw("g", group, { role: "presentation" }) };
   }
@@ -173,7 +174,7 @@ export class Picture {
       drawn = { group, index, host, stripe: this.#trees[index].stripe, shape: draw("path", group), glyph: draw("text", group), label: draw("text", group) };
       drawn.shape.setAttribute("vector-effect", "non-scaling-stroke");
       drawn.glyph.setAttribute("class", "glyph");
-      drawn.label.textContent = host ?? "source";
+      drawn.label.textContent = host ?? gettext("source");
       if (node) drawn.edge = draw("path", edges, { "vector-effect": "non-scaling-stroke" });
       group.dataset.id = id;
       this.#drawn.set(id, drawn);
@@ -184,7 +185,7 @@ export class Picture {
     drawn.looks = ["node", kind, node?.state, look?.colour, found.length ? "flagged" : "", ...found].filter(Boolean).join(" ");
     patch(drawn.group, "transform", `translate(${round(place.x)} ${round(place.y)})`);
     patch(drawn.group, "aria-level", `${(node?.depth ?? 0) + 1}`);
-    patch(drawn.group, "aria-label", node ? describe(node) : "source");
+    patch(drawn.group, "aria-label", node ? describe(node) : gettext("source"));
     patch(drawn.shape, "d", SHAPES[kind]);
     patch(drawn.shape, "class", "shape");
     patch(drawn.shape, "transform", `scale(${round(place.size)})`);
@@ -408,17 +409,19 @@ export class Picture {
   }
 }
 
+const stripeName = (stripe) => gettext("Stripe %(stripe)s", { stripe });
+
 function describe(node) {
   const rate = hitRate(node);
   return [
     node.host,
-    node.rack ?? "no rack",
-    node.inner ? "inner" : "leaf",
-    node.state,
-    `fed by ${node.parent ?? "the source"}`,
-    `${bytes(node.sent)} served`,
-    rate === null ? "" : `${percent(rate)} cache hits`,
-    ...conditions(node),
+    node.rack ?? gettext("no rack"),
+    node.inner ? gettext("inner") : gettext("leaf"),
+    STATES[node.state],
+    node.parent === null ? gettext("fed by the source") : gettext("fed by %(parent)s", node),
+    gettext("%(bytes)s served", { bytes: bytes(node.sent) }),
+    rate === null ? "" : gettext("%(rate)s cache hits", { rate: percent(rate) }),
+    ...conditions(node).map((each) => CONDITIONS[each]),
   ].filter(Boolean).join(", ");
 }
 

@@ -1,6 +1,7 @@
 // A table that can be sorted, searched and paged; its cells are changed in place.
 
 import { byName, count } from "./format.js";
+import { gettext } from "./words.js";
 
 const ROWS = 50;
 
@@ -24,13 +25,13 @@ export class Table {
     const id = `${panel.id}-search`;
     this.search = element("input", { type: "search", id, autocomplete: "off", spellcheck: "false" });
     this.shown = element("output", { for: id });
-    this.earlier = element("button", { type: "button" }, "Previous");
-    this.later = element("button", { type: "button" }, "Next");
+    this.earlier = element("button", { type: "button" }, gettext("Previous"));
+    this.later = element("button", { type: "button" }, gettext("Next"));
     this.heads = columns.map((column, index) => this.#head(column, index));
     this.body = element("tbody");
     const table = element("table", {}, element("caption", { class: "unseen" }, caption), element("thead", {}, element("tr", {}, ...this.heads)), this.body);
     panel.append(
-      element("div", { class: "tools" }, element("label", { for: id }, "Search"), this.search, this.shown, element("div", { class: "buttons", role: "group", "aria-label": "Pages" }, this.earlier, this.later)),
+      element("div", { class: "tools" }, element("label", { for: id }, gettext("Search")), this.search, this.shown, element("div", { class: "buttons", role: "group", "aria-label": gettext("Pages") }, this.earlier, this.later)),
       element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table),
     );
     this.search.addEventListener("input", () => this.#turn(0));
@@ -69,7 +70,9 @@ export class Table {
     this.#page = Math.min(this.#page, pages - 1);
     const first = this.#page * ROWS;
     const rows = found.slice(first, first + ROWS);
-    this.shown.textContent = found.length ? `${count(first + 1)} to ${count(first + rows.length)} of ${count(found.length)}` : "nothing found";
+    this.shown.textContent = found.length
+      ? gettext("%(first)s to %(last)s of %(all)s", { first: count(first + 1), last: count(first + rows.length), all: count(found.length) })
+      : gettext("nothing found");
     this.earlier.disabled = this.#page === 0;
     this.later.disabled = this.#page === pages - 1;
     for (const [index, head] of this.heads.entries()) {

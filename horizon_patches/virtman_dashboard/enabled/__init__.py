@@ -1,0 +1,1 @@
+"""Files to copy to openstack_dashboard/local/enabled."""
