@@ -64,14 +64,14 @@ class Goldens:
     def hold(self, snapshot: str, size: int) -> None:
         """Have a golden volume that nobody can delete; make it if there is none. Repeatable.
 
-        Two nodes that find none at the same time make one each: both are good, the keeper
-        serves the older one and gives the other back.
+        Two nodes that find none at the same time make one each. Once theirs is there, both see
+        both and take the older one; the keeper gives the other back.
 
         :param size: of the snapshot, in GiB
         :raises VolumeFailed: if Cinder cannot make it in time
         """
         cinder, name = self.cinder(), image_of(snapshot)
-        usable = [one for one in cinder.named(name) if one.status in _READY | _SOON]
+        usable = _usable(cinder, name)
         if any(self.holder in one.holders for one in usable):
             return
         if usable:
@@ -95,7 +95,11 @@ class Goldens:
 
     def _take(self, cinder: Cinder, golden: Volume) -> None:
         deadline = self.now() + self.timeout
-        while not (golden.status in _READY and self._attached(cinder, golden)):
+        while True:
+            if golden.status in _READY:
+                golden = next(iter(_usable(cinder, golden.name)), golden)
+                if golden.status in _READY and self._attached(cinder, golden):
+                    return
             if golden.status not in _READY | _SOON:
                 raise VolumeFailed(
                     f"golden volume {golden.id} of {golden.name} is {golden.status}; the log of "
@@ -119,3 +123,8 @@ class Goldens:
                 return False
             raise
         return True
+
+
+def _usable(cinder: Cinder, name: str) -> Sequence[Volume]:
+    """Return the golden volumes of a name that can be held, now or soon, the oldest first."""
+    return [one for one in cinder.named(name) if one.status in _READY | _SOON]
