@@ -129,8 +129,10 @@ class TestServers(CloudCase):
 
     def _write(self, server, volume, byte):
         """Write as the guest's disk does: through QEMU, and what is below it."""
-        words = f'qemu-io -d ua-{volume} "write -P {byte} 0 1M"'
-        self.servers.node(server).run(["virsh", "qemu-monitor-command", "--hmp", server, words])
+        disk = f"/machine/peripheral/ua-{volume}/virtio-backend"
+        words = f'qemu-io -d {disk} "write -P {byte} 0 1M"'
+        command = ["virsh", "qemu-monitor-command", "--hmp", server, words]
+        self.assertEqual("", self.servers.node(server).run(command).stdout.strip())
 
     def _read(self, server, device):
         """Return which bytes the first MiB has, past the page cache."""
