@@ -64,14 +64,14 @@ class Goldens:
     def hold(self, snapshot: str, size: int) -> None:
         """Have a golden volume that nobody can delete; make it if there is none. Repeatable.
 
-        Two nodes that find none at the same time make one each: both are good, the keeper
-        serves the older one and gives the other back.
+        Two nodes that find none at the same time make one each. Once theirs is there, both see
+        both and take the older one; the keeper gives the other back.
 
         :param size: of the snapshot, in GiB
         :raises VolumeFailed: if Cinder cannot make it in time
         """
         cinder, name = self.cinder(), image_of(snapshot)
-        usable = [one for one in cinder.named(name) if one.status in _READY | _SOON]
+        usable = _usable(cinder, name)
         if any(self.holder in one.holders for one in usable):
             return
         if usable:
@@ -87,7 +87,7 @@ class Goldens:
         :raises VolumeFailed: if there is no golden volume any more
         """
         cinder, other = self.cinder(), holder_of(host)
-        usable = [one for one in cinder.named(image) if one.status in _READY | _SOON]
+        usable = _usable(cinder, image)
         if any(other in one.holders for one in usable):
             return
         mine = [one for one in usable if self.holder in one.holders] or usable
@@ -109,7 +109,11 @@ class Goldens:
 
     def _take(self, cinder: Cinder, golden: Volume, holder: str) -> None:
         deadline = self.now() + self.timeout
-        while not (golden.status in _READY and self._attached(cinder, golden, holder)):
+        while True:
+            if golden.status in _READY:
+                golden = next(iter(_usable(cinder, golden.name)), golden)
+                if golden.status in _READY and self._attached(cinder, golden, holder):
+                    return
             if golden.status not in _READY | _SOON:
                 raise VolumeFailed(
                     f"golden volume {golden.id} of {golden.name} is {golden.status}; the log of "
@@ -133,3 +137,8 @@ class Goldens:
                 return False
             raise
         return True
+
+
+def _usable(cinder: Cinder, name: str) -> Sequence[Volume]:
+    """Return the golden volumes of a name that can be held, now or soon, the oldest first."""
+    return [one for one in cinder.named(name) if one.status in _READY | _SOON]

@@ -100,11 +100,15 @@ class Keeper:
         elif self.now() - self._unused.setdefault(image, self.now()) > self.keep_time:
             self._retire(image, volumes)
             return
-        ready = [volume for volume in volumes if volume.status in _READY]
-        # One that is served already stays the one, whatever another node has made beside it.
-        chosen = next((one for one in ready if self.holder in one.holders), None)
-        if chosen or ready:
-            self._serve(image, chosen or ready[0])
+        good = [volume for volume in volumes if volume.status != _FAILED]
+        # One that is served already stays the one, whatever another node has made beside it;
+        # else it is the oldest, as for the nodes, even if another is there sooner.
+        chosen = next((one for one in good if self.holder in one.holders), None) or next(
+            iter(good), None
+        )
+        if chosen and chosen.status in _READY:
+            self._serve(image, chosen)
+            self._spare(chosen, good)
 
     def _serve(self, image: str, volume: Volume) -> None:
         if self._served.get(image) == volume.id:
@@ -116,6 +120,13 @@ class Keeper:
         self.sources.add(image, self.initiator.connect(connection))
         self._served[image] = volume.id
         LOG.info("image %s is served from volume %s", image, volume.id)
+
+    def _spare(self, chosen: Volume, volumes: Sequence[Volume]) -> None:
+        """Give back what another node made beside the one that all take."""
+        for volume in volumes:
+            if volume.id != chosen.id and volume.status == "available":
+                self.cinder.delete(volume.id)
+                LOG.info("volume %s was one too many of %s", volume.id, chosen.name)
 
     def _retire(self, image: str, volumes: Sequence[Volume]) -> None:
         """Give volumes back that nobody needs; each step can be refused, and repeated."""

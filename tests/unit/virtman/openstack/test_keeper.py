@@ -126,6 +126,25 @@ class KeeperTest(testtools.TestCase):
         self.later(60)
         self.assertEqual({IMAGE: "/dev/1"}, self.sources.served)
 
+    def test_nodes_that_made_one_each_share_one(self):
+        self.client.polls = 1
+        seen, other = self.client.volumes.list, self.compute("node2")
+        made = [Cinder(self.client).create(IMAGE, SNAPSHOT, 1, "virtman", {MARK: SNAPSHOT})]
+
+        def blind(**asked):
+            self.client.volumes.list = seen
+            return []
+
+        self.client.volumes.list = blind
+        other.hold(SNAPSHOT, 1)
+        self.node.hold(SNAPSHOT, 1)
+        self.assertEqual(["v1", "v2"], list(self.client.kept))
+        self.keeper.tend()
+        self.keeper.tend()
+        self.assertEqual([made[0].id], list(self.client.kept))
+        holders = {self.node.holder, other.holder, self.keeper.holder}
+        self.assertEqual({"v1": sorted(holders)}, self.client.holders())
+
     def test_volume_stays_while_hosts_of_volt_read_it(self):
         self.node.hold(SNAPSHOT, 1)
         self.keeper.tend()
