@@ -25,7 +25,6 @@ from lab import processes
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT
 from lab.images.guest import guest_image
-from lab.openstack import environment
 from lab.openstack.control import ControlPlane
 from lab.openstack.dashboard import Dashboard
 from lab.openstack.nodes import GROUP, GUEST_DISK, IMAGE, STORAGE, KeystoneDeployment, Nodes
@@ -49,11 +48,8 @@ class OpenStack:
 
         ``use_cachegroup`` is nova's option: whether ordinary volumes go through a cache.
         """
-        control = environment.control()
         self.bed = Bed(name, addition=IMAGE)
-        self.settings = Settings(
-            self.bed.folder / "openstack", control, environment.patched_nova(control)
-        )
+        self.settings = Settings.of_bed(self.bed.folder / "openstack")
         self.deployment = KeystoneDeployment(self.bed)
         self.nodes = Nodes(self.bed, self.settings, self.deployment, use_cachegroup)
         self.rest = Rest(self.bed, "admin", "demo")
@@ -75,7 +71,6 @@ class OpenStack:
     def start(self, say: Say = lambda step: None) -> None:
         """Start all of it on the bed, which is up and has nothing yet."""
         guest = guest_image()
-        self.settings.folder.mkdir()
         self.control.configure()
         say("starting the control plane, and the kernels of the nodes")
         _all_at_once([self.control.start, lambda: self.nodes.boot(self.names, guest)])

@@ -42,8 +42,7 @@ class ControlPlane:
         """Write all configuration files, and make the folders of what services keep."""
         write, etc = self.settings.write, self.settings.etc
         control = self.settings.control.folder / "etc"
-        for name in ("logs", "state"):
-            (self.settings.folder / name).mkdir(parents=True)
+        self.settings.make_folders()
         for name in ("glance/images", "nova", "cinder", "lock"):
             (self.settings.state / name).mkdir(parents=True)
         write("keystone.conf", etc / "keystone/keystone.conf")

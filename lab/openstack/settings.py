@@ -1,10 +1,13 @@
 """Where a bed's OpenStack keeps its files, and its configuration from the templates in conf/."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
+from typing import Self
 
 from lab.network import ADDRESS
+from lab.openstack import environment
 from lab.openstack.environment import Environment
 from lab.rootfs import TOP
 
@@ -26,6 +29,26 @@ class Settings:
     folder: Path
     control: Environment
     nova: Path
+
+    @classmethod
+    def of_bed(cls, folder: Path) -> Self:
+        """Return the settings of a bed: what it was started with, if it is up.
+
+        A change of the patches meanwhile makes another folder, which its nodes do not see.
+        """
+        noted = folder / "programs.json"
+        if noted.exists():
+            control, nova = map(Path, json.loads(noted.read_text()))
+            return cls(folder, Environment(control), nova)
+        built = environment.control()
+        return cls(folder, built, environment.patched_nova(built))
+
+    def make_folders(self) -> None:
+        """Make the folders, and note for whoever comes later what the bed runs."""
+        for folder in (self.etc, self.logs, self.state):
+            folder.mkdir(parents=True)
+        programs = [str(self.control.folder), str(self.nova)]
+        (self.folder / "programs.json").write_text(json.dumps(programs))
 
     @property
     def etc(self) -> Path:

@@ -40,6 +40,12 @@ class TestSettings(testtools.TestCase):
         self.assertEqual(len(names), len(set(names)))
         self.assertEqual(len(ports), len(set(ports)))
 
+    def test_bed_keeps_what_it_was_started_with(self):
+        folder = self.folder / "bed"
+        started = Settings(folder, self.settings.control, self.settings.nova)
+        started.make_folders()
+        self.assertEqual(started, Settings.of_bed(folder))
+
     def test_programs_find_the_patched_nova_first(self):
         paths = self.settings.variables(Path("/source"))["PYTHONPATH"]
         self.assertEqual("/cache/nova:/source", paths)
