@@ -64,7 +64,8 @@ _SAID = (
 )
 _HEARD_AT_ONCE = (
     update(_TABLE)
-    .where(_TABLE.c.name == _SAID.c.name)
+    # Without the names PostgreSQL would read all hosts to find these.
+    .where(_TABLE.c.name == _SAID.c.name, among(_TABLE.c.name, "names"))
     .values(seen=_NOW, overloaded=_SAID.c.overloaded, report=_SAID.c.report)
 )
 
@@ -126,7 +127,8 @@ def heard(session: Session, reports: Mapping[str, Report]) -> None:
             {"name": name, "overloaded": report.overloaded, "report": report}
             for name, report in reports.items()
         ]
-        connection.execute(_HEARD_AT_ONCE, {"said": _ENCODER.encode(said)})
+        asked = {"names": sorted(reports), "said": _ENCODER.encode(said)}
+        connection.execute(_HEARD_AT_ONCE, asked)
     else:
         rows = [
             {
