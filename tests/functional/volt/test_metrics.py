@@ -47,6 +47,13 @@ class TestWorkers(TestCase):
         self.get("/v1/images")
         assert self.counted() == 21
 
+    def test_methods_that_somebody_made_up_are_no_labels(self):
+        for name in ("MADEUP", "GETT"):
+            requests.request(name, self.url + "/v1/images", headers=self.headers, timeout=PATIENCE)
+        text = self.get("/metrics")
+        assert 'method="other"' in text
+        assert "MADEUP" not in text
+
     def are_others(self, before):
         now = self.volt.workers()
         return len(now) == 2 and set(now).isdisjoint(before)
