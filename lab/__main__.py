@@ -16,7 +16,7 @@ from lab.cluster import Bed
 from lab.errors import LabError
 from lab.network import ADDRESS
 from lab.node import Node
-from lab.openstack.command import openstack
+from lab.openstack.command import end, openstack
 from lab.rootfs import TOP
 from lab.state import recorded_beds
 
@@ -112,10 +112,7 @@ def list_(as_json: bool) -> None:
 @NAME
 def down(name: str) -> None:
     """End a bed and remove all of it, even when the lab that started it was killed."""
-    left = Bed(name).down()
-    for line in left:
-        click.echo(line, err=True)
-    sys.exit(1 if left else 0)
+    end(name)
 
 
 def status_of(bed: Bed) -> dict[str, Any]:

@@ -7,18 +7,9 @@ HORIZON_REQUIREMENTS=("horizon==27.0.0" "setuptools>=77" wheel)
 
 # Sets HORIZON_BIN: programs of the virtual environment.
 make_horizon_venv() {
-    local key venv
-    key=$(printf '%s\n' "${HORIZON_REQUIREMENTS[@]}" | sha256sum | cut -c1-16)
-    venv=$VIRTMAN_CACHE/horizon-venv-$key
-    if [ ! -e "$venv/complete" ]; then
-        say "building the Python environment of ${HORIZON_REQUIREMENTS[0]}"
-        rm -rf "$venv"
-        /usr/bin/python3 -m venv "$venv" &&
-            "$venv/bin/pip" install --quiet --disable-pip-version-check \
-                "${HORIZON_REQUIREMENTS[@]}" &&
-            touch "$venv/complete" || return
-    fi
-    export HORIZON_BIN=$venv/bin
+    make_environment horizon-venv "${HORIZON_REQUIREMENTS[0]}" "$(printf '%s\n' "${HORIZON_REQUIREMENTS[@]}")" \
+        "${HORIZON_REQUIREMENTS[@]}" || return
+    export HORIZON_BIN=$ENVIRONMENT/bin
 }
 
 prepare_horizon() {

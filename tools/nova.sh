@@ -28,18 +28,9 @@ NOVA_TESTS[functional]+='regressions\.test_bug_1939545|test_(virtman|boot_from_v
 
 # Sets NOVA_BIN: programs of the virtual environment.
 make_nova_venv() {
-    local key venv
-    key=$(printf '%s\n' "${NOVA_REQUIREMENTS[@]}" | sha256sum | cut -c1-16)
-    venv=$VIRTMAN_CACHE/nova-venv-$key
-    if [ ! -e "$venv/complete" ]; then
-        say "building the Python environment of nova $NOVA_VERSION"
-        rm -rf "$venv"
-        /usr/bin/python3 -m venv "$venv" &&
-            "$venv/bin/pip" install --quiet --disable-pip-version-check \
-                "${NOVA_REQUIREMENTS[@]}" &&
-            touch "$venv/complete" || return
-    fi
-    NOVA_BIN=$venv/bin
+    make_environment nova-venv "nova $NOVA_VERSION" "$(printf '%s\n' "${NOVA_REQUIREMENTS[@]}")" \
+        "${NOVA_REQUIREMENTS[@]}" || return
+    NOVA_BIN=$ENVIRONMENT/bin
 }
 
 # Sets NOVA_RELEASE: the unpacked release, which nothing changes.

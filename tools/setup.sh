@@ -30,19 +30,24 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 }
 
+# Makes the Python environment of $2 in the cache, as $1 and a digest of the text $3; the rest tells pip
+# what is in it. Sets ENVIRONMENT.
+make_environment() {
+    local key
+    key=$(printf '%s\n' "$3" | sha256sum | cut -c1-16)
+    ENVIRONMENT=$VIRTMAN_CACHE/$1-$key
+    [ ! -e "$ENVIRONMENT/complete" ] || return 0
+    say "building the Python environment of $2"
+    rm -rf "$ENVIRONMENT"
+    /usr/bin/python3 -m venv "$ENVIRONMENT" &&
+        "$ENVIRONMENT/bin/pip" install --quiet --disable-pip-version-check "${@:4}" &&
+        touch "$ENVIRONMENT/complete"
+}
+
 make_venv() {
-    local key venv
-    key=$(cat "$TOP/requirements.txt" "$TOP/test-requirements.txt" | sha256sum | cut -c1-16)
-    venv=$VIRTMAN_CACHE/venv-$key
-    if [ ! -e "$venv/complete" ]; then
-        say "building the Python environment"
-        rm -rf "$venv"
-        /usr/bin/python3 -m venv "$venv" &&
-            "$venv/bin/pip" install --quiet --disable-pip-version-check \
-                -r "$TOP/requirements.txt" -r "$TOP/test-requirements.txt" &&
-            touch "$venv/complete" || return
-    fi
-    export PATH="$venv/bin:/usr/local/sbin:/usr/sbin:/sbin:$PATH"
+    make_environment venv VirtMan "$(cat "$TOP/requirements.txt" "$TOP/test-requirements.txt")" \
+        -r "$TOP/requirements.txt" -r "$TOP/test-requirements.txt" || return
+    export PATH="$ENVIRONMENT/bin:/usr/local/sbin:/usr/sbin:/sbin:$PATH"
 }
 
 prepare() {

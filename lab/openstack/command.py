@@ -17,6 +17,14 @@ from lab.openstack.settings import PASSWORD, SNAPSHOT
 NAME = click.option("--name", default="openstack", show_default=True, help="Which bed.")
 
 
+def end(name: str) -> None:
+    """End a bed and remove all of it; say what is left, and exit with 1 if anything is."""
+    left = Bed(name).down()
+    for line in left:
+        click.echo(line, err=True)
+    sys.exit(1 if left else 0)
+
+
 @click.group()
 def openstack() -> None:
     """A real OpenStack on a bed: control plane, storage and compute nodes, and VirtMan."""
@@ -89,7 +97,4 @@ def client(name: str, words: Sequence[str]) -> None:
 @NAME
 def down(name: str) -> None:
     """End it and remove all of it, even when the lab that started it was killed."""
-    left = Bed(name).down()
-    for line in left:
-        click.echo(line, err=True)
-    sys.exit(1 if left else 0)
+    end(name)
