@@ -13,11 +13,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 
 from virtman import plan, sysfs
 from virtman.caches import Figures, Member
-from virtman.coordinator import CORRUPT, Coordinator, ImageInfo, ImageReport
+from virtman.coordinator import Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     CoordinatorUnreachable,
     DeviceBusy,
@@ -27,16 +26,14 @@ from virtman.errors import (
     PlacementStale,
     VirtmanError,
 )
-from virtman.hashtree import fits
 from virtman.layer import wait_until
-from virtman.layers.export import Export
 from virtman.layers.image import Image as ImageLayer
 from virtman.layers.multipath import Multipath
-from virtman.layers.path import Path
-from virtman.layers.verity import corrupt
+from virtman.layout import Layout
 from virtman.naming import Device
-from virtman.plan import SOURCE, Placement, Portal
+from virtman.plan import Placement, Portal
 from virtman.stack import Stack
+from virtman.witness import Witness
 
 LOG = logging.getLogger(__name__)
 
@@ -74,12 +71,8 @@ class Attachment:
         self.generation = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._devices: dict[Device, str] = {}
-        # parents of whom Volt knows that they do not answer
-        self._accused: set[str] = set()
-        # those whose connections were ended because they were silent
-        self._given_up: set[str] = set()
-        # and those of whom Volt knows that they sent wrong bytes
-        self._convicted: set[str] = set()
+        self._layout = Layout(info, portal, stack)
+        self._witness = Witness(info.name, coordinator)
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -138,7 +131,7 @@ class Attachment:
 
     def member(self) -> Member:
         """Return the image's part of the cache group."""
-        return self.stack.member(self._assemble())
+        return self.stack.member(self._layout.assemble())
 
     # These two run on the caller's thread: the image's own may be waiting for that very parent.
 
@@ -148,33 +141,21 @@ class Attachment:
         :param silent: addresses and ports
         """
         placement = self.placement
-        for host, portal in (placement.portals() if placement else {}).items():
-            if (portal.ip, portal.port) in silent and not sysfs.is_cut_off(portal.iqn):
-                LOG.warning("image %s: the kernel of %s is silent", self.info.name, host)
-                self._given_up.add(host)
-                self._path(host, portal).abandon()
+        if placement is not None:
+            self._witness.give_up(placement, silent)
 
     def check_parents(self) -> bool:
-        """Tell Volt of each parent, and standby, that does not answer; once, until it does.
+        """Tell Volt of each parent, and standby, that does not answer or sends wrong bytes.
 
-        :returns: whether Volt knows all now; else this should be called again
+        :returns: whether Volt knows of all who are silent; else this should be called again
         """
-        placement, told = self.placement, True
-        for host, portal in (placement.portals() if placement else {}).items():
-            if sysfs.is_cut_off(portal.iqn):
-                if host not in self._accused:
-                    told = self._accuse(host) and told
-                continue
-            self._accused.discard(host)
-            if host in self._given_up:
-                self._path(host, portal).bear_with()
-                self._given_up.discard(host)
-        if placement is not None and self.stack.verify and self.info.tree is not None:
-            self._check_bytes(plan.connect(placement, self.info.tree))
+        placement = self.placement
+        if placement is None:
+            return True
+        told = self._witness.check_answers(placement)
+        if self._layout.is_verified():
+            self._witness.check_bytes(self._layout.connect(placement))
         return told
-
-    def _path(self, host: str, portal: Portal) -> Path:
-        return Path(plan.Path(Device(self.info.name, "path0", host), 0, (), portal))
 
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
@@ -202,10 +183,8 @@ class Attachment:
         placement = self.placement
         if placement is None:
             return []
-        hashes = self._hashes_plan() if self.stack.verify and self.info.tree else ()
-        steps = (*self._serve(), *hashes, *self._assemble(), *self._paths(placement))
         # a device may be in a plan twice, first alone and then with what lies below
-        wanted = {step.device: step for step in steps}
+        wanted = {step.device: step for step in self._layout.whole(placement)}
         found = []
         for step in wanted.values():
             layer = self.stack.layer(step)
@@ -237,50 +216,21 @@ class Attachment:
             self._stop_timer()
         self._worker.shutdown(wait=True, cancel_futures=True)
 
-    def _accuse(self, host: str) -> bool:
-        """Tell Volt that a host does not answer; return whether it heard that."""
-        if host == SOURCE:  # it has no place that Volt could give to another
-            return True
-        self._accused.add(host)
-        try:
-            verdict = self.coordinator.report(self.info.name, host)
-            LOG.warning("image %s: %s does not answer; Volt: %s", self.info.name, host, verdict)
-        except VirtmanError as err:
-            LOG.warning("image %s: %s does not answer; %s", self.info.name, host, err)
-            if isinstance(err, CoordinatorUnreachable):
-                self._accused.discard(host)
-                return False
-        return True
-
-    def _check_bytes(self, steps: plan.Plan) -> None:
-        """Tell Volt of those who sent wrong bytes, once; these paths have failed already."""
-        found = corrupt(step for step in steps if isinstance(step, plan.Verity))
-        self._convicted &= found
-        for host in found - self._convicted:
-            try:
-                verdict = self.coordinator.report(self.info.name, host, CORRUPT)
-            except CoordinatorUnreachable as err:  # it shall hear this later
-                LOG.warning("image %s: %s sent wrong bytes; %s", self.info.name, host, err)
-                continue
-            except VirtmanError as err:
-                verdict = str(err)
-            self._convicted.add(host)
-            LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.info.name, host, verdict)
-
     # From here on everything runs on the worker.
 
     def _bring_up(self) -> None:
         begin = time.monotonic()
-        name = self.info.name
-        serve = self._serve()
+        name, layout = self.info.name, self._layout
         self._clear_earlier()
-        found = self._export().is_up() or bool(self._running())
+        found = self._layout.export().is_up() or bool(self._running())
         try:
-            self._devices = self.stack.up(serve)
+            self._devices = self.stack.up(layout.serve())
             placement = self.coordinator.join(name, self.portal)
             # children hear of this place as soon as we do
-            self._export().require(placement.chap)
-            self._devices = self.stack.up((*self._hashes(), *self._assemble()), self._devices)
+            self._layout.export().require(placement.chap)
+            layout.fetch_hashes(self.coordinator)
+            steps = (*layout.hashes(), *layout.assemble())
+            self._devices = self.stack.up(steps, self._devices)
             self._connect(placement, begin + self.times.attach)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
@@ -292,30 +242,30 @@ class Attachment:
 
     def _clear_earlier(self) -> None:
         """Take away what the kernel has of an earlier image of the same name."""
-        mine = {step.device for step in self._serve()}
+        mine = {step.device for step in self._layout.serve()}
         if any(void.device not in mine for void in self.stack.voids(self.info.name)):
             running = self._running()
             if running:
                 raise _remade(self.info.name, running)
             LOG.info("image %s was made anew: giving the earlier one up", self.info.name)
-            self.stack.down(self._all_steps())
+            self.stack.down(self._layout.remains())
 
     def _connect(self, placement: Placement, deadline: float) -> None:
         """Use a placement, or the newer one that Volt has by the time this one is in use."""
         while True:
             try:
                 self.placement = placement
-                self._export().require(placement.chap)
-                steps = self._paths(placement, standby=False)
+                self._layout.export().require(placement.chap)
+                steps = self._layout.connect(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
-                self.stack.prune(placement.image, self._paths(placement))
+                self.stack.prune(placement.image, self._layout.connect(placement))
                 self._tell_ready(placement)
                 return
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", placement.image)
             except (ParentUnreachable, KernelFailure) as err:
                 if isinstance(err, ParentUnreachable):
-                    self._accuse(err.host)
+                    self._witness.accuse(err.host)
                     if self._make_do(placement, err):
                         return
                 if time.monotonic() > deadline:
@@ -344,7 +294,7 @@ class Attachment:
         while feasible is not None:
             LOG.warning("image %s: %s; using standbys", placement.image, err)
             try:
-                steps = self._paths(feasible, standby=False)
+                steps = self._layout.connect(feasible, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
             except ParentUnreachable as also:
                 err = also
@@ -355,24 +305,27 @@ class Attachment:
 
     def _connect_standby(self) -> None:
         if self.placement is not None:
-            self._devices = self.stack.up(self._paths(self.placement), self._devices)
+            self._devices = self.stack.up(self._layout.connect(self.placement), self._devices)
 
     def _mend(self) -> None:
         if self.placement is None:
             return
-        layers = [self.stack.layer(step) for step in (*self._serve(), *self._assemble())]
+        layers = [
+            self.stack.layer(step) for step in (*self._layout.serve(), *self._layout.assemble())
+        ]
         if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
             self._connect_standby()
-        self._devices = self.stack.up(self._assemble(), self._devices)
+        self._devices = self.stack.up(self._layout.assemble(), self._devices)
 
     def _restore(self) -> None:
         if self.placement is None:
             return
-        steps = (*self._serve(), *self._hashes(), *self._assemble())
-        self._devices = self.stack.up(steps)
-        self._export().require(self.placement.chap)
+        layout = self._layout
+        layout.fetch_hashes(self.coordinator)
+        self._devices = self.stack.up((*layout.serve(), *layout.hashes(), *layout.assemble()))
+        self._layout.export().require(self.placement.chap)
         self._connect_standby()
-        self.stack.prune(self.info.name, self._paths(self.placement))
+        self.stack.prune(self.info.name, self._layout.connect(self.placement))
 
     def _apply_news(self) -> None:
         with self._lock:
@@ -429,14 +382,14 @@ class Attachment:
         if running:
             raise _in_use(name, running)
         self.coordinator.leave(name)
-        export = self._export()
+        export = self._layout.export()
         wait_until(
             lambda: not export.children() or not self.coordinator.needed(name),
             self.times.leave,
             f"image {name}: children moving on",
             every=_ASK,
         )
-        self.stack.down(self._all_steps())
+        self.stack.down(self._layout.remains())
         self._devices = {}
         self.coordinator.remove(name)
         self.placement = None
@@ -449,75 +402,12 @@ class Attachment:
 
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):
-            self.stack.down(self._all_steps())
+            self.stack.down(self._layout.remains())
         self.placement = None
         self.generation = 0
         self._devices = {}
         with contextlib.suppress(VirtmanError):
             self.coordinator.remove(self.info.name)
-
-    def _all_steps(self) -> plan.Plan:
-        """Everything of this image that the kernel may have, bottom to top.
-
-        The voids go last: until then they tell which image all the others belong to.
-        """
-        name, size = self.info.name, self.info.size
-        below, above = self.stack.paths(name)
-        serve = self._serve()
-        if self.info.tree is not None:
-            upper, hashes = self._hashes_plan()
-            below = (upper, *below, *plan.leaves(name, size), hashes)
-        # By a device's name a new agent finds what is left of an image, which a loop device
-        # has not: so the voids are last in any case.
-        last = (*self.stack.voids(name), *(one for one in serve if isinstance(one, plan.Void)))
-        return (*last, *below, *above, *self._assemble(), *serve)
-
-    def _assemble(self) -> plan.Plan:
-        info = self.info
-        return plan.assemble(info.name, info.size, info.stripes, info.identity)
-
-    def _serve(self) -> plan.Plan:
-        """What is up before there is anything to read."""
-        info, hashed = self.info, self.info.tree is not None
-        return plan.serve(
-            info.name, info.size, self.portal, info.stripes, info.identity, hashed=hashed
-        )
-
-    def _paths(self, placement: Placement, *, standby: bool = True) -> plan.Plan:
-        return plan.connect(placement, self.info.tree, verify=self.stack.verify, standby=standby)
-
-    def _hashes(self) -> plan.Plan:
-        """What the paths are verified by, if they are; its upper levels come from Volt.
-
-        :raises ImageMismatch: if these are not those of the image's root hash
-        """
-        name, size, tree = self.info.name, self.info.size, self.info.tree
-        if tree is None or not self.stack.verify:
-            return ()
-        if not (self._upper.exists() and fits(self._upper.read_bytes(), size, tree)):
-            upper = self.coordinator.upper_hashes(name)
-            if not fits(upper, size, tree):
-                raise ImageMismatch(
-                    f"Volt's upper hashes of image {name} do not belong to its root hash: "
-                    "remove the image from Volt and add it again"
-                )
-            part = self._upper.with_suffix(".part")
-            part.write_bytes(upper)
-            part.rename(self._upper)
-        return self._hashes_plan()
-
-    def _hashes_plan(self) -> plan.Plan:
-        return plan.hashes(self.info.name, self.info.size, str(self._upper))
-
-    @property
-    def _upper(self) -> FilePath:
-        return self.stack.folder / f"{self.info.name}.upper"
-
-    def _export(self) -> Export:
-        step = next(step for step in self._serve() if isinstance(step, plan.Export))
-        export = self.stack.layer(step)
-        assert isinstance(export, Export)
-        return export
 
     def _logged(self, work: Callable[[], None]) -> None:
         """Run work that nobody waits for; the next heartbeat brings it again."""

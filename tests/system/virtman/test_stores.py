@@ -35,6 +35,10 @@ assert all(n % 256 == at for at, n in enumerate(found)), found
 print(last)
 """
 
+GROUP = "stores"
+GROUP_FILE = "/root/group"
+ATTACH = f"losetup --find --show {GROUP_FILE}"
+
 
 class TestStores(DeployedCase):
     name = "stores"
@@ -175,6 +179,54 @@ class TestStores(DeployedCase):
             self.assertEqual("ready", self.ask("show", vm)["state"])
             self.assertEqual(0, self.count_others(device))
 
+    def test_logical_volumes(self):
+        node = self.node
+        self.end_agent()
+        self.addCleanup(self.deployment.start_agent, node)
+        self.addCleanup(self.remove_group)
+        self.addCleanup(self.end_agent)
+        node.run(["truncate", "-s", "120M", GROUP_FILE])
+        node.run(["sh", "-ec", f"modprobe loop; vgcreate -q {GROUP} $({ATTACH})"])
+        options = {"store": {"backing": "lvm", "volume_group": GROUP}}
+        self.deployment.start_agent(node, options)
+        device = self.create(node, "vm1")
+        self.put(device, "before")
+        self.virtman(node, "snapshot", "create", "vm1", "then")
+        self.put(device, "after")
+        self.assertEqual("before", self.get(self.from_snapshot("vm2", "then")))
+        volumes = self.volumes()
+        self.assertEqual(3, len(volumes))
+        said = self.refused(node, "create", self.image, "vm3")
+        self.assertIn("[virtman.store.no_space]", said)
+        self.assertEqual(volumes, self.volumes())
+        node.restart()
+        node.run(["sh", "-ec", f"modprobe loop; {ATTACH}; vgchange -q -ay {GROUP}"])
+        self.deployment.start_agent(node, options)
+        wait_until(lambda: node.run(["test", "-e", device], check=False).status == 0,
+                   "the device", 60, 0.5)  # fmt: skip
+        self.assertEqual("after", self.get(device))
+        self.destroy(node, "vm2")
+        self.virtman(node, "snapshot", "rollback", "vm1", "then")
+        self.assertEqual("before", self.get(device))
+        self.destroy(node, "vm1")
+        self.delete_snapshots()
+        self.assertEqual([], self.volumes())
+
+    def put(self, device, text):
+        command = ["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"]
+        self.node.run(command, input=text.ljust(512))
+
+    def get(self, device):
+        command = ["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"]
+        return self.node.run(command).stdout.strip()
+
+    def volumes(self):
+        return self.node.run(["lvs", "--noheadings", "-o", "lv_name", GROUP]).stdout.split()
+
+    def remove_group(self):
+        self.node.run(["sh", "-c", f"vgremove -q -f {GROUP}; losetup -j {GROUP_FILE} | cut -d: -f1 "
+                       f"| xargs -r losetup -d; rm {GROUP_FILE}"])  # fmt: skip
+
     def test_a_device_that_is_there_takes_what_a_vm_writes(self):
         node, file = self.node, "/root/given"
         node.run(["truncate", "-s", "40M", file])
@@ -188,9 +240,8 @@ class TestStores(DeployedCase):
         said = self.refused(node, "create", "--store", given, self.image, "vm2")
         self.assertIn("[virtman.store.unusable]", said)
         device = self.ask("show", "vm1")["device"]
-        node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
-        found = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
-        self.assertEqual("mine", found.stdout.strip())
+        self.put(device, "mine")
+        self.assertEqual("mine", self.get(device))
         self.destroy(node, "vm1")
         node.run(["cmp", "-n", "65536", given, "/dev/zero"])
         node.run(["dd", f"of={given}", "conv=fsync"], input="something")

@@ -1,0 +1,103 @@
+"""All devices of one image on this node: the plans of ``virtman.plan``, with what they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from virtman import plan
+from virtman.coordinator import Coordinator, ImageInfo
+from virtman.errors import ImageMismatch
+from virtman.hashtree import fits
+from virtman.layers.export import Export
+from virtman.plan import Placement, Portal
+from virtman.stack import Stack
+
+
+class Layout:
+    """What of an image has to be there, at each step of its life.
+
+    :param portal: where this node serves the image
+    """
+
+    def __init__(self, info: ImageInfo, portal: Portal, stack: Stack) -> None:
+        self.info = info
+        self.portal = portal
+        self.stack = stack
+
+    def serve(self) -> plan.Plan:
+        """Return what is up before there is anything to read."""
+        info, hashed = self.info, self.info.tree is not None
+        return plan.serve(
+            info.name, info.size, self.portal, info.stripes, info.identity, hashed=hashed
+        )
+
+    def assemble(self) -> plan.Plan:
+        """Return what lies below the image, and the image."""
+        info = self.info
+        return plan.assemble(info.name, info.size, info.stripes, info.identity)
+
+    def connect(self, placement: Placement, *, standby: bool = True) -> plan.Plan:
+        """Return the parents' disks, and the stripes over them."""
+        return plan.connect(placement, self.info.tree, verify=self.stack.verify, standby=standby)
+
+    def hashes(self) -> plan.Plan:
+        """Return what the paths are verified by, if they are."""
+        return self._hashes() if self.is_verified() else ()
+
+    def is_verified(self) -> bool:
+        """Tell whether what parents send is held against a hash tree."""
+        return self.stack.verify and self.info.tree is not None
+
+    def whole(self, placement: Placement) -> plan.Plan:
+        """Return all that has to be there."""
+        return (*self.serve(), *self.hashes(), *self.assemble(), *self.connect(placement))
+
+    def remains(self) -> plan.Plan:
+        """Return everything of this image that the kernel may have, bottom to top.
+
+        The voids go last: until then they tell which image all the others belong to.
+        """
+        name = self.info.name
+        below, above = self.stack.paths(name)
+        serve = self.serve()
+        if self.info.tree is not None:
+            upper, hashes = self._hashes()
+            below = (upper, *below, *plan.leaves(name, self.info.size), hashes)
+        # By a device's name a new agent finds what is left of an image, which a loop device
+        # has not: so the voids are last in any case.
+        last = (*self.stack.voids(name), *(one for one in serve if isinstance(one, plan.Void)))
+        return (*last, *below, *above, *self.assemble(), *serve)
+
+    def export(self) -> Export:
+        """Return what children log in to."""
+        step = next(step for step in self.serve() if isinstance(step, plan.Export))
+        export = self.stack.layer(step)
+        assert isinstance(export, Export)
+        return export
+
+    def fetch_hashes(self, coordinator: Coordinator) -> None:
+        """Have the upper levels of the hash tree in their file; they come from Volt.
+
+        :raises ImageMismatch: if these are not those of the image's root hash
+        """
+        name, size, tree = self.info.name, self.info.size, self.info.tree
+        if tree is None or not self.stack.verify:
+            return
+        if self._upper.exists() and fits(self._upper.read_bytes(), size, tree):
+            return
+        upper = coordinator.upper_hashes(name)
+        if not fits(upper, size, tree):
+            raise ImageMismatch(
+                f"Volt's upper hashes of image {name} do not belong to its root hash: "
+                "remove the image from Volt and add it again"
+            )
+        part = self._upper.with_suffix(".part")
+        part.write_bytes(upper)
+        part.rename(self._upper)
+
+    def _hashes(self) -> plan.Plan:
+        return plan.hashes(self.info.name, self.info.size, str(self._upper))
+
+    @property
+    def _upper(self) -> Path:
+        return self.stack.folder / f"{self.info.name}.upper"
