@@ -82,7 +82,6 @@ class Settings:
         return {
             "address": ADDRESS,
             "control": self.control.folder,
-            "logs": self.logs,
             "state": self.state,
             "database": f"mysql+pymysql://openstack:{PASSWORD}@{ADDRESS}:3306",
             "messages": f"rabbit://guest:guest@{ADDRESS}:5672/",
