@@ -107,6 +107,8 @@ class OpenStack:
     def keep_logs(self) -> Path:
         """Copy what all programs said to where the end of the bed leaves it; return the folder."""
         kept = LOGS / self.bed.name
+        if not self.bed.folder.exists():
+            return kept
         shutil.rmtree(kept, ignore_errors=True)
         others = ("*.cow", "*.img", "state", "*.sqlite*", "*.token", KEY.name)
         shutil.copytree(self.bed.folder, kept, ignore=shutil.ignore_patterns(*others))
@@ -176,9 +178,13 @@ class OpenStack:
 
         def reported() -> bool:
             up = [one for one in self.services() if one["state"] == "up"]
-            return wanted <= {(one["binary"], one["host"]) for one in up}
+            return wanted <= {(one["binary"], one["host"]) for one in up} and self._has_storage()
 
         wait_until(reported, "a report of all services", START, 1)
+
+    def _has_storage(self) -> bool:
+        """Tell whether Cinder's scheduler knows of storage, which it hears of after all else."""
+        return bool(self.rest.get("block-storage", "/scheduler-stats/get_pools")["pools"])
 
     def services(self) -> list[dict[str, str]]:
         """Return what Nova and Cinder say of their services."""
