@@ -21,7 +21,7 @@ class TestColdMoves(CloudCase):
     def test_migration_and_resize_take_the_private_data_along(self):
         self.servers.order("migrate", self.server)
         self._assert_is_on(self.second, "VERIFY_RESIZE", 2)
-        self.servers.order("migrate confirm", self.server)
+        self.servers.order("migration confirm", self.server)
         self._assert_is_on(self.second, "ACTIVE", 2)
         self._assert_nothing_on(self.first)
         self.servers.order("resize", self.server, "--flavor", "guest.large")
@@ -45,7 +45,7 @@ class TestColdMoves(CloudCase):
         self.servers.wait([self.server], "SHUTOFF")
         self.servers.order("migrate", self.server)
         self.servers.wait([self.server], "VERIFY_RESIZE")
-        self.servers.order("migrate confirm", self.server)
+        self.servers.order("migration confirm", self.server)
         self.servers.wait([self.server], "SHUTOFF")
         self._assert_nothing_on(self.first)
         self.servers.order("start", self.server)
