@@ -150,7 +150,7 @@ class Servers:
         found = [f"volume {one.name} is {one.status}" for one in self.volumes()]
         for node in self.cloud.bed.nodes.values():
             found += leftovers(node)
-            found += [f"{node.name}: {line}" for line in _exported(node)]
+            found += [f"{node.name}: {line}" for line in _left_by_services(node)]
         return found
 
     def wait_nothing_left(self, deadline: float = 120.0) -> None:
@@ -178,10 +178,10 @@ def _server(found: dict[str, Any]) -> Server:
     )
 
 
-def _exported(node: Node) -> list[str]:
-    """Return the targets by which Cinder serves volumes of this node."""
-    if node.name != STORAGE:
-        return []
-    folder = "/sys/kernel/config/target/iscsi"
-    found = node.run(["find", folder, "-maxdepth", "1", "-name", "iqn.*openstack*"], check=False)
-    return found.stdout.splitlines()
+def _left_by_services(node: Node) -> list[str]:
+    """Return what Cinder exports of a node's volumes, or the servers that libvirt knows there."""
+    if node.name == STORAGE:
+        look = ["find", "/sys/kernel/config/target", "-maxdepth", "3", "-name", "iqn.*openstack*"]
+    else:
+        look = ["virsh", "list", "--all", "--name"]
+    return node.run(look, check=False).stdout.split()
