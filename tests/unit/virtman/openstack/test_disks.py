@@ -4,7 +4,7 @@ import threading
 
 import testtools
 
-from tests.unit.virtman.openstack.fakes import FakeAgent, FakeCinderClient, FakeTime
+from tests.functional.virtman.openstack import FakeAgent, FakeCinderClient, FakeTime
 from virtman.errors import (
     AgentUnreachable,
     DeviceBusy,
