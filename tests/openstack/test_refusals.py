@@ -2,14 +2,19 @@
 
 from tests.openstack.base import CloudCase
 
-IMAGE = "00000000-0000-0000-0000-000000000000"
+NOBODY = "00000000-0000-0000-0000-000000000000"
 REFUSED = {
     "createImage": {"name": "image"},
     "createBackup": {"name": "backup", "backup_type": "daily", "rotation": 1},
-    "rebuild": {"imageRef": IMAGE},
+    "rebuild": {"imageRef": NOBODY},
     "shelve": None,
     "evacuate": {},
-    "rescue": {},
+}
+WRONG = {
+    "delete_on_termination": False,
+    "boot_index": 1,
+    "volume_size": 2,
+    "uuid": NOBODY,
 }
 
 
@@ -21,18 +26,14 @@ class TestRefusals(CloudCase):
         for action, body in REFUSED.items():
             answer = self._act(server, {action: body})
             self.assertEqual(400, answer.status_code, (action, answer.text))
+            self.assertIn("root disk by VirtMan", answer.text)
             self.assertEqual(before, self._all_there_is(server), action)
 
     def test_requests_are_refused_with_400_and_make_nothing(self):
         snapshot = self.servers.snapshot()
-        for change in (
-            {"delete_on_termination": False},
-            {"boot_index": 1},
-            {"volume_size": 2},
-            {"uuid": IMAGE},
-        ):
-            answer = self.servers.ask(snapshot, "refused", 2, "virtman", **change)
-            self.assertEqual(400, answer.status_code, (change, answer.text))
+        for name, value in WRONG.items():
+            answer = self.servers.ask(snapshot, "refused", 2, "virtman", **{name: value})
+            self.assertEqual(400, answer.status_code, (name, answer.text))
         self.assertEqual([], self.servers.all())
         self.assertEqual([], self.servers.left())
 
