@@ -11,7 +11,6 @@ from typing import Any
 from bench.report import Progress
 from lab.openstack.bed import OpenStack
 from lab.openstack.servers import Servers
-from lab.openstack.settings import SNAPSHOT
 
 BED = "bench-openstack"
 TYPES = {"stock": "lvm", "virtman": "virtman"}  # of volumes, by which a request chooses
@@ -39,10 +38,10 @@ class _Run:
         """Boot servers, and delete them again."""
         step = progress.step(self._mode, count)
         self._servers.wait_nothing_left()
-        snapshot = self._snapshot()
+        snapshot = self._servers.snapshot()
         sent, calls = self._storage.sent_bytes(), self._cinder_calls()
         began = time.monotonic()
-        self._ask(snapshot, count)
+        self._servers.ask(snapshot, self._mode, count, TYPES[self._mode]).raise_for_status()
         made = [one.id for one in self._servers.all()]
         self._servers.wait(made, "ACTIVE")
         active = time.monotonic() - began
@@ -64,36 +63,6 @@ class _Run:
             "volumes": volumes,
             "storage_sent_bytes": sent,
         }
-
-    def _snapshot(self) -> str:
-        found = self._cloud.rest.get("block-storage", f"/snapshots?name={SNAPSHOT}")
-        return str(found["snapshots"][0]["id"])
-
-    def _ask(self, snapshot: str, count: int) -> None:
-        """Send one request; openstackclient would ask Cinder for the snapshot's id as well."""
-        disk = {
-            "uuid": snapshot,
-            "source_type": "snapshot",
-            "destination_type": "volume",
-            "boot_index": 0,
-            "delete_on_termination": True,
-            "volume_type": TYPES[self._mode],
-        }
-        (flavor,) = [
-            one["id"]
-            for one in self._cloud.rest.get("compute", "/flavors")["flavors"]
-            if one["name"] == "guest"
-        ]
-        server = {
-            "name": self._mode,
-            "flavorRef": flavor,
-            "networks": "none",
-            "min_count": count,
-            "max_count": count,
-            "block_device_mapping_v2": [disk],
-        }
-        answer = self._cloud.rest.ask("POST", "compute", "/servers", {"server": server})
-        answer.raise_for_status()
 
     def _cinder_calls(self) -> int:
         """Count what Cinder was asked, but for the looks of virtman-golden at all volumes."""

@@ -15,6 +15,8 @@ cloud.client("server", "list")
 """
 
 import json
+import logging
+import shutil
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,13 +29,23 @@ from lab.deployment import VOLT_PORT
 from lab.images.guest import guest_image
 from lab.openstack.control import ControlPlane
 from lab.openstack.dashboard import Dashboard
-from lab.openstack.nodes import GROUP, GUEST_DISK, IMAGE, STORAGE, KeystoneDeployment, Nodes
+from lab.openstack.nodes import (
+    GROUP,
+    GUEST_DISK,
+    IMAGE,
+    KEY,
+    STORAGE,
+    KeystoneDeployment,
+    Nodes,
+)
 from lab.openstack.rest import Rest
 from lab.openstack.services import Service
 from lab.openstack.settings import KEYSTONE, PASSWORD, SNAPSHOT, Settings, login
 from lab.remote import Result
 from lab.waiting import wait_until
 
+LOG = logging.getLogger(__name__)
+LOGS = Path("/var/tmp/virtman-lab-logs")  # noqa: S108
 START = 240.0  # seconds, of which two cores with nothing else to do take a tenth
 COMPUTES = 2
 USER = login("admin", "demo")
@@ -69,7 +81,14 @@ class OpenStack:
             raise
 
     def start(self, say: Say = lambda step: None) -> None:
-        """Start all of it on the bed, which is up and has nothing yet."""
+        """Start all of it on the bed, which is up and has nothing yet; logs stay if that fails."""
+        try:
+            self._start(say)
+        except Exception:
+            LOG.error("bed %s failed; its logs are in %s", self.bed.name, self.keep_logs())
+            raise
+
+    def _start(self, say: Say) -> None:
         guest = guest_image()
         self.control.configure()
         say("starting the control plane, and the kernels of the nodes")
@@ -84,6 +103,16 @@ class OpenStack:
         self._wait_reported()
         say(f"making the snapshot {SNAPSHOT!r}")
         self._make_content()
+
+    def keep_logs(self) -> Path:
+        """Copy what all programs said to where the end of the bed leaves it; return the folder."""
+        kept = LOGS / self.bed.name
+        if not self.bed.folder.exists():
+            return kept
+        shutil.rmtree(kept, ignore_errors=True)
+        others = ("*.cow", "*.img", "state", "*.sqlite*", "*.token", KEY.name)
+        shutil.copytree(self.bed.folder, kept, ignore=shutil.ignore_patterns(*others))
+        return kept
 
     def _start_dashboard(self) -> None:
         self.dashboard.configure()
@@ -149,9 +178,13 @@ class OpenStack:
 
         def reported() -> bool:
             up = [one for one in self.services() if one["state"] == "up"]
-            return wanted <= {(one["binary"], one["host"]) for one in up}
+            return wanted <= {(one["binary"], one["host"]) for one in up} and self._has_storage()
 
         wait_until(reported, "a report of all services", START, 1)
+
+    def _has_storage(self) -> bool:
+        """Tell whether Cinder's scheduler knows of storage, which it hears of after all else."""
+        return bool(self.rest.get("block-storage", "/scheduler-stats/get_pools")["pools"])
 
     def services(self) -> list[dict[str, str]]:
         """Return what Nova and Cinder say of their services."""

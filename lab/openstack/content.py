@@ -23,7 +23,7 @@ def volume(cloud: openstack.connection.Connection, name: str) -> None:
             specifications = {"volume_backend_name": "lvm"} | more
             storage.create_type(name=kind, extra_specs=specifications)
     made = storage.create_volume(size=1, name=name, volume_type="lvm")
-    wait(storage.get_volume, made.id)
+    wait(storage, storage.get_volume, made.id)
     storage.set_volume_bootable_status(made, True)
     print(made.id)
 
@@ -32,15 +32,16 @@ def snapshot(cloud: openstack.connection.Connection, name: str) -> None:
     """Make the snapshot."""
     storage = cloud.block_storage
     made = storage.create_snapshot(volume_id=storage.find_volume(name).id, name=name)
-    wait(storage.get_snapshot, made.id)
+    wait(storage, storage.get_snapshot, made.id)
 
 
-def wait(look, what: str) -> None:
-    """Return once it is available."""
+def wait(storage, look, what: str) -> None:
+    """Return once it is available; else say what Cinder's users are told."""
     end = time.monotonic() + DEADLINE
     while (status := look(what).status) != "available":
         if status.startswith("error") or time.monotonic() > end:
-            sys.exit(f"{what} is {status}")
+            said = storage.get("/messages", microversion="3.5").json()["messages"]
+            sys.exit(f"{what} is {status}: {[one['user_message'] for one in said]}")
         time.sleep(0.3)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from lab.cluster import Bed
 from lab.network import ADDRESS
-from lab.openstack import environment
 from lab.openstack.services import Service, uwsgi
 from lab.openstack.settings import Settings
 from lab.rootfs import TOP
@@ -20,7 +19,6 @@ class Dashboard:
     def __init__(self, bed: Bed, settings: Settings) -> None:
         self.bed = bed
         self.settings = settings
-        self.environment = environment.horizon()
 
     @property
     def folder(self) -> Path:
@@ -41,7 +39,7 @@ class Dashboard:
     def service(self) -> Service:
         """Return how it is started."""
         static = f"/static={self.settings.state}/horizon/static"
-        program = self.environment.program("uwsgi")
+        program = self.settings.horizon.program("uwsgi")
         command = uwsgi(program, PORT, "openstack_dashboard.wsgi:application")
         return Service(
             "horizon",
@@ -57,11 +55,11 @@ class Dashboard:
         return f"http://127.0.0.1:{port}"
 
     def _manage(self, *words: str) -> None:
-        program = str(self.environment.program("django-admin"))
+        program = str(self.settings.horizon.program("django-admin"))
         self.bed.run_in([program, *words], timeout=300, env=self._variables())
 
     def _variables(self) -> dict[str, str]:
-        paths = self.environment.variables(self.folder, PLUGINS)
+        paths = self.settings.horizon.variables(self.folder, PLUGINS)
         return paths | {
             "HOME": str(self.settings.state),
             "DJANGO_SETTINGS_MODULE": "openstack_dashboard.settings",

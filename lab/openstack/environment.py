@@ -12,6 +12,7 @@ import logging
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -109,7 +110,11 @@ def _build(environment: Environment, listed: Path, projects: Sequence[Path]) -> 
     pip = [environment.program("pip"), "install", "--quiet", "--disable-pip-version-check"]
     run(*pip, "--no-deps", "--no-compile", "-r", listed)
     for project in projects:
-        run(*pip, "--no-deps", "--no-compile", project)
+        with tempfile.TemporaryDirectory() as temporary:
+            # setuptools leaves folders of its own beside what it builds.
+            copy = Path(temporary, project.name)
+            shutil.copytree(project, copy, ignore=shutil.ignore_patterns(".*", "build"))
+            run(*pip, "--no-deps", "--no-compile", copy)
     compile_all(environment.packages)
 
 

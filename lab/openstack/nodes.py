@@ -22,6 +22,7 @@ GROUP = "cinder"
 GROUP_DISK = "/dev/ubdb"
 GUEST_DISK = "/dev/ubdc"
 START = 240.0  # seconds
+KEY = Path("/root/.ssh/id_ed25519")
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
@@ -57,7 +58,8 @@ class Nodes:
 
     def boot(self, computes: list[str], guest: Path) -> None:
         """Start the kernels of all."""
-        self.bed.start_node(STORAGE, "768M", "20G", [Disk(guest, readonly=True)])
+        storage = self.bed.start_node(STORAGE, "768M", "20G", [Disk(guest, readonly=True)])
+        storage.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/host/{KEY.name}"])
         self.bed.start_nodes(computes, "1G", "4G")
 
     @property
@@ -101,6 +103,7 @@ class Nodes:
         """Start libvirt, VirtMan's agent and nova-compute on a node that has just booted."""
         self._prepare(node, "nova", "compute")
         node.run(["mkdir", "-p", "/host/instances", "/var/lib/nova"])
+        self._start_sshd(node)
         self.start_agent(node)
         for daemon in ("virtlogd", "libvirtd"):
             node.spawn([daemon], f"{daemon}.log")
@@ -109,11 +112,25 @@ class Nodes:
 
     def start_agent(self, node: Node) -> None:
         """Start the agent and wait until it answers."""
-        self.deployment.start_agent(node, {"image": {"keep_time": KEEP_TIME}})
+        options = {"image": {"keep_time": KEEP_TIME}, "peers": {"ip": node.address}}
+        self.deployment.start_agent(node, options)
 
     def start_nova(self, node: Node) -> None:
         """Start nova-compute."""
         self._spawn(node, "nova-compute", *_config_files("nova", "compute"))
+
+    def _start_sshd(self, node: Node) -> None:
+        """Let nova-compute of the other nodes in: what it moves is sent by ssh.
+
+        One key of the bed is who asks, and who answers.
+        """
+        key = self.storage.share / KEY.name
+        public = key.with_suffix(".pub").read_text()
+        give(node, str(KEY), key.read_text(), "root")
+        give(node, str(KEY.with_name("authorized_keys")), public, "root")
+        give(node, str(KEY.with_name("known_hosts")), f"* {public}", "root")
+        node.run(["mkdir", "-p", "/run/sshd"])
+        node.spawn(["/usr/sbin/sshd", "-D", "-e", "-h", str(KEY)], "sshd.log")
 
     def stop(self, node: Node, program: str) -> None:
         """Kill a program of a node without a word."""

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import requests
+
 from lab.deployment import leftovers
 from lab.errors import DeadlinePassed
 from lab.guest import GuestFailed, Report, parse
@@ -49,27 +51,41 @@ class Servers:
         made = self.cloud.client("virtman", "server", "create", *where, "--count", str(count), name)
         return [one["ID"] for one in made]
 
-    def boot_stock(self, name: str, count: int) -> list[str]:
-        """Ask for servers that get a volume of the snapshot each, as without VirtMan."""
-        snapshot = self.cloud.client("volume", "snapshot", "show", SNAPSHOT)["id"]
+    def snapshot(self) -> str:
+        """Return the id of the snapshot that servers boot from."""
+        found = self.cloud.rest.get("block-storage", f"/snapshots?name={SNAPSHOT}")
+        return str(found["snapshots"][0]["id"])
+
+    def _flavor(self) -> str:
+        flavors = self.cloud.rest.get("compute", "/flavors")["flavors"]
+        (found,) = [one["id"] for one in flavors if one["name"] == "guest"]
+        return str(found)
+
+    def ask(
+        self, snapshot: str, name: str, count: int, volume_type: str, **changes: object
+    ) -> requests.Response:
+        """Ask Nova itself for servers of a snapshot; ``changes`` are to what their disk is."""
         disk = {
             "uuid": snapshot,
             "source_type": "snapshot",
             "destination_type": "volume",
-            "boot_index": "0",
-            "delete_on_termination": "true",
-            "volume_type": "lvm",
+            "boot_index": 0,
+            "delete_on_termination": True,
+            "volume_type": volume_type,
         }
-        device = ",".join(f"{key}={value}" for key, value in disk.items())
-        self.cloud.order(
-            *("--os-compute-api-version", "2.67", "server", "create", "--block-device", device),
-            *("--flavor", "guest", "--nic", "none", "--min", str(count), "--max", str(count), name),
-        )
-        return [one.id for one in self.all() if one.name.startswith(name)]
+        server = {
+            "name": name,
+            "flavorRef": self._flavor(),
+            "networks": "none",
+            "min_count": count,
+            "max_count": count,
+            "block_device_mapping_v2": [disk | changes],
+        }
+        return self.cloud.rest.ask("POST", "compute", "/servers", {"server": server})
 
     def order(self, verb: str, server: str, *options: str) -> None:
-        """Have something done to a server, such as "stop", without waiting for it."""
-        self.cloud.order("server", verb, *options, server)
+        """Have something done to a server, such as "resize confirm", without waiting for it."""
+        self.cloud.order("server", *verb.split(), *options, server)
 
     def all(self) -> list[Server]:
         """Return all servers."""
@@ -134,7 +150,7 @@ class Servers:
         found = [f"volume {one.name} is {one.status}" for one in self.volumes()]
         for node in self.cloud.bed.nodes.values():
             found += leftovers(node)
-            found += [f"{node.name}: {line}" for line in _exported(node)]
+            found += [f"{node.name}: {line}" for line in _left_by_services(node)]
         return found
 
     def wait_nothing_left(self, deadline: float = 120.0) -> None:
@@ -162,10 +178,10 @@ def _server(found: dict[str, Any]) -> Server:
     )
 
 
-def _exported(node: Node) -> list[str]:
-    """Return the targets by which Cinder serves volumes of this node."""
-    if node.name != STORAGE:
-        return []
-    folder = "/sys/kernel/config/target/iscsi"
-    found = node.run(["find", folder, "-maxdepth", "1", "-name", "iqn.*openstack*"], check=False)
-    return found.stdout.splitlines()
+def _left_by_services(node: Node) -> list[str]:
+    """Return what Cinder exports of a node's volumes, or the servers that libvirt knows there."""
+    if node.name == STORAGE:
+        look = ["find", "/sys/kernel/config/target", "-maxdepth", "3", "-name", "iqn.*openstack*"]
+    else:
+        look = ["virsh", "list", "--all", "--name"]
+    return node.run(look, check=False).stdout.split()

@@ -28,26 +28,28 @@ class Settings:
 
     folder: Path
     control: Environment
+    horizon: Environment
     nova: Path
 
     @classmethod
     def of_bed(cls, folder: Path) -> Self:
         """Return the settings of a bed: what it was started with, if it is up.
 
-        A change of the patches meanwhile makes another folder, which its nodes do not see.
+        A change of the patches meanwhile makes another folder, which its nodes do not see, and
+        nobody who looks at a bed has to wait for what only the next one will run.
         """
         noted = folder / "programs.json"
         if noted.exists():
-            control, nova = map(Path, json.loads(noted.read_text()))
-            return cls(folder, Environment(control), nova)
+            control, horizon, nova = map(Path, json.loads(noted.read_text()))
+            return cls(folder, Environment(control), Environment(horizon), nova)
         built = environment.control()
-        return cls(folder, built, environment.patched_nova(built))
+        return cls(folder, built, environment.horizon(), environment.patched_nova(built))
 
     def make_folders(self) -> None:
         """Make the folders, and note for whoever comes later what the bed runs."""
         for folder in (self.etc, self.logs, self.state):
             folder.mkdir(parents=True)
-        programs = [str(self.control.folder), str(self.nova)]
+        programs = [str(self.control.folder), str(self.horizon.folder), str(self.nova)]
         (self.folder / "programs.json").write_text(json.dumps(programs))
 
     @property
@@ -80,7 +82,6 @@ class Settings:
         return {
             "address": ADDRESS,
             "control": self.control.folder,
-            "logs": self.logs,
             "state": self.state,
             "database": f"mysql+pymysql://openstack:{PASSWORD}@{ADDRESS}:3306",
             "messages": f"rabbit://guest:guest@{ADDRESS}:5672/",

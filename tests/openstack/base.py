@@ -1,6 +1,9 @@
 """What tests of the cloud stand on: one bed with OpenStack for all of them."""
 
+import atexit
+import functools
 import os
+import sys
 
 import testtools
 
@@ -8,25 +11,36 @@ from lab.openstack.bed import OpenStack
 from lab.openstack.servers import Servers
 
 
-class CloudCase(testtools.TestCase):
-    """One cloud for all tests of a class; each test gives back what it took.
+@functools.cache
+def cloud():
+    """Return the cloud of all tests of this process, started for the first one.
 
     VIRTMAN_OPENSTACK names a bed that is up already, and stays up.
+    """
+    name = os.environ.get("VIRTMAN_OPENSTACK")
+    made = OpenStack(name or f"test-openstack-{os.getpid()}")
+    if not name:
+        atexit.register(lambda: sys.stderr.writelines(f"{line}\n" for line in made.bed.down()))
+        made.up()
+    return made
+
+
+class CloudCase(testtools.TestCase):
+    """Each test gives back what it took.
+
+    The logs of one that failed are in lab.openstack.bed.LOGS.
     """
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        name = os.environ.get("VIRTMAN_OPENSTACK")
-        cls.cloud = OpenStack(name or f"test-openstack-{os.getpid()}")
-        if not name:
-            cls.cloud.up()
-            cls.addClassCleanup(cls.cloud.bed.down)
+        cls.cloud = cloud()
         cls.servers = Servers(cls.cloud)
         cls.nodes = cls.cloud.nodes
 
     def setUp(self):
         super().setUp()
+        self.addOnException(lambda error: self.cloud.keep_logs())
         self.addCleanup(self.give_back)
 
     def give_back(self):

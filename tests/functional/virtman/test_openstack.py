@@ -7,8 +7,8 @@ import fixtures
 
 from tests.functional.virtman.base import FOREVER
 from tests.functional.virtman.kernel import Kernel, Process
+from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
 from tests.functional.virtman.test_client import ServedCase
-from tests.openstack import FakeCinderClient, FakeTime
 from virtman import source
 from virtman.client import Client
 from virtman.errors import ImageUnknown, NoSpace

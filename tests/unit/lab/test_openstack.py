@@ -1,5 +1,6 @@
 """The cloud's configuration and programs, as far as they can be told without starting any."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import testtools
@@ -18,8 +19,8 @@ class TestSettings(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.folder = Path(self.useFixture(TempDir()).path)
-        environment = Environment(Path("/cache/control"))
-        self.settings = Settings(self.folder, environment, Path("/cache/nova"))
+        control, horizon = (Environment(Path("/cache", name)) for name in ("control", "horizon"))
+        self.settings = Settings(self.folder, control, horizon, Path("/cache/nova"))
 
     def test_every_template_is_filled_in(self):
         node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper"}
@@ -42,7 +43,7 @@ class TestSettings(testtools.TestCase):
 
     def test_bed_keeps_what_it_was_started_with(self):
         folder = self.folder / "bed"
-        started = Settings(folder, self.settings.control, self.settings.nova)
+        started = replace(self.settings, folder=folder)
         started.make_folders()
         self.assertEqual(started, Settings.of_bed(folder))
 

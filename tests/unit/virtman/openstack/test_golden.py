@@ -2,7 +2,7 @@
 
 import testtools
 
-from tests.openstack import FakeCinderClient, FakeTime, Refusal
+from tests.functional.virtman.openstack import FakeCinderClient, FakeTime, Refusal
 from virtman.errors import InvalidName
 from virtman.openstack.cinder import Cinder, VolumeFailed
 from virtman.openstack.golden import MARK, Goldens, holder_of, image_of
