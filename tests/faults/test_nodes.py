@@ -7,7 +7,7 @@ from tests.faults.base import BEHIND, SSD_SECTORS, FaultCase
 from tests.system.virtman.base import MIB, report, sha256
 
 CHAIN = "chain"
-HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 30, 60, 35, 120  # seconds
+HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 60, 60, 35, 120  # seconds
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
 
@@ -54,6 +54,7 @@ class TestNodes(FaultCase):
                 parent.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])
             self.addCleanup(self.resume, parent, exports)
             self.pass_time(fault, HUNG)
+            self.read_image(child)  # all of it comes from elsewhere by now
             self.resume(parent, exports)
 
     def resume(self, node, devices):
