@@ -324,7 +324,6 @@ class MigrateTest(MoveCase):
         self.assertEqual([], self.names(self.b))
         self.assert_tidy(self.b)
 
-
     def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
