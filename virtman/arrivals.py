@@ -46,7 +46,7 @@ LOG = logging.getLogger(__name__)
 _KEEP = 32 * 1024 * 1024
 """Bytes after which what came is had on the disk, and need not come again."""
 
-_QUIET = 60.0
+_QUIET = 15.0
 """Seconds after which a source that says nothing is asked whether it still sends."""
 
 
@@ -189,8 +189,7 @@ class Arrivals:
             try:
                 if source.sends(arrival.id):
                     continue
-                LOG.info("host %s does not send VM %s any more", arrival.host, arrival.vm)
-                self.drop(arrival.host, arrival.vm, arrival.id)
+                self._drop_silent(arrival, coming)
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s, which is on its way here: %s", arrival.vm, err)
             finally:
@@ -248,6 +247,17 @@ class Arrivals:
             self.agent.remove(arrival.vm)
         self.records.forget(arrival)
         LOG.info("VM %s does not come from host %s after all", arrival.vm, arrival.host)
+
+    def _drop_silent(self, arrival: Arrival, coming: _Coming | None) -> None:
+        """Drop what its source does not send, unless that has offered it just now.
+
+        A source that still waits for the answer to its first offer does not know of a move yet.
+        """
+        with self._locks[arrival.vm]:
+            known = self.records.arrival(arrival.vm)
+            if known is not None and self._coming.get(arrival.vm) is coming:
+                LOG.info("host %s does not send VM %s any more", arrival.host, arrival.vm)
+                self._drop(known)
 
     def _store(self, instance: Instance) -> Store:
         return self.stores.layer(self.records.inventory().stores[instance.store])

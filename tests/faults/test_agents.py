@@ -185,13 +185,13 @@ class TestMoves(StopCase):
     def await_moved(self, after, *ends):
         """Wait until nothing moves, and the nodes have the VMs that they may have then.
 
-        What comes from nobody any more goes after a minute or two.
+        What comes from nobody any more goes after half a minute.
         """
 
         def ended():
             return not self.moving() and [self.listed(node) for node in self.nodes] in ends
 
-        wait_until(ended, f"{after}: the end of the move", 150, 0.5)
+        wait_until(ended, f"{after}: the end of the move", 90, 0.5)
 
     def moving(self):
         moves = json.loads(self.virtman(self.nodes[0], "move", "list", "--json").stdout)

@@ -3,11 +3,13 @@
 import time
 
 from lab.waiting import wait_until
-from tests.faults.base import BEHIND, SSD_SECTORS, FaultCase
+from tests.faults.base import BEHIND, SSD, SSD_SECTORS, FaultCase
 from tests.system.virtman.base import MIB, report, sha256
+from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
-HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 30, 60, 35, 120  # seconds
+HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 60, 60, 35, 120  # seconds
+ROTTEN = 32  # each n-th block that a cache device forgets
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
 
@@ -54,6 +56,7 @@ class TestNodes(FaultCase):
                 parent.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])
             self.addCleanup(self.resume, parent, exports)
             self.pass_time(fault, HUNG)
+            self.read_image(child)  # all of it comes from elsewhere by now
             self.resume(parent, exports)
 
     def resume(self, node, devices):
@@ -150,6 +153,20 @@ class TestNodes(FaultCase):
             self.set_ssd(parent, f"0 {SSD_SECTORS} delay {BEHIND} 0 300")
             self.pass_time(fault, 15)
             self.set_ssd(parent, f"0 {SSD_SECTORS} linear {BEHIND} 0")
+
+    def test_a_parent_serves_wrong_bytes(self):
+        parent, child, _ = self.nodes
+        _, device = self.populate(2)
+        self.assertIn(parent.name, self.parents(child))
+        self.read_image(parent)
+        content = (self.bed.folder / "image").read_bytes()
+        told = ("parent_corrupt", parent.name, f"reported by {child.name}")
+        with self.unseen("parent serves wrong bytes", child, device) as fault:
+            rot(parent, SSD, content, range(0, self.size, ROTTEN * BLOCK))
+            wait_until(lambda: told in self.events(), "the parent being reported", 60, 0.5)
+            report(f"parent serves wrong bytes: Volt knew after {time.time() - fault:.1f} s")
+        self.virtman(parent, "image", "scrub", self.image, timeout=120)
+        self.assertEqual(self.sha256, sha256(parent, f"/dev/mapper/virtman_{self.image}_image"))
 
     def test_the_cache_device_dies_and_another_takes_its_place(self):
         (node, *_), (device,) = self.nodes, self.populate(1)

@@ -126,6 +126,11 @@ class DeployedCase(testtools.TestCase):
         images = self.deployment.ask("GET", "/v1/images")["images"]
         return [{name: one[name] for name in one if name != "generation"} for one in images]
 
+    def events(self):
+        """What Volt noted: kind, host, and what else there is to say."""
+        events = self.deployment.ask("GET", "/v1/events")["events"]
+        return [(one["kind"], one["host"], one["detail"]) for one in events]
+
     def places(self):
         """Who hangs where in the image's trees."""
         return [

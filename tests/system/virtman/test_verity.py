@@ -5,24 +5,7 @@ import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
-
-BLOCK = 4096
-
-# Overwrites blocks wherever a disk holds them; they are known by how they begin.
-ROT = """
-import sys
-wanted = {bytes.fromhex(word) for word in sys.argv[2:]}
-with open(sys.argv[1], "r+b") as disk:
-    place = 0
-    while piece := disk.read(1 << 20):
-        for at in range(0, len(piece) if any(piece[::4096]) else 0, 4096):
-            block = piece[at:at + 4096]
-            if block[:32] in wanted:
-                disk.seek(place + at)
-                disk.write(block[::-1])
-        place += len(piece)
-        disk.seek(place)
-"""
+from tests.system.virtman.rot import BLOCK, rot
 
 
 class TestWrongBytes(DeployedCase):
@@ -75,9 +58,7 @@ class TestWrongBytes(DeployedCase):
         bcache may not have kept all, and may have copies that it does not use any more.
         """
         right = (self.bed.folder / "image").read_bytes()
-        heads = [right[at : at + 32].hex() for at in offsets]
-        node.run(["python3", "-c", ROT, "/dev/ubdb", *heads], timeout=120)
-        node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        rot(node, "/dev/ubdb", right, offsets)
         device = f"/dev/mapper/virtman_{self.image}_image"
         node.run(["dd", f"if={device}", "of=/host/image", "bs=1M", "iflag=direct"], timeout=120)
         cached = (node.share / "image").read_bytes()
@@ -90,7 +71,3 @@ class TestWrongBytes(DeployedCase):
     def scrub(self, node):
         done = self.virtman(node, "image", "scrub", "--json", self.image, timeout=120)
         return json.loads(done.stdout)["dropped"]
-
-    def events(self):
-        events = self.deployment.ask("GET", "/v1/events")["events"]
-        return [(one["kind"], one["host"], one["detail"]) for one in events]
