@@ -33,6 +33,7 @@ ROUTES = (
     ("GET", "/v1/moves", "list_moves"),
     ("GET", "/v1/moves/<vm>", "show_move"),
     ("DELETE", "/v1/moves/<vm>", "cancel_move"),
+    ("POST", "/v1/moves/<vm>/finish", "finish_move"),
     ("GET", "/v1/snapshots", "list_snapshots"),
     ("PUT", "/v1/snapshots/<snapshot>", "snapshot"),
     ("GET", "/v1/snapshots/<snapshot>", "show_snapshot"),
@@ -109,11 +110,11 @@ class Api(Rest):
         return 202, _moving(self.moves.clone(vm, body["host"], body.get("as", vm)))
 
     def migrate(self, request: Request, vm: str) -> Answer:
-        """Begin to move a VM to another host; the body is ``{"host": name}``."""
-        body = body_of(request, host=str)
-        if not body:
-            raise InvalidRequest('the body must be {"host": "<name>"}')
-        return 202, _moving(self.moves.migrate(vm, body["host"]))
+        """Begin to move a VM to another host; the body is ``{"host": name, "live": bool}``."""
+        body = body_of(request, host=str, live=bool)
+        if "host" not in body:
+            raise InvalidRequest('the body must be {"host": "<name>"}, and can have "live": true')
+        return 202, _moving(self.moves.migrate(vm, **body))
 
     def list_moves(self, request: Request) -> Answer:
         """Return the moves from this node, those that ended since the agent started too."""
@@ -130,6 +131,10 @@ class Api(Rest):
         else:
             self.moves.cancel(vm)
         return 204, None
+
+    def finish_move(self, request: Request, vm: str) -> Answer:
+        """Have a VM that moves live handed over."""
+        return 202, _moving(self.moves.finish(vm))
 
     def list_snapshots(self, request: Request) -> Answer:
         """Return all snapshots, or those of the VM in ``?vm=``."""
@@ -255,6 +260,7 @@ def _moving(status: Status) -> dict[str, Any]:
     return {
         "vm": move.vm,
         "kind": "clone" if move.keeps else "migrate",
+        "live": move.live,
         "host": move.host,
         "as": move.name,
         "round": move.round,

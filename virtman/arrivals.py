@@ -5,6 +5,7 @@ may die in any::
 
     offer      arrival, VM with its store, the store's device
     piece      the store's device; now and then the arrival
+    settle     arrival
     complete   arrival
     activate   the arrival goes, the VM's device comes
     drop       the VM goes, with its store; the arrival goes
@@ -87,6 +88,7 @@ class Arrivals:
         """Begin a round of a VM that a host wants to send; its image is attached for the first.
 
         :raises InstanceExists: if there is another VM of this name
+        :raises MoveUnknown: if what was sent before is not there any more
         :raises ImageDiffers: if the image of that name is not the same on both hosts
         :raises NoSpace: if the VM's store does not fit
         """
@@ -108,6 +110,8 @@ class Arrivals:
             if arrival is None:
                 if self._is_there(vm, offer.id):
                     return Standing(0, 0, True)
+                if not offer.begins:
+                    raise MoveUnknown(f"VM {vm} is not taken: what was sent of it is gone")
                 arrival = self._begin(host, vm, offer)
             else:
                 self.agent.bring_back(vm)
@@ -136,24 +140,25 @@ class Arrivals:
             if coming.unkept >= _KEEP:
                 self._keep(vm, complete=False)
 
+    def settle(self, host: str, vm: str, move: str, attempt: int) -> None:
+        """Have what came so far on the disk, at the end of a round: it does not come again."""
+        self._settle(host, vm, move, attempt, complete=False)
+
     def complete(self, host: str, vm: str, move: str, attempt: int) -> None:
         """Have all that came on the disk, and say so in the record."""
-        with self._locks[vm]:
-            self._known(host, vm, move)
-            self._current(vm, attempt)
-            self._keep(vm, complete=True)
+        self._settle(host, vm, move, attempt, complete=True)
 
     def activate(self, host: str, vm: str, move: str) -> None:
         """Make a VM that is complete this node's own, and give it its device."""
         with self._locks[vm]:
-            if not self._is_there(vm, move):
-                arrival = self._known(host, vm, move)
-                if not arrival.complete:
-                    raise MoveStale(f"VM {vm} is not complete yet")
-                self.records.forget(arrival)
-                LOG.info("VM %s has come from host %s", vm, host)
+            there = self._is_there(vm, move)
+            if not there and not self._known(host, vm, move).complete:
+                raise MoveStale(f"VM {vm} is not complete yet")
             self._coming.pop(vm, None)
             self.agent.bring_back(vm)
+            if not there:
+                self.stores.land(vm)
+                LOG.info("VM %s has come from host %s", vm, host)
 
     def drop(self, host: str, vm: str, move: str) -> None:
         """Forget what was sent; that there is nothing is fine."""
@@ -197,6 +202,12 @@ class Arrivals:
 
     # The rest is inside.
 
+    def _settle(self, host: str, vm: str, move: str, attempt: int, *, complete: bool) -> None:
+        with self._locks[vm]:
+            self._known(host, vm, move)
+            self._current(vm, attempt)
+            self._keep(vm, complete=complete)
+
     def _begin(self, host: str, vm: str, offer: Offer) -> Arrival:
         info = self.agent.coordinator.image(offer.image)
         if (info.size, info.origin) != (offer.size, offer.origin):
@@ -204,7 +215,7 @@ class Arrivals:
                 f"image {offer.image} was made anew in Volt after VM {vm} was created over the "
                 "earlier one: it cannot leave its host"
             )
-        arrival = Arrival(vm, offer.id, host)
+        arrival = Arrival(vm, offer.id, host, live=offer.live)
         wanted = Instance(vm, offer.image, offer.size, "", offer.quota, offer.id, info.origin)
         self.agent.receive(wanted, arrival)
         LOG.info("VM %s is on its way here from host %s", vm, host)

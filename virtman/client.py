@@ -125,9 +125,15 @@ class Client:
         begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/clone", body)
         return begun
 
-    def migrate(self, vm: str, host: str) -> dict[str, Any]:
-        """Begin to move a VM to another host while it runs; return the move."""
-        body = {"host": naming.check("host", host)}
+    def migrate(self, vm: str, host: str, *, live: bool = False) -> dict[str, Any]:
+        """Begin to move a VM to another host while it runs; return the move.
+
+        :param live: it is handed over once ``finish_move`` is called; the other host has a device
+            for it from now on, which fails all I/O until then
+        """
+        body: dict[str, Any] = {"host": naming.check("host", host)}
+        if live:
+            body["live"] = True
         begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/migrate", body)
         return begun
 
@@ -142,13 +148,18 @@ class Client:
         return found
 
     def await_move(
-        self, vm: str, show: Callable[[dict[str, Any]], None] = lambda move: None
+        self,
+        vm: str,
+        show: Callable[[dict[str, Any]], None] = lambda move: None,
+        *,
+        ready: bool = False,
     ) -> dict[str, Any]:
         """Wait until a VM, or its copy, is the other host's; return the move.
 
         Errors are those with which the move failed.
 
         :param show: called with the move now and then
+        :param ready: return once a VM that moves live can be handed over, too
         """
         while True:
             move = self.move(vm)
@@ -158,7 +169,14 @@ class Client:
             # an old device that somebody still has open does not matter any more
             if move["state"] == "done" or move["pause"] is not None:
                 return move
+            if ready and move["state"] == "ready":
+                return move
             time.sleep(_LOOK)
+
+    def finish_move(self, vm: str) -> dict[str, Any]:
+        """Have a VM that moves live handed over, as nobody uses it here any more."""
+        told: dict[str, Any] = self._call("POST", f"{_move(vm)}/finish")
+        return told
 
     def cancel_move(self, vm: str) -> None:
         """Have a VM stay; one that comes from another host is not taken."""

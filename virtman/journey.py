@@ -70,8 +70,9 @@ End = Snapshot | Instance
 class Status:
     """How far a move is.
 
-    :ivar state: "sending"; "handed" once the destination owns the data, while the source cleans
-        up; "done" or "failed"
+    :ivar state: "sending"; "ready" while little is left to send of a VM that moves live, and the
+        destination answers; "handed" once that owns the data, while the source cleans up; "done"
+        or "failed"
     :ivar sent: bytes of data that the destination has got
     :ivar wire: bytes that this took, compressed
     :ivar left: bytes of this round that are still to be sent
@@ -108,7 +109,9 @@ class Journey:
         self.peer = peers.peer(move.host)
         self._ended = threading.Event()
         self._cancelled = threading.Event()
-        # Between deciding to hand over and having done so nobody may cancel.
+        self._told = threading.Event()
+        # Between deciding to hand over and having done so nobody may cancel. Nor is a VM ready
+        # again once the word has come.
         self._deciding = threading.Lock()
         self._pace = _AGAIN
         self._moved = time.monotonic()
@@ -141,17 +144,28 @@ class Journey:
             self._cancelled.set()
         self._thread.join(self.timeout)
 
-    def try_offer(self) -> Standing:
-        """Offer the VM, so that what the destination has against it is known at once."""
+    def finish(self) -> None:
+        """Have a VM that moves live handed over, as soon as that can be."""
+        with self._deciding:
+            self._told.set()
+            if self.status.state == "ready":
+                self._note(state="sending")
+
+    def try_offer(self, *, begins: bool = False) -> Standing:
+        """Offer the VM, so that what the destination has against it is known at once.
+
+        :param begins: whether this is the first time
+        """
         move = self.move
         instance = self.records.get(move.vm)
         origin = instance.origin or self.agent.info(instance.image).origin
         return self.peer.offer(
             move.name,
             Offer(
-                VERSION, move.id, instance.image, instance.size, origin, instance.quota, move.round
+                VERSION, move.id, instance.image, instance.size, origin, instance.quota,
+                move.round, move.live, begins,
             ),
-        )
+        )  # fmt: skip
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -177,7 +191,7 @@ class Journey:
     def _goes_on(self, err: VirtmanError) -> bool:
         """Tell whether to try again after an error that may pass."""
         LOG.warning("moving VM %s: %s", self.move.vm, err)
-        self._note(note=str(err))
+        self._note(state="handed" if self.move.handed else "sending", note=str(err))
         waited = time.monotonic() - self._moved
         return waited < self.patience or self._fails(err)
 
@@ -224,12 +238,14 @@ class Journey:
             if standing.active:  # a copy, whose end we did not hear of
                 return
             self._send(standing, self._changed(kept, before[-1] if before else None), kept)
+            # Only now may a power cut there, after which the next round goes on, lose none of it.
+            self.peer.settle(self.move.name, self.move.id, standing.attempt)
             for one in before:
                 self.stores.delete(one)
             if self.move.keeps:
                 self.peer.complete(self.move.name, self.move.id, standing.attempt)
                 return
-            if self.move.round >= ROUNDS or not self._is_worth_it(kept):
+            if self._is_enough(kept):
                 return
             self._await_merges()
             kept = self._freeze(self.move.round + 1)
@@ -280,18 +296,42 @@ class Journey:
             return inventory.chain(inventory.snapshots[end.name].store)
         return inventory.chain(inventory.instances[end.vm].store)
 
-    def _is_worth_it(self, kept: Snapshot) -> bool:
-        """Tell whether another round shortens the time for which the VM is held in the end.
+    def _is_enough(self, kept: Snapshot) -> bool:
+        """Tell whether the VM is to be held now for what was written since the last round.
 
-        If less was written during the last round than during the one before, it does.
+        Another round shortens that, if less was written during the last one than during the one
+        before.
         """
+        before, self._pause = self._pause, self._rest(kept)
+        shrinks = self._pause < SHRINKS * before
+        if self._pause > PAUSE and shrinks and self.move.round < ROUNDS:
+            return False
+        return not self.move.live or self._was_told(kept)
+
+    def _was_told(self, kept: Snapshot) -> bool:
+        """Wait for the word; return False once what was written meanwhile is worth a round.
+
+        The destination is asked all the time: before a VM's memory goes there for good, its
+        hypervisor wants to know whether the data can.
+        """
+        while not self._told.is_set():
+            self._check_wanted()
+            self.try_offer()
+            self._moved = time.monotonic()
+            with self._deciding:
+                if not self._told.is_set():
+                    self._note(state="ready", note="")
+            self._told.wait(_AGAIN)
+            if not self._told.is_set() and self._rest(kept) > PAUSE:
+                return False
+        return True
+
+    def _rest(self, kept: Snapshot) -> float:
+        """Return for how many seconds the VM would be held, if it were now."""
         with self.stores.held(self.move.vm) as instance:
             newer = self._newer(instance, kept)
             taken = sum(self.stores.layer(one).usage().taken for one in newer)
-        pause = taken / self._rate if self._rate else 0.0
-        shrinks = pause < SHRINKS * self._pause
-        self._pause = pause
-        return pause > PAUSE and shrinks
+        return taken / self._rate if self._rate else 0.0
 
     def _send(self, standing: Standing, changed: bytes, end: End) -> None:
         """Send what a map says of the data that a snapshot, or the VM that is held, has."""

@@ -56,12 +56,29 @@ class Moves:
         """
         return self._depart(vm, host, name, keeps=True)
 
-    def migrate(self, vm: str, host: str) -> Status:
+    def migrate(self, vm: str, host: str, *, live: bool = False) -> Status:
         """Begin to move a VM to another host; it runs here until all is there.
 
+        :param live: until ``finish`` is called, too; its device is there from now on
         :raises PeerUnknown: if Volt knows of no agent of that host that listens
         """
-        return self._depart(vm, host, vm, keeps=False)
+        return self._depart(vm, host, vm, keeps=False, live=live)
+
+    def finish(self, vm: str) -> Status:
+        """Have a VM that moves live handed over, as soon as that can be; repeatable.
+
+        :raises MoveUnknown: if it does not move
+        :raises InvalidRequest: if it moves by itself
+        """
+        move = self.records.move(naming.check("VM", vm))
+        if move is None:
+            raise MoveUnknown(f"VM {vm} is not on its way")
+        if not move.live:
+            raise InvalidRequest(f"VM {vm} does not move live: it is handed over by itself")
+        with self._lock:
+            journey = self._journeys[vm]
+        journey.finish()
+        return journey.status
 
     def show(self, vm: str) -> Status:
         """Return how far a VM is on its way, or how that has ended since this agent started.
@@ -96,7 +113,7 @@ class Moves:
         """Tell whether a move has begun here and not ended."""
         return any(one.id == move for one in self.records.moving())
 
-    def _depart(self, vm: str, host: str, name: str, *, keeps: bool) -> Status:
+    def _depart(self, vm: str, host: str, name: str, *, keeps: bool, live: bool = False) -> Status:
         naming.check("VM", vm)
         naming.check("host", host)
         naming.check("VM", name)
@@ -109,9 +126,9 @@ class Moves:
             self.records.check_stays(vm)
             if not self.agent.stores.is_served(instance):
                 raise InstanceNotServed(f"the device of VM {vm} is not there yet: try again")
-            move = Move(vm, uuid.uuid4().hex, host, name, keeps)
+            move = Move(vm, uuid.uuid4().hex, host, name, keeps, live=live)
             journey = Journey(self.agent, self.peers, self.patience, move)
-            journey.try_offer()
+            journey.try_offer(begins=True)
             self.records.put(move)
         self._begin(journey)
         return journey.status

@@ -83,8 +83,13 @@ class Peer:
         self._call("POST", f"{_arrival(vm)}/pieces?{urlencode(words)}", packed)
         return len(packed)
 
+    def settle(self, vm: str, move: str, attempt: int) -> None:
+        """Have what was sent so far on the other side's disk."""
+        body = {"id": move, "attempt": attempt}
+        self._call("POST", f"{_arrival(vm)}/settle", json.dumps(body))
+
     def complete(self, vm: str, move: str, attempt: int) -> None:
-        """Have all that was sent on the other side's disk."""
+        """Have all that was sent on the other side's disk: there is no more."""
         body = {"id": move, "attempt": attempt}
         self._call("POST", f"{_arrival(vm)}/complete", json.dumps(body))
 

@@ -28,6 +28,7 @@ LOG = logging.getLogger(__name__)
 ROUTES = (
     ("PUT", "/v1/arrivals/<vm>", "offer"),
     ("POST", "/v1/arrivals/<vm>/pieces", "take"),
+    ("POST", "/v1/arrivals/<vm>/settle", "settle"),
     ("POST", "/v1/arrivals/<vm>/complete", "complete"),
     ("POST", "/v1/arrivals/<vm>/activate", "activate"),
     ("DELETE", "/v1/arrivals/<vm>", "drop"),
@@ -57,8 +58,9 @@ class Remote(Rest):
     def offer(self, request: Request, vm: str) -> Answer:
         """Begin a round of a VM's data."""
         body = body_of(
-            request, version=int, id=str, image=str, size=int, origin=str, quota=int, round=int
-        )
+            request, version=int, id=str, image=str, size=int, origin=str, quota=int, round=int,
+            live=bool, begins=bool,
+        )  # fmt: skip
         standing = self.arrivals.offer(_peer(request), vm, _made(Offer, body))
         return 200, vars(standing)
 
@@ -77,12 +79,14 @@ class Remote(Rest):
         self.arrivals.take(_peer(request), vm, piece, request.get_data())
         return 204, None
 
+    def settle(self, request: Request, vm: str) -> Answer:
+        """Have what came so far on the disk."""
+        self.arrivals.settle(_peer(request), vm, *_attempt_of(request))
+        return 204, None
+
     def complete(self, request: Request, vm: str) -> Answer:
         """Have all that came on the disk."""
-        body = body_of(request, id=str, attempt=int)
-        if len(body) < 2:
-            raise InvalidRequest('the body must be {"id": "<move>", "attempt": <number>}')
-        self.arrivals.complete(_peer(request), vm, body["id"], body["attempt"])
+        self.arrivals.complete(_peer(request), vm, *_attempt_of(request))
         return 204, None
 
     def activate(self, request: Request, vm: str) -> Answer:
@@ -171,6 +175,13 @@ class _Tls(builtin.BuiltinSSLAdapter):
 
 def _peer(request: Request) -> str:
     return str(request.environ[_PEER])
+
+
+def _attempt_of(request: Request) -> tuple[str, int]:
+    body = body_of(request, id=str, attempt=int)
+    if len(body) < 2:
+        raise InvalidRequest('the body must be {"id": "<move>", "attempt": <number>}')
+    return body["id"], body["attempt"]
 
 
 def _made(kind: Any, words: dict[str, Any]) -> Any:

@@ -138,10 +138,28 @@ class Stores:
                 return
             self._check_origin(instance)
             steps = plan.instance(instance, self._chain(instance))
-            self._up(steps[:-1] if self.records.arrival(vm) else steps)
+            arrival = self.records.arrival(vm)
+            self._up(steps if arrival is None else steps[:-1])
+            if arrival is not None and arrival.live:
+                self._device(instance).stand_in()
             if not instance.origin and instance.image in self.origins:
                 # it was written down by a version that did not know this
                 self.records.put(replace(instance, origin=self.origins[instance.image]))
+
+    def land(self, vm: str) -> None:
+        """Forget that a VM was on its way here, and give it its device.
+
+        Where one stands in, it has the data before: whoever started the VM there lets it go on
+        once it is not on its way any more.
+        """
+        with self.held(vm) as instance:
+            arrival = self.records.arrival(vm)
+            assert arrival is not None
+            if arrival.live:
+                self._check_origin(instance)
+                self._up(plan.instance(instance, self._chain(instance)))
+            self.records.forget(arrival)
+            self.resume(vm)
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away, and the stores that nobody else needs.
@@ -274,7 +292,9 @@ class Stores:
         return not one.origin or self.origins.get(one.image, one.origin) == one.origin
 
     def waits(self, instance: Instance) -> bool | None:
-        """Tell whether a VM's I/O is held back; None if it has no device."""
+        """Tell whether a VM's I/O is held back; None if it has no device with its data."""
+        if self.records.arrival(instance.vm) is not None:
+            return None
         return self._device(instance).waits()
 
     # These two do not wait for the lock, for space may be short. A swap of tables at the same

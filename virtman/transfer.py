@@ -8,7 +8,8 @@ what was written since the last snapshot, sent while the VM's I/O is held back::
     source                                    destination
     ======                                    ===========
     Move is written               offer ->    Arrival and VM are written, a store is made
-    snapshot 0, snapshot 1 ...   pieces ->    Arrival says what is on the disk
+    snapshot 0, snapshot 1 ...   pieces ->
+                                 settle ->    Arrival says what is on the disk
     VM held, last pieces       complete ->    Arrival says that all is on the disk
     Move says "handed"          [the hand-over: one file is renamed]
                               activate ->    Arrival is forgotten: the VM is as any other
@@ -19,13 +20,18 @@ goes on there. From then on the destination owns them: the source never lets the
 and says "activate" until that is answered. Between the two moments no VM runs. Each side's record
 is enough to go on from after a restart; the destination drops an arrival only if the source says
 that it knows no such move. A copy is activated without a hand-over: the source gives nothing up.
+
+A VM that moves live is handed over only when the source is told to, as its memory goes another
+way. Rounds go on until then. The destination has a device for it from the first offer on, which
+whoever starts the VM there can open; it fails all reads and writes until "activate" gives it the
+VM's data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-VERSION = 1
+VERSION = 2
 """Of what agents say to each other."""
 
 
@@ -39,6 +45,7 @@ class Move:
     :ivar keeps: whether it is a copy that goes
     :ivar round: the last one that was begun
     :ivar handed: whether the destination owns the data
+    :ivar live: whether it is handed over only when the source is told to
     """
 
     vm: str
@@ -48,6 +55,7 @@ class Move:
     keeps: bool
     round: int = 0
     handed: bool = False
+    live: bool = False
 
     def snapshot(self, number: int) -> str:
         """Return the name of the snapshot at the end of a round; nobody can choose such a name."""
@@ -68,6 +76,7 @@ class Arrival:
     :ivar round: the last one that was begun
     :ivar done: chunk before which all of that round is on the disk
     :ivar complete: whether all data are on the disk
+    :ivar live: whether it has a device already, without data
     """
 
     vm: str
@@ -76,6 +85,7 @@ class Arrival:
     round: int = -1
     done: int = 0
     complete: bool = False
+    live: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,9 @@ class Offer:
     :ivar id: of the move
     :ivar origin: tells the image from others of that name
     :ivar round: the one that begins
+    :ivar live: whether it moves live
+    :ivar begins: whether nothing was sent yet: later, a destination that knows nothing of the move
+        has lost what it was sent, or was told not to take it
     """
 
     version: int
@@ -94,6 +107,8 @@ class Offer:
     origin: str
     quota: int
     round: int
+    live: bool
+    begins: bool
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.cluster import Bed
-from lab.deployment import OPERATOR_TOKEN, Deployment, give
+from lab.deployment import OPERATOR_TOKEN, Deployment, Options, give
 from lab.node import Node
 from lab.openstack.rest import Rest
 from lab.openstack.settings import Settings, login
@@ -24,6 +24,7 @@ GUEST_DISK = "/dev/ubdc"
 START = 240.0  # seconds
 KEY = Path("/root/.ssh/id_ed25519")
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
+PATIENCE = 20  # seconds for which a disk waits for a node that does not answer
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
 # By which the programs of a node are known among its processes.
@@ -112,7 +113,10 @@ class Nodes:
 
     def start_agent(self, node: Node) -> None:
         """Start the agent and wait until it answers."""
-        options = {"image": {"keep_time": KEEP_TIME}, "peers": {"ip": node.address}}
+        options: Options = {
+            "image": {"keep_time": KEEP_TIME},
+            "peers": {"ip": node.address, "patience": PATIENCE},
+        }
         self.deployment.start_agent(node, options)
 
     def start_nova(self, node: Node) -> None:

@@ -155,12 +155,13 @@ def clone(client: Client, vm: str, host: str, name: str, as_json: bool) -> None:
 @shell.command()
 @click.argument("vm")
 @_to
+@click.option("--live", is_flag=True, help="Hand it over only by 'virtman move finish'.")
 @_json
 @click.pass_obj
-def migrate(client: Client, vm: str, host: str, as_json: bool) -> None:
+def migrate(client: Client, vm: str, host: str, live: bool, as_json: bool) -> None:
     """Move VM to another host; it can use its device here until all is there."""
-    client.migrate(vm, host)
-    _follow(client, vm, as_json=as_json)
+    client.migrate(vm, host, live=live)
+    _follow(client, vm, ready=live, as_json=as_json)
 
 
 @shell.group()
@@ -194,6 +195,16 @@ def watch_move(client: Client, vm: str, as_json: bool) -> None:
     _follow(client, vm, as_json=as_json)
 
 
+@move.command("finish")
+@click.argument("vm")
+@_json
+@click.pass_obj
+def finish_move(client: Client, vm: str, as_json: bool) -> None:
+    """Hand over VM, which moves live, once its hypervisor here has let go of it."""
+    client.finish_move(vm)
+    _follow(client, vm, as_json=as_json)
+
+
 @move.command("cancel")
 @click.argument("vm")
 @click.pass_obj
@@ -202,7 +213,7 @@ def cancel_move(client: Client, vm: str) -> None:
     client.cancel_move(vm)
 
 
-def _follow(client: Client, vm: str, *, as_json: bool) -> None:
+def _follow(client: Client, vm: str, *, ready: bool = False, as_json: bool) -> None:
     """Show how a move goes on, and how it ends."""
     shows = sys.stderr.isatty() and not as_json
 
@@ -212,12 +223,15 @@ def _follow(client: Client, vm: str, *, as_json: bool) -> None:
             click.echo(f"\r{now['state']}, round {now['round']}: {state}\x1b[K", err=True, nl=False)
 
     try:
-        ended = client.await_move(vm, show)
+        ended = client.await_move(vm, show, ready=ready)
     finally:
         if shows:
             click.echo(err=True)
     if as_json:
         click.echo(json.dumps(ended))
+        return
+    if ended["state"] == "ready":
+        click.echo(f"{vm} can go to {ended['host']}: end that with 'virtman move finish {vm}'")
         return
     held = "" if ended["pause"] is None else f"; it was held for {ended['pause']:.3f} s"
     rest = f"; {ended['note']}" if ended["note"] else ""

@@ -30,6 +30,13 @@ class Instance(Mapped):
         self.set_up([(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")])
         return self.node
 
+    def stand_in(self) -> None:
+        """Be there for whoever has to open the device already; nothing can be read or written.
+
+        Never zeros, nor what has come so far: that would stay in a page cache.
+        """
+        self.set_up([(0, self.step.sectors, "error", "")])
+
     def lies_on(self, store: str) -> bool:
         """Tell whether the device lies on the device of this path."""
         try:

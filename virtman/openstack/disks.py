@@ -142,6 +142,10 @@ class Disks:
         self.goldens.share(image, host)
         self.agent.migrate(server, host)
         self._await(server)
+        self.gone(server, image, host)
+
+    def gone(self, server: str, image: str, host: str) -> None:
+        """Let go of what a disk needed that is another node's now."""
         LOG.info("the disk of server %s is on host %s now", server, host)
         try:
             # The other node may have let go while it did not know of the disk: see sweep.

@@ -178,9 +178,13 @@ class Node:
         for one in list(self.agent._attachments.values()):
             one.stop()
 
-    def migrate(self, vm: str, host: str) -> object:
+    def migrate(self, vm: str, host: str, *, live: bool = False) -> object:
         with self.process.here():
-            return self.moves.migrate(vm, host)
+            return self.moves.migrate(vm, host, live=live)
+
+    def finish(self, vm: str) -> object:
+        with self.process.here():
+            return self.moves.finish(vm)
 
     def clone(self, vm: str, host: str, name: str) -> object:
         with self.process.here():

@@ -497,6 +497,8 @@ class Kernel:
         if device.suspended:
             raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
         ((_, _, target, _),) = device.table
+        if target == "error":
+            raise OSError(errno.EIO, f"{name} fails all I/O")
         if target == "linear":
             self.write(self._named(device.below[0]), chunk, text)
             return
@@ -510,6 +512,8 @@ class Kernel:
         """Read from a device as a VM does; empty where the image shows."""
         device = self._mapping(name)
         ((_, _, target, _),) = device.table
+        if target == "error":
+            raise OSError(errno.EIO, f"{name} fails all I/O")
         if target == "linear":
             return self.read(self._named(device.below[0]), chunk)
         if not target.startswith("snapshot"):

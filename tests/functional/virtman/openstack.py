@@ -147,6 +147,8 @@ class FakeAgent:
     :ivar served: images that can be had; None for all
     :ivar peers: agents of other nodes, by name
     :ivar moves: whereto VMs are on their way
+    :ivar waits: how far those are that move live
+    :ivar failed: what a move that failed says; empty for others
     """
 
     def __init__(self):
@@ -156,6 +158,8 @@ class FakeAgent:
         self.busy = set()
         self.peers = {}
         self.moves = {}
+        self.waits = {}
+        self.failed = {}
         self.room = {"free": 0, "promised": 0}
         self.loses_answers = False
 
@@ -194,25 +198,43 @@ class FakeAgent:
         self._answer()
         return self.room
 
-    def migrate(self, vm, host):
+    def migrate(self, vm, host, live=False):
         if host not in self.peers:
             raise PeerUnknown(host)
         if vm in self.peers[host].vms:
             raise InstanceExists(vm)
         self.show(vm)["state"] = "leaving"
         self.moves[vm] = host
+        if live:
+            self.peers[host].vms[vm] = self.vms[vm] | {"state": "arriving"}
+            self.waits[vm] = "sending"
 
-    def await_move(self, vm, show):
+    def move(self, vm):
+        self._answer()
+        if vm not in self.moves:
+            raise MoveUnknown(vm)
+        return {"vm": vm, "host": self.moves[vm], "state": self.waits[vm]} | self.failed
+
+    def finish_move(self, vm):
+        self.move(vm)
+        self.waits[vm] = "told"
+
+    def await_move(self, vm, show=lambda move: None, ready=False):
         self._answer()
         if vm not in self.moves:
             raise MoveUnknown(vm)
         show({"vm": vm})
+        if ready and self.waits[vm] == "ready":
+            return self.move(vm)
         self.peers[self.moves.pop(vm)].vms[vm] = self.vms.pop(vm) | {"state": "ready"}
+        return {"vm": vm, "state": "handed"}
 
     def cancel_move(self, vm):
         if self.show(vm)["state"] == "handed":
             raise MoveHanded(vm)
-        self.moves.pop(vm, None)
+        host = self.moves.pop(vm, None)
+        if host in self.peers:
+            self.peers[host].vms.pop(vm, None)
         self.vms[vm]["state"] = "ready"
 
     def _answer(self):

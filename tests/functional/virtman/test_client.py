@@ -221,6 +221,20 @@ class MoveTest(ServedCase):
         self.assertIn("vm1  migrate  b   vm1  done", self.run_shell("move", "list"))
         self.assertEqual(["copy", "vm1"], [one.vm for one in self.other.records.all()])
 
+    def test_a_vm_moves_live_until_it_is_told_to_end(self):
+        self.client.create("vm1", "debian")
+        self.assertEqual(
+            "vm1 can go to b: end that with 'virtman move finish vm1'\n",
+            self.run_shell("migrate", "vm1", "--to", "b", "--live"),
+        )
+        self.assertTrue(self.client.move("vm1")["live"])
+        self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
+        self.assertRegex(
+            self.run_shell("move", "finish", "vm1"),
+            r"^vm1 is on b: 8192 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+        )
+        self.assertEqual([], self.client.list())
+
     def test_errors_arrive_as_they_were_raised(self):
         self.client.create("vm1", "debian")
         for kind, call, *arguments in (
@@ -229,6 +243,7 @@ class MoveTest(ServedCase):
             (errors.InvalidName, self.client.clone, "vm1", "b", "A"),
             (errors.MoveUnknown, self.client.move, "vm1"),
             (errors.MoveUnknown, self.client.cancel_move, "vm1"),
+            (errors.MoveUnknown, self.client.finish_move, "vm1"),
         ):
             error = self.assertRaises(errors.VirtmanError, call, *arguments)
             self.assertIs(kind, type(error), arguments)

@@ -17,6 +17,7 @@ from virtman.errors import (
     InvalidRequest,
     MoveInProgress,
     MoveStale,
+    MoveUnknown,
     NoSpace,
     PeerUnknown,
     VersionDiffers,
@@ -229,6 +230,23 @@ class MigrateTest(MoveCase):
         self.assertEqual(8 * CHUNK, ended.sent)
         self.assertEqual("01234567", self.read(self.b, "vm1"))
 
+    def test_what_a_round_sent_is_on_the_disk_before_the_next_one(self):
+        """A power cut of the destination would lose it, and nobody sends it again."""
+        self.useFixture(fixtures.MockPatchObject(arrivals, "_KEEP", 1 << 30))
+        self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c3="a")
+        freeze, kept = journey.Journey._freeze, []
+
+        def frozen(one, number):
+            arrival = self.b.records.arrival("vm1")
+            kept.append((arrival.done, arrival.complete))
+            return freeze(one, number)
+
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_freeze", frozen))
+        self.move()
+        self.assertEqual([(0, False), (4, False)], kept[:2])
+
     def test_what_was_garbled_on_the_way_is_sent_again(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a", c3="b", c6="c")
@@ -284,7 +302,9 @@ class MigrateTest(MoveCase):
         self.b.listener._server = None
         with self.b.process.here():
             self.a.credentials.client()
-        self.useFixture(fixtures.MockPatchObject(journey.Journey, "try_offer", lambda _: None))
+        self.useFixture(
+            fixtures.MockPatchObject(journey.Journey, "try_offer", lambda *_, **__: None)
+        )
         self.a.records.put(Move("vm1", "x" * 32, "b", "vm1", False))
         for verb, *arguments in (
             (self.a.destroy, "vm1"),
@@ -351,6 +371,28 @@ class MigrateTest(MoveCase):
         self.assertEqual("done", self.ended().state)
         self.assertEqual("a", self.read(self.b, "vm1", 1))
 
+    def test_what_the_other_host_gave_up_halfway_is_not_begun_anew(self):
+        """It would lack all that earlier rounds had."""
+        self.useFixture(fixtures.MockPatchObject(journey, "PAUSE", -1.0))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        freeze = journey.Journey._freeze
+
+        def frozen(one, number):
+            if number:
+                with self.b.process.here():
+                    self.b.arrivals.give_up("vm1")
+                self.write(self.a, "vm1", c1="b")
+            return freeze(one, number)
+
+        self.useFixture(fixtures.MockPatchObject(journey.Journey, "_freeze", frozen))
+        self.a.migrate("vm1", "b")
+        ended = self.ended()
+        self.assertEqual(("failed", MoveUnknown.code), (ended.state, ended.code))
+        self.assertEqual("ab", self.read(self.a, "vm1", 2))
+        self.assertEqual([], self.names(self.b))
+        self.assert_tidy(self.a, self.b)
+
 
 class LogicalVolumeTest(MigrateTest):
     """The same in logical volumes."""
@@ -411,8 +453,12 @@ class KilledTest(MoveCase):
             self.assertTrue(device is None or device.suspended or device.table[0][2] == "error")
         self.assertEqual(1, here + there, (move, self.names(self.a), self.names(self.b)))
         if here:
-            self.assertIsNone(self.device(self.b))
+            self.assert_no_data(self.device(self.b))
         return self.a if here else self.b
+
+    def assert_no_data(self, device):
+        """A destination that does not own the VM has no device that shows what came of it."""
+        self.assertIsNone(device)
 
     def assert_survives(self, victim, start):
         """Move or copy a VM, with a node's agent dying at each step in turn."""

@@ -37,6 +37,24 @@ assert found == right, (last, [at for at in range(256) if found[at] != right[at]
 print(last)
 """
 
+# Opens a device, as a hypervisor does that gets a guest's memory, and reads until it can; says how
+# many reads failed, and which number it read.
+WAITER = """
+import mmap, os, sys, time
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+data, failed = mmap.mmap(-1, 256 * 4096), 0
+print("open", flush=True)
+while True:
+    try:
+        os.preadv(disk, [data], 16 * 1048576)
+        break
+    except OSError:
+        failed += 1
+        time.sleep(0.05)
+found = [int(data[at * 4096 : at * 4096 + 16].replace(b"\\0", b"0")) for at in range(256)]
+print(failed, max(found))
+"""
+
 
 class TestMoves(DeployedCase):
     name = "moves"
@@ -87,6 +105,30 @@ class TestMoves(DeployedCase):
         self.kill_halfway(second, first, device)
         self.assertEqual(kept, self.digest(first, device))
 
+    def test_a_vm_moves_live_while_its_agents_are_killed(self):
+        first, second = self.nodes
+        device = self.create(first, "vm1")
+        first.spawn(["python3", "-c", COUNTER, device], log="counter")
+        self.ask(first, "migrate", "vm1", "--to", "node2", "--live")
+        second.spawn(["python3", "-c", WAITER, device], log="waiter")
+        wait_until(lambda: "open" in (second.share / "waiter").read_text(), "an open device", 20)
+        for node in (second, first):
+            node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+            self.start_agent(node)
+            wait_until(lambda: self.is_ready(first), "a VM that can go", 60, 0.5)
+        moved = self.ask(first, "move", "finish", "vm1")
+        self.created[:] = [(second, "vm1")]
+        failed, _ = self.written(first, "counter")
+        self.assertEqual(int(failed) - 1, self.counted(second, device))
+        _, reads, number = self.written(second, "waiter", 2)
+        self.assertGreater(int(reads), 0)
+        self.assertEqual(int(failed) - 1, int(number))
+        report(f"live move under load: the VM held for {moved['pause']:.3f} s")
+        wait_until(lambda: not self.list(first), "nothing left on node1", 60, 0.5)
+
+    def is_ready(self, node):
+        return [one["state"] for one in self.ask(node, "move", "list")] == ["ready"]
+
     def kill_halfway(self, source, destination, device):
         """Move the VM back; the source's agent is killed while it sends."""
         source.spawn(["python3", "-c", COUNTER, device], log="counter")
@@ -116,8 +158,8 @@ class TestMoves(DeployedCase):
         read = f"dd if={device} bs=1M count=6 iflag=direct 2> /dev/null | sha256sum"
         return node.run(["sh", "-c", read]).stdout.split()[0]
 
-    def written(self, node, log):
+    def written(self, node, log, lines=1):
         """Wait for a writer; return what it printed."""
         file = node.share / log
-        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), log, 60, 0.5)
+        wait_until(lambda: file.exists() and file.read_text().count("\n") == lines, log, 60, 0.5)
         return file.read_text().split()

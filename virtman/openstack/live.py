@@ -1,0 +1,156 @@
+"""Root disks of servers that migrate live: what nova-compute on both nodes asks, and when.
+
+::
+
+    source                                      destination
+    ======                                      ===========
+    begin: its data go, and what it writes
+                                                device: what QEMU opens, still without data
+    await_ready: little is left to send
+    [libvirt sends the memory]
+    is_ready, again and again; else stop that
+    [the guest has ended; its last write is on the disk]
+                                                [the guest is there, and paused]
+    hand_over: the rest goes
+                                                await_disk: it is this node's
+                                                [the guest goes on]
+
+The disk is the source's until ``hand_over`` has returned; before that ``keep`` has it stay there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from virtman.errors import (
+    AgentUnreachable,
+    InstanceNotServed,
+    InstanceUnknown,
+    MoveUnknown,
+    VirtmanError,
+    from_code,
+)
+from virtman.openstack.disks import Disks
+
+LOG = logging.getLogger(__name__)
+
+_ARRIVING = "arriving"
+_LOOK = 0.2
+_PAUSE = 0.5
+_SOON = 5.0
+
+
+class LiveMigrations:
+    """The disks of one node, while their servers leave or come without being stopped."""
+
+    def __init__(self, disks: Disks) -> None:
+        self.disks = disks
+        self.agent = disks.agent
+
+    def begin(self, server: str, host: str) -> None:
+        """Begin to send a server's disk; there is a device for it on the other node then.
+
+        One that is still on its way stays first: whoever sent it died over that.
+
+        :param host: what nova calls the other node, and its agent too
+        :raises VirtmanError: if the disk cannot go there; nothing is changed
+        """
+        self.disks.path(server)
+        image = str(self.agent.show(server)["image"])
+        self.disks.goldens.share(image, host)
+        self.agent.migrate(server, host, live=True)
+
+    def await_ready(self, server: str, is_wanted: Callable[[], bool]) -> None:
+        """Wait until little is left to send, or nobody wants it any more.
+
+        :raises VirtmanError: if the disk stays
+        """
+        heard = self.disks.now()
+        while is_wanted():
+            try:
+                move = self.agent.move(server)
+                heard = self.disks.now()
+            except AgentUnreachable:
+                if self.disks.now() - heard > self.disks.ready_timeout:
+                    raise
+            else:
+                if move["state"] == "ready":
+                    return
+                _raise_failed(move)
+            self.disks.pause(_PAUSE)
+
+    def is_ready(self, server: str) -> bool:
+        """Tell whether a disk can be handed over now: little is left, and the other agent answers.
+
+        It takes moments. Without a yes a server's memory must not leave.
+        """
+        try:
+            return str(self.agent.within(_SOON).move(server)["state"]) == "ready"
+        except VirtmanError as err:
+            LOG.warning("the disk of server %s cannot leave: %s", server, err)
+            return False
+
+    def hand_over(self, server: str, host: str) -> None:
+        """Have the other node own a disk that nobody here uses any more; wait for that.
+
+        While the agent is silent it waits on: nobody else knows whose the disk is.
+
+        :raises VirtmanError: if the disk stays
+        """
+        image = ""
+        while True:
+            try:
+                image = image or str(self.agent.show(server)["image"])
+                self.agent.finish_move(server)
+                # An agent that is started anew waits for the word again.
+                if self.agent.await_move(server, ready=True)["state"] != "ready":
+                    break
+            except InstanceUnknown:  # It has ended while the agent was down.
+                break
+            except MoveUnknown:
+                if any(one["vm"] == server for one in self.agent.list()):
+                    raise
+                break
+            except AgentUnreachable as err:
+                LOG.warning("server %s waits for its disk: %s", server, err)
+            self.disks.pause(_PAUSE)
+        self.disks.gone(server, image, host)
+
+    def keep(self, server: str) -> None:
+        """Have a disk stay, if it can; what prevents that is logged."""
+        try:
+            self.disks.path(server)
+        except VirtmanError as err:
+            LOG.error("server %s did not leave, but there is no disk for it: %s", server, err)
+
+    def device(self, server: str) -> str:
+        """Return the path of a disk that is on its way here.
+
+        :raises VirtmanError: if there is none
+        """
+        found = self.agent.show(server)
+        if found["state"] != _ARRIVING:
+            raise InstanceNotServed(f"the disk of server {server} is not on its way here")
+        return str(found["device"])
+
+    def await_disk(self, server: str) -> bool:
+        """Wait until a disk that is on its way here is this node's; tell whether it came."""
+        heard = self.disks.now()
+        while True:
+            try:
+                if self.agent.show(server)["state"] != _ARRIVING:
+                    return True
+                heard = self.disks.now()
+            except InstanceUnknown:
+                return False
+            except AgentUnreachable:
+                if self.disks.now() - heard > self.disks.ready_timeout:
+                    return False
+            self.disks.pause(_LOOK)
+
+
+def _raise_failed(move: dict[str, Any]) -> None:
+    if move["state"] == "failed":
+        raise from_code(move["code"], move["note"])
