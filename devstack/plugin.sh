@@ -3,7 +3,8 @@
 #
 #   enable_plugin virtman https://the/clone
 #
-# Volt knows tokens of its own here, so that agents need no accounts of Keystone.
+# Users come to Volt with tokens of Keystone; agents and services with tokens of Volt's own, which do
+# not end.
 
 # Saving trace setting
 _XTRACE_VIRTMAN=$(set +o | grep xtrace)
@@ -54,6 +55,9 @@ function _configure_volt {
     local conf=$VIRTMAN_CONF_DIR/volt.conf
     sudo install -d -o "$STACK_USER" -m 755 "$VIRTMAN_STATE_DIR"
     iniset "$conf" api bind "$SERVICE_LISTEN_ADDRESS:$VOLT_PORT"
+    iniset "$conf" api auth both
+    configure_keystone_authtoken_middleware "$conf" volt
+    chmod 600 "$conf"
     recreate_database volt
     iniset "$conf" database connection "$(database_connection_url volt)"
     "$(_virtman_program volt-manage)" --config-file "$conf" db upgrade
@@ -199,13 +203,15 @@ OS_CLIENT_CONFIG_FILE=$VIRTMAN_CONF_DIR/clouds.yaml $(_virtman_program virtman-g
     fi
 }
 
-# The type of golden volumes, which users choose too; and Volt in Keystone's catalog.
+# The type of golden volumes, which users choose too; and Volt in Keystone's catalog, with the account
+# by which it asks whose token it is shown.
 function create_virtman_accounts {
     if is_service_enabled c-api; then
         openstack --os-cloud devstack-admin volume type create \
             --property multiattach='<is> True' "$VIRTMAN_VOLUME_TYPE"
     fi
     if is_service_enabled volt; then
+        create_service_user volt
         get_or_create_service volt virtman "VirtMan"
         get_or_create_endpoint virtman "$REGION_NAME" "$VOLT_URL"
     fi

@@ -11,7 +11,7 @@ from wsgiref.types import WSGIEnvironment
 from oslo_policy.policy import Enforcer
 
 from volt.accesslog import WHO
-from volt.db.tokens import Token, Tokens, digest
+from volt.db.tokens import PREFIX, Token, Tokens, digest
 from volt.errors import Forbidden, Unauthenticated
 from volt.rates import Rates
 
@@ -79,6 +79,25 @@ class StoredTokens:
         """Look a token up that may have been given out since."""
         found = self._tokens.find(digest(token))
         return None if found is None else _principal(found)
+
+
+class BothTokens:
+    """Tokens that Volt gave out, which begin as such, beside those that others did."""
+
+    def __init__(self, own: Identities, others: Identities) -> None:
+        self._own = own
+        self._others = others
+
+    def known(self, token: str) -> Principal | None:
+        """Return whose token it is, if this worker knows."""
+        return self._of(token).known(token)
+
+    def ask(self, token: str) -> Principal | None:
+        """Find out whose token it is."""
+        return self._of(token).ask(token)
+
+    def _of(self, token: str) -> Identities:
+        return self._own if token.startswith(PREFIX) else self._others
 
 
 class Access:

@@ -16,7 +16,7 @@ from werkzeug.exceptions import HTTPException, InternalServerError, RequestEntit
 from werkzeug.routing import Map, PathConverter, Rule
 
 from volt import openapi, policies, schemas
-from volt.access import Access, StoredTokens
+from volt.access import Access, BothTokens, Identities, StoredTokens
 from volt.accesslog import REQUEST_ID, ROUTE, AccessLog
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
@@ -73,9 +73,8 @@ class _Host(PathConverter):
 
 def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> WSGIApplication:
     """Return the application that these options describe, served by that worker."""
-    by_keystone = conf.api.auth == "keystone"
-    identities = KeystoneTokens(conf) if by_keystone else StoredTokens(Tokens(worker.engine))
-    guard = Access(identities, policies.load(conf), Rates(conf.api.rate, conf.api.burst))
+    rates = Rates(conf.api.rate, conf.api.burst)
+    guard = Access(_identities(conf, worker), policies.load(conf), rates)
     service = Service(
         worker.coordinator,
         worker.roster,
@@ -85,6 +84,16 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> WSGIApplication:
         Peers(PeerRows(worker.engine), timedelta(hours=conf.peers.lifetime)),
     )
     return create_app(service, guard)
+
+
+def _identities(conf: cfg.ConfigOpts, worker: Worker) -> Identities:
+    own = StoredTokens(Tokens(worker.engine))
+    match conf.api.auth:
+        case "token":
+            return own
+        case "keystone":
+            return KeystoneTokens(conf)
+    return BothTokens(own, KeystoneTokens(conf))
 
 
 def create_app(service: Service, guard: Access) -> WSGIApplication:

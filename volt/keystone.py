@@ -28,8 +28,9 @@ class KeystoneTokens:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, clock: Callable[[], float] = time.monotonic) -> None:
-        # Its own cache in the process is deprecated and has no bounds.
-        settings = {"oslo_config_config": conf, "token_cache_time": -1}
+        # Its own cache in the process is deprecated and has no bounds; the one in memcached needs a
+        # library that is not here.
+        settings = {"oslo_config_config": conf, "token_cache_time": -1, "memcached_servers": []}
         self._middleware = AuthProtocol(_accept, settings)
         self._kept_for = float(conf.keystone_authtoken.token_cache_time)
         self._clock = clock

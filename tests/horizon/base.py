@@ -6,30 +6,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import testtools
-from axe_core_python.selenium import Axe
-from selenium.common.exceptions import StaleElementReferenceException
-from selenium.webdriver.common.by import By
-from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.functional.volt import browser, crowd
 from tests.functional.volt.base import Ground
+from tests.functional.volt.keystone import PASSWORD
 from tests.horizon import dashboard
-from tests.horizon.cloud import PASSWORD, Cloud, snapshot
+from tests.horizon.cloud import Cloud, snapshot
+from tests.horizon.pages import DashboardCase
 
-PATIENCE = 60  # seconds
 GOLDEN = "debian-golden"
 IMAGE = f"snapshot-{snapshot(GOLDEN)}"
 FOREIGN = f"snapshot-{snapshot('of another project')}"
 HOSTS = 14
 
-# What Horizon's own scripts say on every page, and on each modal.
-_USUAL = ("JQMIGRATE", "[DOM]", "api/glance/metadefs", "max_workers")
-
 
 class Stage:
     """All of it, for the tests of a module.
 
-    :ivar virtman: the setting VIRTMAN
+    :ivar browsers: one for each user who is logged in. Users cannot share one: an answer that is
+        still on its way to the pages of the last brings that one's session back
     """
 
     def __init__(self, cleanups: ExitStack, more: str = "") -> None:
@@ -44,13 +39,13 @@ class Stage:
             dashboard.Dashboard(
                 self.folder / "horizon",
                 self.plugin,
-                f"{self.cloud.url}/identity/v3",
+                self.cloud.keystone.url,
                 self.settings(),
                 more,
             )
         )
-        self.driver = browser.start(cleanups)
-        self.user = None
+        self.cleanups = cleanups
+        self.browsers = {}
 
     def start_volt(self, cleanups):
         """Start a Volt that knows its users by tokens of its own."""
@@ -63,7 +58,7 @@ class Stage:
         return {"endpoint": self.volt_url, "token_file": str(file), "timeout": 5.0}
 
 
-class StageCase(testtools.TestCase):
+class StageCase(DashboardCase):
     """A test on a stage; ``user`` is who is logged in."""
 
     stage: Stage
@@ -71,70 +66,20 @@ class StageCase(testtools.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud, self.driver = self.stage.cloud, self.stage.driver
+        self.cloud, self.url = self.stage.cloud, self.stage.horizon.url
+        browsers = self.stage.browsers
+        if self.user not in browsers:
+            self.driver = browser.start(self.stage.cleanups)
+            self.log_in(self.user, PASSWORD)
+            browsers[self.user] = self.driver
+        self.driver = browsers[self.user]
         self.addOnException(self._explain)
         self.driver.set_window_size(1600, 1100)
         self.cloud.asked.clear()
-        if self.stage.user != self.user:
-            self.log_in()
         self.driver.get_log("browser")
 
-    def log_in(self):
-        self.driver.get("about:blank")  # or what is under way would bring the session back
-        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
-        self.driver.get(f"{self.stage.horizon.url}/auth/login/")
-        self.wait_for("#id_username").send_keys(self.user)
-        self.find("#id_password").send_keys(PASSWORD)
-        self.find("#loginBtn").click()
-        self.wait_until("!location.pathname.startsWith('/auth/')")
-        self.stage.user = self.user
-
-    def open(self, path):
-        self.driver.get(self.stage.horizon.url + path)
-
-    def find(self, css):
-        return self.driver.find_element(By.CSS_SELECTOR, css)
-
-    def find_all(self, css):
-        return [
-            each for each in self.driver.find_elements(By.CSS_SELECTOR, css) if each.is_displayed()
-        ]
-
-    def wait_for(self, css):
-        """Wait until there is such an element in sight, and return it."""
-        return self.wait(lambda: next(iter(self.find_all(css)), None), css)
-
-    def wait_until(self, expression):
-        """Wait until the page answers something true."""
-        return self.wait(lambda: self.run_script(expression), expression)
-
-    def wait(self, condition, what):
-        wait = WebDriverWait(self.driver, PATIENCE, 0.1, [StaleElementReferenceException])
-        return wait.until(lambda _: condition(), what)
-
-    def run_script(self, expression, *arguments):
-        return self.driver.execute_script(f"return {expression}", *arguments)
-
-    def texts(self, css):
-        return self.run_script(
-            "[...document.querySelectorAll(arguments[0])].map(e => e.textContent.trim())", css
-        )
-
-    def complaints(self):
-        """Return what the browser has to say, but for what it says of any Horizon."""
-        found = [entry["message"] for entry in self.driver.get_log("browser")]
-        return [each for each in found if not any(usual in each for usual in _USUAL)]
-
-    def assert_accessible(self, css, but=()):
-        faults = [
-            (each["id"], [node["html"][:200] for node in each["nodes"]])
-            for each in Axe().run(self.driver, css)["violations"]
-            if each["id"] not in but
-        ]
-        self.assertEqual([], faults)
-
     def keep_screenshot(self, name):
-        browser.keep_screenshot(self.driver, f"horizon-{name}")
+        super().keep_screenshot(f"horizon-{name}")
 
     def _explain(self, _):
         self.keep_screenshot(self.id())

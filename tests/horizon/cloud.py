@@ -10,23 +10,14 @@
     /placement     room for exception stores, of which it tells administrators only
 """
 
-import json
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
-from threading import Thread
 from uuid import UUID, uuid5
 
-from werkzeug import Request, Response
-from werkzeug.exceptions import HTTPException
-from werkzeug.routing import Map, Rule
-from werkzeug.serving import make_server
+from tests.functional.volt.keystone import Keystone, StandIn
 
-PASSWORD = "password-of-the-test"
 PROJECT = "5f0c2d6b9a1e4c7d8b3a2f1e0d9c8b7a"
 MADE = "2026-11-20T10:00:00.000000"
 GIB = 1024**3
-
-ROLES = {"admin": ["admin", "member", "reader"], "demo": ["member"], "volt": ["service"]}
 
 
 def number(name):
@@ -34,32 +25,34 @@ def number(name):
     return str(uuid5(UUID(int=0), name))
 
 
-class Cloud:
+class Cloud(StandIn):
     """What is there, and what was asked for.
 
     :ivar asked: bodies of the requests that would change something, as (method, path, body)
-    :ivar strange: requests for what is not here; Horizon does without
     :ivar types: volume types that users see
     :ivar snapshots: names of volume snapshots, with their GiB
     :ivar refusal: what Nova says to a request for servers, instead of making them
     """
 
     def __init__(self, cleanups: ExitStack) -> None:
+        super().__init__(cleanups)
         self.asked = []
-        self.strange = []
         self.types = ["lvm", "virtman"]
         self.snapshots = {"debian-golden": 8, "windows-golden": 40}
         self.servers = []
         self.refusal = None
         self.quota = 20
-        self.services = {}
-        self.map = Map([Rule(path, endpoint=answer, methods=methods) for path, methods, answer in [
-            ("/identity/v3/", ["GET"], self.keystone),
-            ("/identity/v3/auth/tokens", ["POST"], self.log_in),
-            ("/identity/v3/auth/tokens", ["GET"], self.validate),
-            ("/identity/v3/auth/projects", ["GET"], self.projects),
-            ("/identity/v3/users/<user>/projects", ["GET"], self.projects),
-            ("/identity/v3/projects/<project>", ["GET"], self.project),
+        accounts = {"admin": ["admin", "member", "reader"], "demo": ["member"], "volt": ["service"]}
+        self.keystone = Keystone(self, "/identity", accounts, PROJECT)
+        self.keystone.services |= {
+            "compute": f"{self.url}/compute/v2.1",
+            "block-storage": f"{self.url}/volume/v3/{PROJECT}",
+            "volumev3": f"{self.url}/volume/v3/{PROJECT}",
+            "image": f"{self.url}/image",
+            "network": f"{self.url}/network",
+            "placement": f"{self.url}/placement",
+        }
+        for path, methods, answer in (
             ("/compute/", ["GET"], self.nova),
             ("/compute/v2.1/", ["GET"], self.nova),
             ("/compute/v2.1/servers", ["POST"], self.create_servers),
@@ -92,88 +85,18 @@ class Cloud:
             ("/network/v2.0/<noun>", ["GET"], self.none_of),
             ("/placement/allocation_candidates", ["GET"], self.candidates),
             ("/network/v2.0/quotas/<project>", ["GET"], self.always(quota={})),
-        ]], merge_slashes=False, strict_slashes=False)  # fmt: skip
-        self.server = make_server("127.0.0.1", 0, Request.application(self.serve), threaded=True)
-        self.url = f"http://127.0.0.1:{self.server.port}"
-        thread = Thread(target=self.server.serve_forever)
-        thread.start()
-        cleanups.callback(thread.join)
-        cleanups.callback(self.server.server_close)
-        cleanups.callback(self.server.shutdown)
+        ):
+            for method in methods:
+                self.route(method, path, answer)
 
     def serve(self, request):
-        try:
-            answer, names = self.map.bind_to_environ(request.environ).match()
-        except HTTPException as err:
-            self.strange.append(f"{request.method} {request.path}")
-            return Response("{}", err.code or 404, content_type="application/json")
         if request.method != "GET" and not request.path.startswith("/identity"):
             self.asked.append((request.method, request.path, request.json))
-        content, status, headers = answer(request, **names)
-        return Response(json.dumps(content), status, headers, content_type="application/json")
+        return super().serve(request)
 
     @staticmethod
     def always(**content):
         return lambda request, **names: (content, 200, {})
-
-    # Keystone
-
-    def keystone(self, request):
-        links = [{"rel": "self", "href": f"{self.url}/identity/v3"}]
-        return {"version": {"id": "v3.14", "status": "stable", "links": links}}, 200, {}
-
-    def log_in(self, request):
-        identity = request.json["auth"]["identity"]
-        if "token" in identity["methods"]:
-            user = identity["token"]["id"].removesuffix("-of-token")
-        else:
-            user = identity["password"]["user"]["name"]
-            if identity["password"]["user"]["password"] != PASSWORD:
-                user = None
-        if user not in ROLES:
-            return {"error": {"code": 401, "message": "no", "title": "Unauthorized"}}, 401, {}
-        return self.token(user), 201, {"X-Subject-Token": f"{user}-of-token"}
-
-    def validate(self, request):
-        user = request.headers["X-Subject-Token"].removesuffix("-of-token")
-        if user not in ROLES:
-            return {"error": {"code": 404, "message": "no", "title": "Not Found"}}, 404, {}
-        return self.token(user), 200, {}
-
-    def projects(self, request, user=None):
-        return {"projects": [self._project()], "links": {"next": None}}, 200, {}
-
-    def project(self, request, project):
-        return {"project": self._project()}, 200, {}
-
-    @staticmethod
-    def _project():
-        return {"id": PROJECT, "name": "demo", "domain_id": "default", "enabled": True}
-
-    def token(self, user):
-        domain = {"id": "default", "name": "Default"}
-        now = datetime.now(UTC)
-        services = {
-            "identity": f"{self.url}/identity/v3",
-            "compute": f"{self.url}/compute/v2.1",
-            "block-storage": f"{self.url}/volume/v3/{PROJECT}",
-            "volumev3": f"{self.url}/volume/v3/{PROJECT}",
-            "image": f"{self.url}/image",
-            "network": f"{self.url}/network",
-            "placement": f"{self.url}/placement",
-        } | self.services
-        return {
-            "token": {
-                "methods": ["password"],
-                "user": {"id": number(user), "name": user, "domain": domain,
-                         "password_expires_at": None},
-                "project": {"id": PROJECT, "name": "demo", "domain": domain},
-                "roles": [{"id": role, "name": role} for role in ROLES[user]],
-                "catalog": [_service(kind, url) for kind, url in services.items()],
-                "issued_at": f"{now:%Y-%m-%dT%H:%M:%S.000000Z}",
-                "expires_at": f"{now + timedelta(hours=4):%Y-%m-%dT%H:%M:%S.000000Z}",
-            }
-        }  # fmt: skip
 
     # Nova
 
@@ -213,7 +136,7 @@ class Cloud:
     def _server(name, status):
         return {
             "id": number(f"server {name}"), "name": name, "status": status, "addresses": {},
-            "tenant_id": PROJECT, "user_id": number("demo"), "created": MADE, "updated": MADE,
+            "tenant_id": PROJECT, "user_id": "id-of-demo", "created": MADE, "updated": MADE,
             "image": "", "flavor": {"original_name": "m1.small", "ram": 2048, "disk": 0, "vcpus": 1,
                                     "ephemeral": 0, "swap": 0, "extra_specs": {}},
             "OS-EXT-STS:task_state": "spawning", "OS-EXT-STS:vm_state": "building",
@@ -315,7 +238,8 @@ class Cloud:
         return {"subnets": [subnet]}, 200, {}
 
     def candidates(self, request):
-        if request.headers["X-Auth-Token"] != "admin-of-token":
+        _, roles = self.keystone.users[request.headers["X-Auth-Token"]]
+        if "admin" not in roles:
             return {"errors": [{"status": 403, "title": "Forbidden"}]}, 403, {}
         assert request.args["resources"] == "CUSTOM_VIRTMAN_GB:1"
         rooms = {"capacity": 100, "used": 80}
@@ -331,13 +255,6 @@ def snapshot(name):
     return number(f"snapshot {name}")
 
 
-def _service(kind, url):
-    ends = [{"id": f"{kind}-{interface}", "interface": interface, "region": "RegionOne",
-             "region_id": "RegionOne", "url": url}
-            for interface in ("public", "internal", "admin")]  # fmt: skip
-    return {"id": kind, "type": kind, "name": kind, "endpoints": ends}
-
-
 def _flavor(name):
     return {"id": number(name), "name": name, "ram": 2048, "disk": 20, "vcpus": 1, "swap": 0,
             "OS-FLV-EXT-DATA:ephemeral": 0, "OS-FLV-DISABLED:disabled": False,
@@ -350,6 +267,6 @@ def _volume(name, size):
             "status": "available", "bootable": "true", "attachments": [], "metadata": {},
             "description": "", "availability_zone": "nova", "created_at": MADE,
             "updated_at": MADE, "volume_type": "lvm", "encrypted": False, "multiattach": False,
-            "snapshot_id": None, "source_volid": None, "user_id": number("demo"),
+            "snapshot_id": None, "source_volid": None, "user_id": "id-of-demo",
             "consistencygroup_id": None, "group_id": None, "replication_status": None,
             "volume_image_metadata": {}}  # fmt: skip

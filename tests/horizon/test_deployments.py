@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 from lab.volt import Volt
 from tests.horizon.base import GOLDEN, IMAGE, Stage
-from tests.horizon.cloud import PASSWORD
-from tests.horizon.test_launch import VIRTMAN, LaunchCase
+from tests.horizon.pages import VIRTMAN
+from tests.horizon.test_launch import LaunchCase
 
 MORE = """
 DEFAULT_BOOT_SOURCE = "virtman"
@@ -17,24 +17,14 @@ class KeystoneStage(Stage):
     """Volt is in the catalog, and believes Keystone; Horizon has no token for it."""
 
     def start_volt(self, cleanups):
-        keystone = f"{self.cloud.url}/identity/v3"
         options = {
             "api": {"auth": "keystone"},
             "heartbeat": {"expiry": 3600},
-            "keystone_authtoken": {
-                "auth_type": "password",
-                "auth_url": keystone,
-                "www_authenticate_uri": keystone,
-                "username": "volt",
-                "password": PASSWORD,
-                "project_name": "demo",
-                "user_domain_name": "Default",
-                "project_domain_name": "Default",
-            },
+            "keystone_authtoken": self.cloud.keystone.options(),
         }
         volt = Volt(self.folder, self.ground.url, 1, options)
         cleanups.enter_context(volt)
-        self.cloud.services["virtman"] = f"http://{volt.address}:{volt.port}"
+        self.cloud.keystone.services["virtman"] = f"http://{volt.address}:{volt.port}"
         return volt, None
 
     def settings(self):

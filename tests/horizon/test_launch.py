@@ -3,16 +3,12 @@
 import unittest
 from contextlib import ExitStack
 
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from tests.horizon.base import GOLDEN, Stage, StageCase
 from tests.horizon.cloud import number, snapshot
-
-VIRTMAN = "Boot from snapshot (VirtMan)"
-STOCK = "Volume Snapshot"
-LISTED = ("Image", "Instance Snapshot", "Volume", STOCK)
+from tests.horizon.pages import LISTED, STOCK, VIRTMAN, WizardCase
 
 
 def setUpModule():
@@ -21,65 +17,10 @@ def setUpModule():
     LaunchCase.stage = Stage(cleanups)
 
 
-class LaunchCase(StageCase):
+class LaunchCase(StageCase, WizardCase):
     def setUp(self):
         super().setUp()
         self.cloud.servers.clear()
-
-    def begin(self, source=VIRTMAN):
-        """Open Launch Instance, and choose a source."""
-        self.open_wizard()
-        # They come one by one, and each that comes makes Horizon choose anew.
-        self.wait(lambda: {source, *LISTED} <= set(self.sources()), source)
-        Select(self.find("#boot-source-type")).select_by_visible_text(source)
-
-    def open_wizard(self):
-        self.open("/project/instances/")
-        self.wait_for("#instances__action_launch-ng").click()
-        self.wait_for(".wizard-nav li:nth-child(2) a").click()
-
-    def sources(self):
-        return [each.text for each in self.find_all("#boot-source-type option")]
-
-    def show(self, step):
-        """Go to a step of the wizard."""
-        for each in self.find_all(".wizard-nav li a"):
-            if each.text.split("*")[0].strip() == step:
-                each.click()
-
-    def transfer(self, name):
-        """Choose the row of this name of the table in sight."""
-
-        def button():
-            for row in self.find_all(".step transfer-table tr"):
-                if name in row.text:
-                    return row.find_element(By.CSS_SELECTOR, "td:last-child button")
-            return None
-
-        self.wait(button, name).click()
-
-    def chosen(self):
-        """Return the text of the table of what was chosen."""
-        return self.find("transfer-table").text.split("Available")[0]
-
-    def describe(self, name, count):
-        self.show("Details")
-        self.wait_for("#name").send_keys(name)
-        field = self.find("#instance-count")
-        field.clear()
-        field.send_keys(str(count))
-
-    def finish(self):
-        self.wait(self.find(".modal-footer button.finish").is_enabled, "the button to launch")
-        self.find(".modal-footer button.finish").click()
-
-    def active(self):
-        """Return the names of servers that the table shows as active."""
-        rows = (row.text.split() for row in self.find_all("#instances tbody tr[data-display]"))
-        return [words[0] for words in rows if "Active" in words]
-
-    def needs(self):
-        return " ".join(self.find("#virtman-needs").text.split())
 
     def asked(self):
         """Wait until Nova was asked for servers; return the request."""
@@ -154,6 +95,13 @@ class TestLaunch(LaunchCase):
         self.wait(lambda: "21 of 20" in self.needs(), "the number of instances")
         self.assertIn("More than your quota allows", self.needs())
         self.assertIn("None of your quota", self.needs())
+
+    def test_without_a_quota_nothing_is_said_of_it(self):
+        self.addCleanup(setattr, self.cloud, "quota", self.cloud.quota)
+        self.cloud.quota = -1
+        self.begin()
+        self.transfer(GOLDEN)
+        self.assertIn("Instances 1 Volumes", self.needs())
 
     def test_what_nova_refuses_is_said_in_its_words_and_can_be_mended(self):
         self.cloud.refusal = "Block Device Mapping is Invalid: use_vmtsnapshot is off"

@@ -55,6 +55,14 @@ class TestPicture(AdminCase):
         self.keep_screenshot("admin")
         self.assertEqual([], self.complaints())
 
+    def test_names_of_hosts_have_the_same_size_however_large_the_picture_is(self):
+        # Horizon has rules of its own for texts of nodes.
+        size = "parseFloat(getComputedStyle(document.querySelector('#picture .label')).fontSize)"
+        zoom = "getComputedStyle(document.getElementById('picture')).getPropertyValue('--zoom')"
+        for button in ("zoom-fit", "zoom-in"):
+            self.find(f"#{button}").click()
+            self.assertAlmostEqual(11, self.run_script(f"{size} * {zoom}"), 1)
+
     def test_health_images_and_hosts_are_those_of_volt(self):
         known = [one.host for one in self.stage.ground.roster.hosts()]
         facts = self.facts()

@@ -25,6 +25,7 @@ OPTIONS = [
         choices=[
             ("token", "tokens that volt-manage token create gives out"),
             ("keystone", "tokens of OpenStack's Keystone: see group keystone_authtoken"),
+            ("both", "Keystone for users, and tokens of its own for agents and services"),
         ],
         help="By what Volt knows who asks.",
     ),

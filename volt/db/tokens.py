@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Engine, String, delete, select
 from sqlalchemy.orm import Mapped, mapped_column, sessionmaker
@@ -12,6 +13,8 @@ from sqlalchemy.orm import Mapped, mapped_column, sessionmaker
 from volt.db.engine import for_writing, retried
 from volt.db.models import Base, Name
 from volt.errors import TokenUnknown
+
+PREFIX: Final = "vt_"  # by which Volt's own are told from those of Keystone
 
 
 class TokenRow(Base):
@@ -66,7 +69,7 @@ class Tokens:
         made = [
             (
                 Token(secrets.token_hex(6), role, host, now, expires_at),
-                f"vt_{secrets.token_urlsafe(32)}",
+                f"{PREFIX}{secrets.token_urlsafe(32)}",
             )
             for host in hosts
         ]

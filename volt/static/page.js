@@ -1,16 +1,16 @@
 // The status page: asks Volt every two seconds and shows what changed.
 
 import { Client, Refused, Silent } from "./client.js";
+import { at, fill, follow, say } from "./follow.js";
 import { byName, bytes, conditions, count, duration, hitRate, MARKS, percent, time } from "./format.js";
 import { Picture } from "./picture.js";
-import { element, Table } from "./table.js";
+import { column, element, Table } from "./table.js";
 
 const INTERVAL = 2000; // ms
 const FULL = 3; // polls until counters are fetched even if the trees are the same
 const EVENTS = 40;
 
 const client = new Client();
-const at = (id) => document.getElementById(id);
 const picture = new Picture(at("picture"), at("tooltip"), showDetails);
 const state = { image: decodeURIComponent(location.hash.slice(1)), tab: "picture", polls: 0, trees: null, answered: null };
 
@@ -42,21 +42,12 @@ const hosts = new Table(at("hosts-panel"), "All hosts that Volt knows", [
   column("Last heard", (row) => row.silent, (seconds) => `${duration(seconds)} ago`, true),
 ], (row) => show(row.host));
 
-function column(title, value, text = String, numeric = false) {
-  return { title, value, text: (row) => text(value(row)), numeric };
-}
-
 function total(row) {
   const sum = { sent: 0, hits: 0, misses: 0 };
   for (const report of Object.values(row.report.images)) {
     for (const name of Object.keys(sum)) sum[name] += report[name];
   }
   return sum;
-}
-
-// Leaves an element alone where it says so already, for the sake of screen readers.
-function say(id, text) {
-  if (at(id).textContent !== text) at(id).textContent = text;
 }
 
 async function poll() {
@@ -73,27 +64,9 @@ async function poll() {
     showTrees({ image: "", trees: [], generation: 0, size: 0 });
   }
   if (state.tab === "hosts" && full) hosts.update(await client.all("v1/hosts", "hosts"));
-}
-
-let timer = null;
-let running = false;
-
-async function tick() {
-  clearTimeout(timer);
-  if (running || document.hidden) return;
-  running = true;
-  let pause = INTERVAL;
-  try {
-    await poll();
-    state.answered = new Date();
-    mood("live", `Updated ${time(state.answered)}`);
-    at("alarm").hidden = true;
-  } catch (error) {
-    pause = complain(error);
-  } finally {
-    running = false;
-    timer = setTimeout(tick, pause);
-  }
+  state.answered = new Date();
+  mood("live", `Updated ${time(state.answered)}`);
+  at("alarm").hidden = true;
 }
 
 // Shows what went wrong; returns the milliseconds until the next try.
@@ -126,7 +99,7 @@ function choose(name, now = true) {
   Object.assign(state, { image: name, polls: 0, trees: null });
   history.replaceState(null, "", name ? `#${encodeURIComponent(name)}` : location.pathname);
   picture.select(null);
-  if (now) tick();
+  if (now) look();
 }
 
 function showImages(images) {
@@ -187,18 +160,7 @@ function showFacts(trees, members) {
     ["Cache hits", percent(hitRate(sum))],
     ["Generation", count(trees.generation)],
   ];
-  fillList(at("facts"), facts);
-}
-
-// Writes pairs of terms and texts into a description list, in place.
-function fillList(list, pairs) {
-  while (list.children.length > pairs.length) list.lastChild.remove();
-  while (list.children.length < pairs.length) list.append(element("div", {}, element("dt"), element("dd")));
-  for (const [index, [term, text]] of pairs.entries()) {
-    const [name, value] = list.children[index].children;
-    if (name.textContent !== term) name.textContent = term;
-    if (value.textContent !== text) value.textContent = text;
-  }
+  fill(at("facts"), facts);
 }
 
 function showLegend() {
@@ -253,10 +215,10 @@ function showDetails(selected) {
   const focused = box.contains(document.activeElement) ? document.activeElement.dataset.host : null;
   const nodes = host === null ? [] : picture.hosts.get(host);
   const list = element("dl");
-  if (host === null) fillList(list, [["Role", "the source of all blocks"]]);
+  if (host === null) fill(list, [["Role", "the source of all blocks"]]);
   else {
     const [node] = nodes;
-    fillList(list, [
+    fill(list, [
       ["Rack", node.rack ?? "none"],
       ["State", node.state],
       ["Conditions", flags(node) || "none"],
@@ -318,7 +280,7 @@ function open(name) {
   }
   if (name === "hosts") {
     state.polls = 0;
-    tick();
+    look();
   }
 }
 
@@ -343,7 +305,7 @@ function listen() {
     at("sign-in").close();
     showSign();
     state.polls = 0;
-    tick();
+    look();
   });
   at("search").addEventListener("input", () => {
     const wanted = at("search").value.trim().toLowerCase();
@@ -372,7 +334,6 @@ function listen() {
       next.focus();
     });
   }
-  document.addEventListener("visibilitychange", tick);
 }
 
 function showSign() {
@@ -381,4 +342,4 @@ function showSign() {
 
 listen();
 showSign();
-tick();
+const look = follow(poll, complain, INTERVAL);

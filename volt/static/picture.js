@@ -189,7 +189,7 @@ export class Picture {
     patch(drawn.shape, "d", SHAPES[kind]);
     patch(drawn.shape, "class", "shape");
     patch(drawn.shape, "transform", `scale(${round(place.size)})`);
-    patch(drawn.glyph, "font-size", `${round(place.size * 0.95)}`);
+    drawn.glyph.style.fontSize = `${round(place.size * 0.95)}px`; // an attribute would yield to any rule
     const glyph = found.map((each) => MARKS[each]).join("") || (look?.glyph ?? "");
     if (drawn.glyph.textContent !== glyph) drawn.glyph.textContent = glyph;
     this.#label(drawn.label, place, !node);

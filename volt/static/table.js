@@ -12,13 +12,17 @@ export function element(kind, attributes = {}, ...children) {
   return made;
 }
 
+// A column of a table: its cells show `text` of what `value` returns for a row.
+export function column(title, value, text = String, numeric = false) {
+  return { title, value, text: (row) => text(value(row)), numeric };
+}
+
 export class Table {
   #rows = [];
   #page = 0;
   #sort = { column: 0, descending: false };
 
-  // A column is {title, value(row), text(row), numeric?}; onChoose gets the row whose name, in
-  // the first column, was activated.
+  // onChoose gets the row whose name, in the first column, was activated.
   constructor(panel, caption, columns, onChoose) {
     this.columns = columns;
     this.onChoose = onChoose;

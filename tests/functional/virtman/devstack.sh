@@ -6,7 +6,8 @@ function _call {
     (IFS='|' && echo "$*" >> "$ROOT/calls")
 }
 for name in define_plugin install_package pip_install recreate_database run_process stop_process \
-    wait_for_service get_or_create_service get_or_create_endpoint openstack udevadm; do
+    wait_for_service create_service_user get_or_create_service get_or_create_endpoint openstack \
+    udevadm; do
     eval "function $name { _call $name \"\$@\"; }"
 done
 
@@ -36,6 +37,15 @@ function die {
 function iniset {
     echo -e "[$2]\n$3 = $4" >> "$1"
 }
+function configure_keystone_authtoken_middleware {
+    local option
+    for option in auth_type=password interface=public auth_url="$KEYSTONE_SERVICE_URI" username="$2" \
+        password="$SERVICE_PASSWORD" user_domain_name="$SERVICE_DOMAIN_NAME" \
+        project_name="$SERVICE_PROJECT_NAME" project_domain_name="$SERVICE_DOMAIN_NAME" \
+        cafile= memcached_servers=localhost:11211; do
+        iniset "$1" "${3:-keystone_authtoken}" "${option%%=*}" "${option#*=}"
+    done
+}
 function iniget {
     sed -n "s/^$3 = //p" "$1" 2> /dev/null
 }
@@ -45,5 +55,5 @@ VIRTMAN_CONF_DIR=$ROOT/etc/virtman VIRTMAN_RUN_DIR=$ROOT/run VIRTMAN_UDEV_DIR=$R
 NOVA_DIR=$DEST/nova NOVA_CONF=$ROOT/etc/nova.conf NOVA_CPU_CONF=$ROOT/etc/nova-cpu.conf
 HORIZON_DIR=$DEST/horizon CINDER_CONF=$ROOT/etc/cinder.conf
 SERVICE_HOST=192.0.2.1 HOST_IP=192.0.2.1 SERVICE_LISTEN_ADDRESS=0.0.0.0 REGION_NAME=RegionOne
-KEYSTONE_SERVICE_URI=http://192.0.2.1/identity SERVICE_PASSWORD=secret
+KEYSTONE_SERVICE_URI=${KEYSTONE:-http://192.0.2.1/identity} SERVICE_PASSWORD=password-in-the-clear
 SERVICE_PROJECT_NAME=service SERVICE_DOMAIN_NAME=Default

@@ -3,16 +3,21 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import fixtures
 import testtools
 import yaml
 from oslo_config import cfg, iniparser
+from werkzeug.test import Client
 
+from tests.functional.volt.keystone import Keystone, StandIn
 from virtman import conf as agent_options
 from virtman.cmd.golden import main as golden
+from volt import app
 from volt import conf as volt_options
+from volt.worker import Worker
 
 TOP = Path(__file__).resolve().parents[3]
 ALL = "nova n-cpu cinder c-api horizon"
@@ -101,8 +106,11 @@ class DevstackTest(testtools.TestCase):
     def settings(self, name):
         return Settings(self.etc / name).found
 
-    def test_programs_take_what_it_configures(self):
+    def real_volt_manage(self):
         self.volt_manage(f'PYTHONPATH={TOP} exec {sys.executable} -m volt.cmd.manage "$@"')
+
+    def test_programs_take_what_it_configures(self):
+        self.real_volt_manage()
         self.stack(VIRTMAN_CACHE_DEVICES="/dev/vdb,/dev/vdc")
         volt = volt_options.load([str(self.etc / "virtman" / "volt.conf")])
         self.assertEqual("0.0.0.0:8778", volt.api.bind)
@@ -119,6 +127,25 @@ class DevstackTest(testtools.TestCase):
             self.assertTrue(token.read_text().strip())
             self.assertEqual(0o600, token.stat().st_mode & 0o777)
         self.assertEqual(str(token), agent.volt.token_file)
+
+    def test_volt_takes_tokens_of_users_beside_those_of_agents(self):
+        cleanups = ExitStack()
+        self.addCleanup(cleanups.close)
+        keystone = Keystone(StandIn(cleanups), "/identity", {"volt": ["service"]}, "p")
+        keystone.users = {"of-admin": ("admin", ["admin"]), "of-demo": ("demo", ["member"])}
+        self.real_volt_manage()
+        calls = self.stack(KEYSTONE=keystone.url.removesuffix("/v3"))
+        self.assertIn(["create_service_user", "volt"], calls)
+        file = self.etc / "virtman" / "volt.conf"
+        self.assertEqual(0o600, file.stat().st_mode & 0o777)
+        options = volt_options.load([str(file)])
+        worker = Worker(options)
+        self.addCleanup(worker.engine.dispose)
+        client = Client(app.from_conf(options, worker))
+        own = (self.etc / "virtman" / "reader.token").read_text().strip()
+        for token, status in (("of-admin", 200), ("of-demo", 403), (own, 200), ("of-nobody", 401)):
+            answer = client.get("/v1/images", headers={"X-Auth-Token": token})
+            self.assertEqual(status, answer.status_code, token)
 
     def test_services_run(self):
         calls = self.stack()

@@ -6,7 +6,7 @@ from datetime import timedelta
 from werkzeug.test import Client
 
 from tests.functional.volt.base import TestCase
-from tests.functional.volt.keystone import StandIn
+from tests.functional.volt.keystone import Keystone, StandIn
 from volt import app, conf
 from volt.worker import Worker
 
@@ -18,7 +18,8 @@ class TestKeystone(TestCase):
         super().setUp()
         cleanups = ExitStack()
         self.addCleanup(cleanups.close)
-        self.keystone = StandIn(cleanups)
+        self.site = StandIn(cleanups)
+        self.keystone = Keystone(self.site, "", {"volt": ["service"]}, "p")
         self.keystone.users = {
             "of-node1": ("virtman-node1", ["host"]),
             "of-admin": ("admin", ["Admin", "member"]),
@@ -27,12 +28,13 @@ class TestKeystone(TestCase):
         }
         self.client = self.serve()
 
-    def serve(self, more=""):
+    def serve(self, auth="keystone", **more):
         path = self.ground.folder / "keystone.conf"
+        options = (self.keystone.options() | more).items()
         path.write_text(
-            f"[api]\nauth = keystone\n[database]\nconnection = {self.ground.url}\n"
-            + self.keystone.options()
-            + more
+            f"[api]\nauth = {auth}\n[database]\nconnection = {self.ground.url}\n"
+            + "[keystone_authtoken]\n"
+            + "".join(f"{name} = {value}\n" for name, value in options)
         )
         options = conf.load([str(path)])
         worker = Worker(options)
@@ -80,18 +82,37 @@ class TestKeystone(TestCase):
         assert self.keystone.asked == 1
 
     def test_how_long_an_answer_counts_is_keystones_own_option(self):
-        self.client = self.serve("token_cache_time = -1\n")
+        self.client = self.serve(token_cache_time=-1)
         assert self.status("of-admin") == 200
         del self.keystone.users["of-admin"]
         assert self.status("of-admin") == 401
+
+    def test_memcached_is_not_needed_where_other_services_have_it(self):
+        self.client = self.serve(memcached_servers="127.0.0.1:1")
+        assert self.status("of-admin") == 200
 
     def test_an_answer_counts_no_longer_than_the_token(self):
         self.keystone.lifetime = timedelta(seconds=-1)
         assert self.status("of-admin") == 401
 
+    def test_volts_own_tokens_count_beside_those_of_keystone_if_both_do(self):
+        own = self.ground.token("host", "node1")
+        heartbeat = ("PUT", "/v1/hosts/node1/heartbeat", HEARTBEAT)
+        assert self.status(own, *heartbeat) == 401
+        self.client = self.serve("both")
+        asked = self.keystone.asked
+        assert self.status(own, *heartbeat) == 200
+        assert self.status("vt_guessed", *heartbeat) == 401
+        assert self.keystone.asked == asked
+        assert self.status("of-admin") == 200
+        assert self.status("of-member") == 403
+        self.site.server.shutdown()
+        self.site.server.server_close()
+        assert self.status(own, *heartbeat) == 200
+
     def test_without_keystone_nobody_is_let_in_and_all_are_told(self):
-        self.keystone.server.shutdown()
-        self.keystone.server.server_close()
+        self.site.server.shutdown()
+        self.site.server.server_close()
         answer = self.ask("of-admin")
         assert answer.status_code == 503, answer.data
         assert answer.json["error"]["code"] == "volt.access.keystone"

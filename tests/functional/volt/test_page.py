@@ -5,10 +5,8 @@ import unittest
 from contextlib import ExitStack
 
 import testtools
-from axe_core_python.selenium import Axe
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.functional.volt import browser, crowd
 from tests.functional.volt.base import Ground
@@ -17,7 +15,6 @@ from volt.db.models import EventRow, HostRow
 
 HOSTS = 1000
 FEW = 12  # in another image, for tests that look at every element
-PATIENCE = 60  # seconds; the page asks every two
 HOSTILE = "<img src=x onerror='window.hit=1'>"
 
 
@@ -33,7 +30,7 @@ def setUpModule():
     PageCase.driver = browser.start(cleanups)
 
 
-class PageCase(testtools.TestCase):
+class PageCase(browser.BrowserCase):
     """One Volt, one browser and one crowd of hosts for all tests."""
 
     def setUp(self):
@@ -50,22 +47,6 @@ class PageCase(testtools.TestCase):
             self.driver.get(f"{self.url}/#{image}")
         self.wait_until("document.querySelectorAll('.node').length > 2")
 
-    def run_script(self, expression, *arguments):
-        return self.driver.execute_script(f"return {expression}", *arguments)
-
-    def wait_until(self, expression, *arguments):
-        """Wait until the page answers something true; return it."""
-        wait = WebDriverWait(self.driver, PATIENCE, 0.1)
-        return wait.until(lambda _: self.run_script(expression, *arguments), expression)
-
-    def find(self, css):
-        return self.driver.find_element(By.CSS_SELECTOR, css)
-
-    def texts(self, css):
-        return self.run_script(
-            "[...document.querySelectorAll(arguments[0])].map(e => e.textContent)", css
-        )
-
     def trees(self):
         return self.api.call("GET", f"/v1/images/{crowd.IMAGE}/trees").json()["trees"]
 
@@ -79,9 +60,6 @@ class PageCase(testtools.TestCase):
                 if node["parent"] == host:
                     near.add((tree["stripe"], node["host"]))
         return {f"tree-{stripe}-{name or 'source.'}" for stripe, name in near}
-
-    def complaints(self):
-        return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def tearDown(self):
         super().tearDown()
@@ -251,9 +229,7 @@ class TestCare(PageCase):
             for tab in ("picture", "hosts", "places")[: 3 if scheme == "light" else 2]:
                 self.find(f"#tab-{tab}").click()
                 self.wait_until(f"!document.getElementById('{tab}-panel').hidden")
-                found = Axe().run(self.driver)["violations"]
-                faults = [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
-                assert faults == [], (scheme, tab, faults)
+                self.assert_accessible()
 
     def test_what_hosts_say_is_text_and_never_markup(self):
         self.addCleanup(self.say, crowd.rack(9))

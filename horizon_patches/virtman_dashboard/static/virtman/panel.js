@@ -2,16 +2,16 @@
 //
 // The picture and the tables are those of Volt's own status page.
 
+import { at, fill, follow, say } from "./volt/follow.js";
 import { bytes, CONDITIONS, conditions, count, duration, hitRate, MARKS, percent, STATES, time } from "./volt/format.js";
 import { Picture } from "./volt/picture.js";
-import { element, Table } from "./volt/table.js";
+import { column, element, Table } from "./volt/table.js";
 import { gettext } from "./volt/words.js";
 
 const INTERVAL = 5000; // ms
 const PATIENCE = 30_000; // ms
 const SILENT = { images: {}, sent_rate: 0, received_rate: 0, overloaded: false }; // never reported
 
-const at = (id) => document.getElementById(id);
 const api = at("virtman").dataset.api;
 const picture = new Picture(at("picture"), at("tooltip"), showChosen);
 const state = { image: "", trees: null, etag: null, answered: null };
@@ -53,15 +53,6 @@ const hosts = new Table(at("hosts"), gettext("All hosts"), [
   column(gettext("Last heard"), (row) => row.silent, (seconds) => gettext("%(time)s ago", { time: duration(seconds) }), true),
 ], (row) => find(row.host));
 
-function column(title, value, text = String, numeric = false) {
-  return { title, value, text: (row) => text(value(row)), numeric };
-}
-
-// Leaves an element alone where it says so already, for the sake of screen readers.
-function say(id, text) {
-  if (at(id).textContent !== text) at(id).textContent = text;
-}
-
 // Horizon or Volt said no, or did not answer.
 class Refused extends Error {
   constructor(status, message) {
@@ -95,6 +86,9 @@ async function poll() {
     select(overview.images[0]?.name ?? "");
   }
   await pollTrees();
+  state.answered = new Date();
+  say("pulse", gettext("Volt answers. Updated %(time)s.", { time: time(state.answered) }));
+  at("alarm").hidden = true;
 }
 
 async function pollTrees() {
@@ -104,26 +98,6 @@ async function pollTrees() {
   if (answer.status === 304 || image !== state.image) return;
   state.etag = answer.headers.get("ETag");
   showTrees(await answer.json());
-}
-
-let timer = null;
-let running = false;
-
-async function tick() {
-  clearTimeout(timer);
-  if (running || document.hidden) return;
-  running = true;
-  try {
-    await poll();
-    state.answered = new Date();
-    say("pulse", gettext("Volt answers. Updated %(time)s.", { time: time(state.answered) }));
-    at("alarm").hidden = true;
-  } catch (error) {
-    complain(error);
-  } finally {
-    running = false;
-    timer = setTimeout(tick, INTERVAL);
-  }
 }
 
 function complain(error) {
@@ -146,7 +120,7 @@ function complain(error) {
 function choose(name) {
   select(name);
   say("news", gettext("Trees of %(image)s are shown below.", { image: name }));
-  tick();
+  look();
 }
 
 function select(name) {
@@ -164,17 +138,6 @@ function showHealth(known, members) {
     [gettext("Places in trees"), count(readers)],
     ...Object.keys(CONDITIONS).map((each) => [`${MARKS[each]} ${CONDITIONS[each]}`, tally(each)]),
   ]);
-}
-
-// Writes pairs of terms and texts into a description list, in place.
-function fill(list, pairs) {
-  while (list.children.length < pairs.length) list.append(element("div", {}, element("dt"), element("dd")));
-  for (const [index, texts] of pairs.entries()) {
-    for (const [place, text] of texts.entries()) {
-      const part = list.children[index].children[place];
-      if (part.textContent !== text) part.textContent = text;
-    }
-  }
 }
 
 function showTrees(trees) {
@@ -234,5 +197,4 @@ at("colour-by").addEventListener("change", () => {
 at("zoom-in").addEventListener("click", () => picture.zoomBy(1.5));
 at("zoom-out").addEventListener("click", () => picture.zoomBy(1 / 1.5));
 at("zoom-fit").addEventListener("click", () => picture.fit());
-document.addEventListener("visibilitychange", tick);
-tick();
+const look = follow(poll, complain, INTERVAL);

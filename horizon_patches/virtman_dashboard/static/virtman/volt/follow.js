@@ -1,0 +1,1 @@
+../../../../../volt/static/follow.js
