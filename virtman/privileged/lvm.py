@@ -13,7 +13,8 @@ def create(group: str, name: str, size: int) -> None:
     :param size: bytes, rounded up to the group's extents
     """
     words = ("--yes", "--quiet", "--wipesignatures", "y", "--zero", "y")
-    run("lvcreate", *words, "--size", f"{size}b", "--name", name, group)
+    sectors = -(-size // 512)
+    run("lvcreate", *words, "--size", f"{sectors}s", "--name", name, group)
 
 
 @context.entrypoint
