@@ -179,13 +179,22 @@ class OpenStack:
 
         def reported() -> bool:
             up = [one for one in self.services() if one["state"] == "up"]
-            return wanted <= {(one["binary"], one["host"]) for one in up} and self._has_storage()
+            return (
+                wanted <= {(one["binary"], one["host"]) for one in up}
+                and self._has_storage()
+                and names <= self._mapped()
+            )
 
         wait_until(reported, "a report of all services", START, 1)
 
     def _has_storage(self) -> bool:
         """Tell whether Cinder's scheduler knows of storage, which it hears of after all else."""
         return bool(self.rest.get("block-storage", "/scheduler-stats/get_pools")["pools"])
+
+    def _mapped(self) -> set[str]:
+        """Return the nodes that Nova has put in its cell: nothing boots on others."""
+        found = self.rest.get("compute", "/os-hypervisors")["hypervisors"]
+        return {one["hypervisor_hostname"] for one in found}
 
     def services(self) -> list[dict[str, str]]:
         """Return what Nova and Cinder say of their services."""

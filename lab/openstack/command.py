@@ -1,5 +1,6 @@
 """The cloud on the command line: python -m lab openstack up, status, client, down."""
 
+import itertools
 import json
 import sys
 import time
@@ -73,10 +74,12 @@ def status(name: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found, indent=2))
     else:
-        table = Table("service", "where", "state")
-        for one in found:
-            colour = "" if one["state"] == "up" else "[red]"
-            table.add_row(one["service"], one["where"], f"{colour}{one['state']}")
+        table = Table("where", "service", "state")
+        for where, group in itertools.groupby(found, lambda one: one["where"]):
+            for one in group:
+                colour = "green" if one["state"] == "up" else "red"
+                table.add_row(where, one["service"], f"[{colour}]{one['state']}")
+            table.add_section()
         Console().print(table)
     sys.exit(0 if all(one["state"] == "up" for one in found) else 1)
 

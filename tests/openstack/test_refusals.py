@@ -26,7 +26,7 @@ class TestRefusals(CloudCase):
         for action, body in REFUSED.items():
             answer = self._act(server, {action: body})
             self.assertEqual(400, answer.status_code, (action, answer.text))
-            self.assertIn("root disk by VirtMan", answer.text)
+            self.assertRegex(answer.text, "root disk by VirtMan|volume-backed")
             self.assertEqual(before, self._all_there_is(server), action)
 
     def test_requests_are_refused_with_400_and_make_nothing(self):
