@@ -188,6 +188,7 @@ class TestFileSystem(FaultCase):
             ["python3", f"{PROGRAMS}/exerciser.py", "/mnt/vm", "/host/files", str(SECONDS), "1"],
             log="exerciser",
         )  # fmt: skip
+        self.addCleanup(node.run, ["kill", "-KILL", str(pid)], check=False)
         chance, kills, end = random.Random(2), 0, time.time() + SECONDS
         while time.time() < end - 20:
             parent = chance.choice(parents)

@@ -4,7 +4,7 @@ import time
 
 from lab.waiting import wait_until
 from tests.faults.base import BEHIND, SSD, SSD_SECTORS, FaultCase
-from tests.system.virtman.base import MIB, report, sha256
+from tests.system.virtman.base import MIB, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
@@ -64,12 +64,18 @@ class TestNodes(FaultCase):
 
     def test_the_source_is_killed_while_the_working_set_is_cached(self):
         (node, *_), (device,) = self.nodes, self.populate(1)
-        for _ in range(4):  # a cache does not keep all that is read at once
-            self.read_image(node)
+        wait_until(lambda: self.is_all_cached(node), "a cache with all of the image", 120, 0)
         self.addCleanup(self.restore_source)
         with self.unseen("source killed, all cached", node, device) as fault:
             self.storage.kill()
             self.pass_time(fault, 20)
+
+    def is_all_cached(self, node):
+        """Read all of an image; tell if nothing was fetched: a cache does not keep all at once."""
+        stripe = f"/dev/mapper/virtman_{self.image}_stripe"
+        before = read_bytes(node, stripe)
+        self.read_image(node)
+        return read_bytes(node, stripe) == before
 
     def test_the_source_comes_back_after_a_minute(self):
         (node, *_), (device,) = self.nodes, self.populate(1)

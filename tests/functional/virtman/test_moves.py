@@ -211,6 +211,33 @@ class MigrateTest(MoveCase):
         self.assertEqual("30123...", self.read(self.b, "vm1"))
         self.assertEqual(4, ended.move.round)
 
+    def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        sends, receive, asked, looks = Peer.sends, Stores.receive, threading.Event(), []
+
+        def look():
+            with self.b.process.here():
+                self.b.arrivals.look()
+
+        def asking(peer, move):
+            known = sends(peer, move)
+            asked.set()
+            return known
+
+        def received(stores, wanted):
+            receive(stores, wanted)
+            looks.append(threading.Thread(target=look))
+            looks[0].start()
+            self.assertTrue(asked.wait(10))
+
+        self.useFixture(fixtures.MockPatchObject(Peer, "sends", asking))
+        self.useFixture(fixtures.MockPatchObject(Stores, "receive", received))
+        self.a.migrate("vm1", "b")
+        looks[0].join()
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("a", self.read(self.b, "vm1", 1))
+
     def test_a_round_goes_on_where_the_link_or_an_agent_died(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", **{f"c{number}": str(number) for number in range(8)})
@@ -343,33 +370,6 @@ class MigrateTest(MoveCase):
             self.b.arrivals.look()
         self.assertEqual([], self.names(self.b))
         self.assert_tidy(self.b)
-
-    def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
-        self.a.create("vm1")
-        self.write(self.a, "vm1", c0="a")
-        sends, receive, asked, looks = Peer.sends, Stores.receive, threading.Event(), []
-
-        def look():
-            with self.b.process.here():
-                self.b.arrivals.look()
-
-        def asking(peer, move):
-            known = sends(peer, move)
-            asked.set()
-            return known
-
-        def received(stores, wanted):
-            receive(stores, wanted)
-            looks.append(threading.Thread(target=look))
-            looks[0].start()
-            self.assertTrue(asked.wait(10))
-
-        self.useFixture(fixtures.MockPatchObject(Peer, "sends", asking))
-        self.useFixture(fixtures.MockPatchObject(Stores, "receive", received))
-        self.a.migrate("vm1", "b")
-        looks[0].join()
-        self.assertEqual("done", self.ended().state)
-        self.assertEqual("a", self.read(self.b, "vm1", 1))
 
     def test_what_the_other_host_gave_up_halfway_is_not_begun_anew(self):
         """It would lack all that earlier rounds had."""
