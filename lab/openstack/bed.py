@@ -115,7 +115,7 @@ class OpenStack:
         return kept
 
     def _start_dashboard(self) -> None:
-        self.dashboard.configure()
+        self.dashboard.configure(self.deployment.manage("token", "create", "--role", "reader"))
         self.control.start_all([self.dashboard.service()])
 
     def _start_volt(self) -> None:
@@ -129,7 +129,8 @@ class OpenStack:
             "project_name": "service",
             "project_domain_name": "Default",
         }
-        self.deployment.start_volt({"api": {"auth": "keystone"}, "keystone_authtoken": account})
+        # Agents, users and virtman-golden come with tokens of Keystone, Horizon with one of Volt's.
+        self.deployment.start_volt({"api": {"auth": "both"}, "keystone_authtoken": account})
 
     def _make_content(self) -> None:
         volume = self._content("volume")

@@ -82,7 +82,9 @@ def patched_nova(control: Environment) -> Path:
 def _ensure(name: str, *projects: Path) -> Environment:
     listed = Path(__file__).with_name(f"{name}.txt")
     files = {"packages": listed.read_bytes(), "builder": Path(__file__).read_bytes()}
-    files |= {f"{one}/setup.cfg": (one / "setup.cfg").read_bytes() for one in projects}
+    files |= {
+        f"{one.relative_to(TOP)}/setup.cfg": (one / "setup.cfg").read_bytes() for one in projects
+    }
     environment = Environment(cache_folder() / f"openstack-{name}-{recipe_key(files)}")
     complete = environment.folder / "complete"
     if not complete.exists():

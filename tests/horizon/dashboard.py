@@ -1,8 +1,6 @@
 """A real Horizon on loopback, with the plug-in as pip installs it."""
 
 import os
-import shutil
-import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +8,8 @@ import requests
 
 from lab import processes
 from lab.databases import ADDRESS, free_port
+from lab.openstack import dashboard
+from lab.openstack.environment import Environment
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 
@@ -35,13 +35,9 @@ VIRTMAN = {virtman!r}
 
 
 def install(folder):
-    """Install the plug-in below a folder, by pip; return where it is importable from."""
-    source, plugin = folder / "source", folder / "plugin"
-    shutil.copytree(TOP / "horizon_patches", source)  # the build writes there
-    command = [BIN / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps",
-               "--no-build-isolation", "--target", plugin, source]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
-    return plugin
+    """Install the plug-in below a folder; return where it is importable from."""
+    dashboard.install(TOP / "horizon_patches", Environment(BIN.parent), folder / "plugin")
+    return folder / "plugin"
 
 
 class Dashboard:

@@ -96,6 +96,13 @@ class TestLaunch(LaunchCase):
         self.assertIn("More than your quota allows", self.needs())
         self.assertIn("None of your quota", self.needs())
 
+    def test_without_a_quota_nothing_is_said_of_it(self):
+        self.addCleanup(setattr, self.cloud, "quota", self.cloud.quota)
+        self.cloud.quota = -1
+        self.begin()
+        self.transfer(GOLDEN)
+        self.assertIn("Instances 1 Volumes", self.needs())
+
     def test_what_nova_refuses_is_said_in_its_words_and_can_be_mended(self):
         self.cloud.refusal = "Block Device Mapping is Invalid: use_vmtsnapshot is off"
         self.addCleanup(setattr, self.cloud, "refusal", None)

@@ -1,6 +1,6 @@
-"""The bed has no networks: a launch without them asks nova for "none"."""
+"""The bed has no networks: a launch without them asks nova for "none", and no groups guard them."""
 
-from openstack_dashboard.api import nova
+from openstack_dashboard.api import neutron, nova
 
 
 class _None(str):
@@ -20,3 +20,4 @@ def _create_without_network(request, *args, **kwargs):
 
 
 nova.server_create = _create_without_network
+neutron.security_group_list = lambda request, **filters: []

@@ -125,7 +125,8 @@
     ctrl.count = () => spec().instance_count || 0;
     ctrl.used = () => ctrl.model.novaLimits.totalInstancesUsed + ctrl.count();
     ctrl.most = () => ctrl.model.novaLimits.maxTotalInstances;
-    ctrl.isOver = () => ctrl.most() >= 0 && ctrl.used() > ctrl.most();
+    ctrl.isLimited = () => Number.isFinite(ctrl.most());
+    ctrl.isOver = () => ctrl.isLimited() && ctrl.used() > ctrl.most();
     ctrl.size = () => spec().source[0]?.size;
     ctrl.space = () => ctrl.count() * ctrl.size();
     ctrl.free = () => ctrl.model.virtmanFree ?? null;
