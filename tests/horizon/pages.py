@@ -23,6 +23,12 @@ class DashboardCase(browser.BrowserCase):
         self.find("#loginBtn").click()
         self.wait_until("!location.pathname.startsWith('/auth/')")
 
+    def read_in(self, language):
+        """Have pages in a language from now on."""
+        self.driver.add_cookie({"name": "horizon_language", "value": language})
+        # Horizon calls the words of scripts the same in all languages.
+        self.driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+
     def open(self, path):
         self.driver.get(self.url + path)
 

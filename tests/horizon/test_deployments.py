@@ -75,14 +75,8 @@ class TestGerman(LaunchCase):
 
     def setUp(self):
         super().setUp()
-        self.forget_words()
-        self.addCleanup(self.forget_words)
-        self.addCleanup(self.driver.delete_cookie, "horizon_language")
-        self.driver.add_cookie({"name": "horizon_language", "value": "de"})
-
-    def forget_words(self):
-        """Have the browser fetch the words of scripts again: Horizon calls them unchanged."""
-        self.driver.execute_cdp_cmd("Network.clearBrowserCache", {})
+        self.read_in("de")
+        self.addCleanup(self.read_in, "en")
 
     def test_the_panel_speaks_the_language_of_its_reader(self):
         self.open("/admin/virtman/")
