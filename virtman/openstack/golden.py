@@ -24,6 +24,8 @@ MARK = "virtman_snapshot"
 _READY = frozenset({"available", "in-use"})
 # Another host is just taking hold, or the volume is on its way.
 _SOON = frozenset({"creating", "downloading", "reserved", "attaching", "detaching"})
+# What Cinder answers to all but one who reserve a volume at the same time, and to much else.
+_NOT_NOW = 400
 _PAUSE = 0.5
 
 
@@ -132,10 +134,15 @@ class Goldens:
         try:
             cinder.hold(golden.id, holder)
         except Exception as err:
-            if cinder.show(golden.id).status in _SOON:
-                LOG.debug("volume %s: %s; trying again", golden.id, err)
-                return False
-            raise
+            if getattr(err, "code", None) != _NOT_NOW:
+                raise
+            # Whoever was first may be done by now, which Cinder lists a moment later.
+            self.pause(_PAUSE)
+            found = cinder.show(golden.id)
+            if found.status not in _SOON and found.holders == golden.holders:
+                raise
+            LOG.debug("volume %s: %s; trying again", golden.id, err)
+            return False
         return True
 
 

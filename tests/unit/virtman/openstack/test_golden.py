@@ -72,6 +72,32 @@ class GoldensTest(testtools.TestCase):
             sorted(map(holder_of, ("node1", "node2", "node3"))), self.client.holders()["v1"]
         )
 
+    def test_node_that_took_hold_between_two_looks_is_no_refusal(self):
+        self.goldens.hold(SNAPSHOT, 1)
+        attach = self.client.attachments.create
+
+        def be_second(*arguments, **settings):
+            self.client.attachments.create = attach
+            begun = attach("v1", None, holder_of("node2"), "ro")
+            try:
+                return attach(*arguments, **settings)
+            finally:
+                self.client.complete(begun["id"])
+
+        self.client.attachments.create = be_second
+        self.node("node3").hold(SNAPSHOT, 1)
+        self.assertEqual(
+            sorted(map(holder_of, ("node1", "node2", "node3"))), self.client.holders()["v1"]
+        )
+
+    def test_volume_that_takes_no_more_is_told_soon(self):
+        def refuse(*arguments, **settings):
+            raise Refusal(400, "no multiattach")
+
+        self.client.attachments.create = refuse
+        self.assertRaises(Refusal, self.goldens.hold, SNAPSHOT, 1)
+        self.assertLess(self.time.now(), 2)
+
     def test_refusal_for_another_reason_is_not_waited_for(self):
         def refuse(*arguments, **settings):
             raise Refusal(403, "not allowed")
