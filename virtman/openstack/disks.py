@@ -156,6 +156,10 @@ class Disks:
         else:
             self._let_go(image)
 
+    def doubt(self) -> None:
+        """Have the next sweep let go of golden volumes that this node does not need."""
+        self._unsure = True
+
     def space(self) -> int:
         """Return how many GiB of disks this node can have in all, those that are there included.
 

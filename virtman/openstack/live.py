@@ -136,7 +136,10 @@ class LiveMigrations:
         return str(found["device"])
 
     def await_disk(self, server: str) -> bool:
-        """Wait until a disk that is on its way here is this node's; tell whether it came."""
+        """Wait until a disk that is on its way here is this node's; tell whether it came.
+
+        If not, the next sweep lets go of what the source took hold of for it.
+        """
         heard = self.disks.now()
         while True:
             try:
@@ -144,9 +147,11 @@ class LiveMigrations:
                     return True
                 heard = self.disks.now()
             except InstanceUnknown:
+                self.disks.doubt()
                 return False
             except AgentUnreachable:
                 if self.disks.now() - heard > self.disks.ready_timeout:
+                    self.disks.doubt()
                     return False
             self.disks.pause(_LOOK)
 

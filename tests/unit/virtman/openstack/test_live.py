@@ -10,7 +10,9 @@ from virtman.errors import (
     NoSpace,
     PeerUnknown,
 )
+from virtman.openstack.cinder import Cinder
 from virtman.openstack.disks import Disks
+from virtman.openstack.golden import Goldens
 from virtman.openstack.live import LiveMigrations
 
 
@@ -21,7 +23,9 @@ class LiveMigrationsTest(DisksCase):
         self.disks.create("s1", SNAPSHOT, 1)
         self.live = LiveMigrations(self.disks)
         clock = (self.time.now, self.time.pause)
-        self.there = LiveMigrations(Disks(self.other, self.disks.goldens, 30, 30, *clock))
+        goldens = Goldens(lambda: Cinder(self.client), "virtman", "node2", 60, *clock)
+        self.there = LiveMigrations(Disks(self.other, goldens, 30, 30, *clock))
+        self.there.disks.sweep(lambda server: False)
 
     def begin(self):
         self.live.begin("s1", "node2")
@@ -123,6 +127,9 @@ class LiveMigrationsTest(DisksCase):
         self.begin()
         self.time.then = lambda: self.agent.cancel_move("s1") if self.agent.moves else None
         self.assertFalse(self.there.await_disk("s1"))
+        self.assertEqual([sorted([MINE, OTHER])], self.holders())
+        self.there.disks.sweep(lambda server: False)
+        self.assertEqual([[MINE]], self.holders())
 
     def test_destination_waits_while_its_agent_is_started_anew_but_not_for_ever(self):
         self.begin()
