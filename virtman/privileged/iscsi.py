@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 from pathlib import Path
 
 from virtman.privileged import context
@@ -101,8 +102,19 @@ def records() -> list[tuple[str, int, str]]:
 
 @context.entrypoint
 def forget(ip: str, port: int, target: str) -> None:
-    """Forget a target, and what was to be proved to it."""
-    run("iscsiadm", *_where(ip, port, target), "-o", "delete")
+    """Forget a target, and what was to be proved to it.
+
+    A power cut may have left zeros in its record, which iscsiadm can neither read nor delete; it
+    could not log in to that target again.
+    """
+    try:
+        run("iscsiadm", *_where(ip, port, target), "-o", "delete")
+    except OSError:
+        found = _portal(ip, port, target)
+        if found.is_dir():
+            shutil.rmtree(found)
+        else:
+            found.unlink()
 
 
 def _where(ip: str, port: int, target: str) -> tuple[str, ...]:
@@ -135,7 +147,12 @@ def _remember(ip: str, port: int, target: str, user: str, secret: str) -> None:
 
 
 def _record(ip: str, port: int, target: str) -> Path:
+    found = _portal(ip, port, target)
+    return found / "default" if found.is_dir() else found
+
+
+def _portal(ip: str, port: int, target: str) -> Path:
     for folder in _RECORDS:
         for found in (folder / target).glob(f"{ip},{port}*"):
-            return found / "default" if found.is_dir() else found
+            return found
     raise OSError(errno.ENOENT, f"open-iscsi has no record of {target} at {ip}:{port}")

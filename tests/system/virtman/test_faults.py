@@ -100,6 +100,9 @@ class TestAgentDies(DeployedCase):
         node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
         node.run(["sync"])
         node.restart()
+        # as power cuts do, too: what open-iscsi knows of parents was not on the disk yet
+        node.run(["sh", "-ec", "for record in $(find /etc/iscsi/nodes -type f); do "
+                  "head -c 4096 /dev/zero > $record; done"])  # fmt: skip
         self.deployment.start_agent(node, {"volt": {"url": "http://198.51.100.1:8778"}})
         wait_until(
             lambda: node.run(["test", "-e", device], check=False).status == 0,
