@@ -11,9 +11,15 @@ for an image of two stripes::
            image              cache first, stripe second: the cache may die, the image not
         ┌────┴─────┐
      export0    export1       1 MiB of zeros, then this stripe's regions; served to children
-     readers    readers       the same regions, for the VMs of this node; see ``READERS``
-        └─ origin ─┘          dm-switch again: what every VM of this node starts from
+     reader*    reader*       the same regions, for the VMs of this node; see ``READERS``
+        └ readers ─┘          dm-switch again: pieces of the image dealt to the readers in turn
+          origin              multipath: what every VM of this node starts from
           vm ...              one snapshot a VM
+
+While an image is cold, its VMs read it through the page caches of the exports: a block that
+they and children want at once is read from below once, and a read of a few sectors becomes one
+of whole blocks. What is warm VMs read from the cache itself, with the readers for what that
+cannot do: it is the first path of the origin then, and they are the second one.
 
 An export begins with zeros because a child's kernel looks for partitions at the start
 of every new disk. It finds none, at once: a child's login never waits for data that
@@ -213,7 +219,7 @@ class Cache(Step):
 
 @dataclass(frozen=True)
 class Image(Step):
-    """The stable device that everything above refers to."""
+    """A stable device for all above to refer to, whatever it lies on; best first."""
 
 
 @dataclass(frozen=True)
@@ -356,7 +362,7 @@ def serve(
         dealt += readers * (REGION // PIECE // READERS)
     below = tuple(reader.device for reader in dealt)
     begins = tuple(HEADER - reader.offset for reader in dealt)
-    return (*steps, Stripe(origin(image), length, below, PIECE, begins))
+    return (*steps, Stripe(Device(image, "readers"), length, below, PIECE, begins))
 
 
 def _reader(export: Export, stripe: int, number: int, length: int) -> Reader:
@@ -385,6 +391,16 @@ def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
     cache = Cache(Device(image, "cache"), length, (stripe.device,), mark(size, identity))
     top = Image(Device(image, "image"), length, (cache.device, stripe.device))
     return (*feeds, stripe, cache, top)
+
+
+def origin(image: str, size: int, *, warm: bool) -> Image:
+    """What every VM of this node starts from.
+
+    :param warm: whether VMs read from the cache itself
+    """
+    readers = Device(image, "readers")
+    below = (Device(image, "cache"), readers) if warm else (readers,)
+    return Image(Device(image, "origin"), padded(size), below)
 
 
 def connect(
@@ -464,7 +480,7 @@ def found(devices: Iterable[Device]) -> tuple[Plan, Plan]:
 
 
 def instance(vm: chains.Instance, chain: Sequence[chains.Store]) -> Plan:
-    """A VM's private device: its stores, the first one on the node's reader of the image."""
+    """A VM's private device: its stores, the first one on the origin."""
     return (*(store(one) for one in chain), device(vm))
 
 
@@ -476,14 +492,9 @@ def device(vm: chains.Instance) -> Instance:
 
 def store(one: chains.Store) -> Store:
     """An exception store over what it lies on."""
-    lower = Device(one.image, "store", one.lower) if one.lower else origin(one.image)
+    lower = Device(one.image, "store", one.lower) if one.lower else Device(one.image, "origin")
     device = Device(one.image, "store", one.name)
     return Store(device, sectors(one.size), (lower,), one.path, one.merging)
-
-
-def origin(image: str) -> Device:
-    """What every VM of this node starts from."""
-    return Device(image, "origin")
 
 
 def _serving(parent: Parent, stripe: int) -> Portal:

@@ -54,14 +54,14 @@ class PlanTest(testtools.TestCase):
     @given(st.integers(1, 5))
     def test_a_piece_of_a_stripe_is_read_from_its_export_by_one_reader_after_the_other(self, count):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        *steps, origin = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
+        *steps, dealt = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
         readers = {step.device: step for step in steps if isinstance(step, plan.Reader)}
         self.assertEqual(count * plan.READERS, len(readers))
         ways = {(step.path, step.offset) for step in readers.values()}
         self.assertEqual(len(readers), len(ways))
-        self.assertEqual(count * plan.REGION, len(origin.below) * plan.PIECE)
+        self.assertEqual(count * plan.REGION, len(dealt.below) * plan.PIECE)
         last = None
-        for piece, (device, begin) in enumerate(zip(origin.below, origin.begins, strict=True)):
+        for piece, (device, begin) in enumerate(zip(dealt.below, dealt.begins, strict=True)):
             reader = readers[device]
             self.assertEqual(plan.HEADER, reader.offset + begin)
             self.assertEqual(f"export{piece * plan.PIECE // plan.REGION}", reader.below[0].role)
@@ -84,8 +84,9 @@ class PlanTest(testtools.TestCase):
         st.lists(feeds, min_size=1, max_size=4),
         st.booleans(),
         st.sampled_from([(None, True), (TREE, True), (TREE, False)]),
+        st.booleans(),
     )
-    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes):
+    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes, warm):
         tree, verify = hashes
         placed = placement(*given_feeds)
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
@@ -93,6 +94,7 @@ class PlanTest(testtools.TestCase):
             *plan.serve("i", SIZE, portal, len(given_feeds), BORN, hashed=tree is not None),
             *(plan.hashes("i", SIZE, "/upper") if tree and verify else ()),
             *plan.assemble("i", SIZE, len(given_feeds), BORN),
+            plan.origin("i", SIZE, warm=warm),
             *plan.connect(placed, tree, verify=verify, standby=standby),
             *plan.instance(
                 Instance("vm", "i", SIZE, "s2"),
