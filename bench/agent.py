@@ -6,14 +6,14 @@ On a bed of its own, with nodes that are real kernels. ``bench.inside`` is what 
 import json
 import random
 import re
-import time
 from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
 from bench.report import Progress, Step
-from lab import Bed, Disk, LabError
+from lab import Bed, Disk
 from lab.deployment import CACHE_DISK, Deployment
+from lab.waiting import wait_until
 
 BED = "bench-agent"
 IMAGE = "image"
@@ -134,11 +134,8 @@ class _Agent:
 
     def _wait_warm(self, cache: str) -> None:
         """Wait until VMs read from the cache."""
-        deadline = time.monotonic() + WARM_WITHIN
-        while self._below(f"/dev/mapper/virtman_{IMAGE}_origin") != cache:
-            if time.monotonic() > deadline:
-                raise LabError(f"VMs do not read from the cache after {WARM_WITHIN} s")
-            time.sleep(1)
+        origin = f"/dev/mapper/virtman_{IMAGE}_origin"
+        wait_until(lambda: self._below(origin) == cache, "reads from the cache", WARM_WITHIN, 1)
 
     def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
         """Create VMs of many images; return what the agent has in memory then."""

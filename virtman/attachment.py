@@ -323,13 +323,16 @@ class Attachment:
         failed = any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers)
         if failed:
             self._connect_standby()
-        self._devices = self.stack.up(self._layout.assemble(), self._devices)
         if not failed:  # else reads may hang that a swap of tables has to wait for
             self._weigh()
-        self._devices = self.stack.up(self._layout.origin(), self._devices)
+        own = (*self._layout.assemble(), *self._layout.origin())
+        self._devices = self.stack.up(own, self._devices)
 
     def _weigh(self) -> None:
-        """Have VMs read from the cache once hardly anything is missed, or no longer."""
+        """Have VMs read from the cache once hardly anything is missed, or no longer.
+
+        They must not while what is missed has to be whole blocks.
+        """
         cache = self._devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
         fits = sysfs.block_size(cache) == plan.SECTOR
@@ -338,6 +341,8 @@ class Attachment:
             way = "from the cache" if warm else "through the page cache"
             LOG.info("image %s: VMs read it %s", self.info.name, way)
             self._layout.warm = warm
+            if not warm:
+                self._devices = self.stack.up(self._layout.origin(), self._devices)
 
     def _restore(self) -> None:
         if self.placement is None:

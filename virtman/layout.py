@@ -36,8 +36,11 @@ class Layout:
 
     def assemble(self) -> plan.Plan:
         """Return what lies below the image, and the image."""
+        return self._assemble(warm=self.warm)
+
+    def _assemble(self, *, warm: bool) -> plan.Plan:
         info = self.info
-        return plan.assemble(info.name, info.size, info.stripes, info.identity)
+        return plan.assemble(info.name, info.size, info.stripes, info.identity, warm=warm)
 
     def origin(self) -> plan.Plan:
         """Return what VMs start from."""
@@ -81,7 +84,7 @@ class Layout:
         # By a device's name a new agent finds what is left of an image, which a loop device
         # has not: so the voids are last in any case.
         last = (*self.stack.voids(name), *(one for one in serve if isinstance(one, plan.Void)))
-        return (*last, *below, *above, *self.assemble(), *serve, *self.origin())
+        return (*last, *below, *above, *self._assemble(warm=True), *serve, *self.origin())
 
     def export(self) -> Export:
         """Return what children log in to."""
