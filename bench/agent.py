@@ -13,6 +13,7 @@ from typing import Any
 from bench.report import Progress, Step
 from lab import Bed, Disk
 from lab.deployment import CACHE_DISK, Deployment
+from lab.waiting import wait_until
 
 BED = "bench-agent"
 IMAGE = "image"
@@ -27,6 +28,7 @@ READS = {
     "random 4 KiB, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1", "--runtime=1"),
     "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16", "--runtime=1"),
 }
+WARM_WITHIN = 300  # seconds
 WARMING = 4  # times that the image is read: a cache does not keep all that is read at once
 _STEP = re.compile(r"virtman\.stack .*?(virtman_\S+) is up after ([0-9.]+) s")
 _LOGIN = re.compile(r"connected to \S+ \(")
@@ -42,7 +44,7 @@ def measure(images: int, vms: int, progress: Progress) -> dict[str, Any]:
         return {
             "first": first,
             "second": agent.second(progress.step("second VM", 2)),
-            "reads": agent.reads(progress.step("reads", ROUNDS)),
+            "reads": agent.reads(progress.step("reads", ROUNDS + 2)),
             "memory": agent.memory(images, vms, progress.step("many VMs", images)),
         }
 
@@ -106,21 +108,22 @@ class _Agent:
         """Read the warm image at each layer, one right after the other; return medians."""
         device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
         image = f"/dev/mapper/virtman_{IMAGE}_image"
-        self._inside("bare", image, str(SIZE), "1")
         layers = {
             "cache device": CACHE_DISK,
             "cache": self._below(image),
             "image": image,
+            "readers": f"/dev/mapper/virtman_{IMAGE}_readers",
             "VM": device,
-            "store on image": "/dev/mapper/bare0",
         }
         for _ in range(WARMING):
             self._read_all(image)
+        step.advance()
+        self._wait_warm(layers["cache"])
+        step.advance()
         rounds = []
         for _ in range(ROUNDS):
             rounds.append(self._read(layers))
             step.advance()
-        self._inside("remove", "1")
         return {
             what: {layer: median(rates[what, layer] for rates in rounds) for layer in layers}
             for what in READS
@@ -128,6 +131,11 @@ class _Agent:
 
     def _read_all(self, device: str) -> None:
         self._node.run(["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"], timeout=300)
+
+    def _wait_warm(self, cache: str) -> None:
+        """Wait until VMs read from the cache."""
+        origin = f"/dev/mapper/virtman_{IMAGE}_origin"
+        wait_until(lambda: self._below(origin) == cache, "reads from the cache", WARM_WITHIN, 1)
 
     def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
         """Create VMs of many images; return what the agent has in memory then."""

@@ -33,6 +33,7 @@ from virtman.layout import Layout
 from virtman.naming import Device
 from virtman.plan import Placement, Portal
 from virtman.stack import Stack
+from virtman.warmth import Warmth
 from virtman.witness import Witness
 
 LOG = logging.getLogger(__name__)
@@ -43,11 +44,15 @@ _ASK = 0.25
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds: how long an unused image is kept, and how long a change may take."""
+    """Seconds: how long an unused image is kept, and how long a change may take.
+
+    :ivar warm: how long hardly a read may miss the cache before VMs read from that; 0 for never
+    """
 
     keep: float
     attach: float
     leave: float
+    warm: float
 
 
 class Attachment:
@@ -73,6 +78,7 @@ class Attachment:
         self._devices: dict[Device, str] = {}
         self._layout = Layout(info, portal, stack)
         self._witness = Witness(info.name, coordinator)
+        self._warmth = Warmth(times.warm)
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -229,7 +235,8 @@ class Attachment:
             # children hear of this place as soon as we do
             self._layout.export().require(placement.chap)
             layout.fetch_hashes(self.coordinator)
-            steps = (*layout.hashes(), *layout.assemble())
+            layout.recall()
+            steps = (*layout.hashes(), *layout.assemble(), *layout.origin())
             self._devices = self.stack.up(steps, self._devices)
             self._connect(placement, begin + self.times.attach)
         except BaseException:
@@ -313,16 +320,37 @@ class Attachment:
         layers = [
             self.stack.layer(step) for step in (*self._layout.serve(), *self._layout.assemble())
         ]
-        if any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers):
+        failed = any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers)
+        if failed:
             self._connect_standby()
-        self._devices = self.stack.up(self._layout.assemble(), self._devices)
+        if not failed:  # else reads may hang that a swap of tables has to wait for
+            self._weigh()
+        own = (*self._layout.assemble(), *self._layout.origin())
+        self._devices = self.stack.up(own, self._devices)
+
+    def _weigh(self) -> None:
+        """Have VMs read from the cache once hardly anything is missed, or no longer.
+
+        They must not while what is missed has to be whole blocks.
+        """
+        cache = self._devices[Device(self.info.name, "cache")]
+        # a device's block size must not change under VMs
+        fits = sysfs.block_size(cache) == plan.SECTOR
+        warm = self._warmth.look(self.figures(), self._layout.warm) and fits
+        if warm != self._layout.warm:
+            way = "from the cache" if warm else "through the page cache"
+            LOG.info("image %s: VMs read it %s", self.info.name, way)
+            self._layout.warm = warm
+            if not warm:
+                self._devices = self.stack.up(self._layout.origin(), self._devices)
 
     def _restore(self) -> None:
         if self.placement is None:
             return
         layout = self._layout
         layout.fetch_hashes(self.coordinator)
-        self._devices = self.stack.up((*layout.serve(), *layout.hashes(), *layout.assemble()))
+        own = (*layout.serve(), *layout.hashes(), *layout.assemble(), *layout.origin())
+        self._devices = self.stack.up(own)
         self._layout.export().require(self.placement.chap)
         self._connect_standby()
         self.stack.prune(self.info.name, self._layout.connect(self.placement))

@@ -9,6 +9,7 @@ from virtman.coordinator import Coordinator, ImageInfo
 from virtman.errors import ImageMismatch
 from virtman.hashtree import fits
 from virtman.layers.export import Export
+from virtman.layers.image import Image
 from virtman.plan import Placement, Portal
 from virtman.stack import Stack
 
@@ -17,12 +18,14 @@ class Layout:
     """What of an image has to be there, at each step of its life.
 
     :param portal: where this node serves the image
+    :ivar warm: whether VMs read from the cache itself; see ``virtman.plan``
     """
 
     def __init__(self, info: ImageInfo, portal: Portal, stack: Stack) -> None:
         self.info = info
         self.portal = portal
         self.stack = stack
+        self.warm = False
 
     def serve(self) -> plan.Plan:
         """Return what is up before there is anything to read."""
@@ -33,8 +36,22 @@ class Layout:
 
     def assemble(self) -> plan.Plan:
         """Return what lies below the image, and the image."""
+        return self._assemble(warm=self.warm)
+
+    def _assemble(self, *, warm: bool) -> plan.Plan:
         info = self.info
-        return plan.assemble(info.name, info.size, info.stripes, info.identity)
+        return plan.assemble(info.name, info.size, info.stripes, info.identity, warm=warm)
+
+    def origin(self) -> plan.Plan:
+        """Return what VMs start from."""
+        return (plan.origin(self.info.name, self.info.size, warm=self.warm),)
+
+    def recall(self) -> None:
+        """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
+        (step,) = self.origin()
+        origin = self.stack.layer(step)
+        assert isinstance(origin, Image)
+        self.warm = len(origin.path_states()) > 1
 
     def connect(self, placement: Placement, *, standby: bool = True) -> plan.Plan:
         """Return the parents' disks, and the stripes over them."""
@@ -50,7 +67,8 @@ class Layout:
 
     def whole(self, placement: Placement) -> plan.Plan:
         """Return all that has to be there."""
-        return (*self.serve(), *self.hashes(), *self.assemble(), *self.connect(placement))
+        own = (*self.serve(), *self.hashes(), *self.assemble(), *self.origin())
+        return (*own, *self.connect(placement))
 
     def remains(self) -> plan.Plan:
         """Return everything of this image that the kernel may have, bottom to top.
@@ -66,7 +84,7 @@ class Layout:
         # By a device's name a new agent finds what is left of an image, which a loop device
         # has not: so the voids are last in any case.
         last = (*self.stack.voids(name), *(one for one in serve if isinstance(one, plan.Void)))
-        return (*last, *below, *above, *self.assemble(), *serve)
+        return (*last, *below, *above, *self._assemble(warm=True), *serve, *self.origin())
 
     def export(self) -> Export:
         """Return what children log in to."""

@@ -11,9 +11,16 @@ for an image of two stripes::
            image              cache first, stripe second: the cache may die, the image not
         ┌────┴─────┐
      export0    export1       1 MiB of zeros, then this stripe's regions; served to children
-     readers    readers       the same regions, for the VMs of this node; see ``READERS``
-        └─ origin ─┘          dm-switch again: what every VM of this node starts from
+     reader*    reader*       the same regions, for the VMs of this node; see ``READERS``
+        └ readers ─┘          dm-switch again: pieces of the image dealt to the readers in turn
+          origin              multipath: what every VM of this node starts from
           vm ...              one snapshot a VM
+
+While an image is cold, its VMs read it through the page caches of the exports: a block that
+they and children want at once is read from below once, and a read of a few sectors becomes one
+of whole blocks. What is warm VMs read from the cache itself: it is the first path of the origin
+then, and the readers are the second one. The cache may miss a few sectors then, so below it there
+are regions of each stripe, readers of these, and pieces dealt to them, as above it otherwise.
 
 An export begins with zeros because a child's kernel looks for partitions at the start
 of every new disk. It finds none, at once: a child's login never waits for data that
@@ -58,7 +65,7 @@ BLOCK = 4096
 """Bytes; the cache's block. An image's devices are whole blocks long, padded with zeros."""
 
 HEADER = 1024 * 1024
-"""Bytes of zeros before the image in an export."""
+"""Bytes of zeros before the regions of a stripe."""
 
 REGION = 1024 * 1024
 """Bytes dealt to one stripe at a time; the same on every node, for parents serve no more."""
@@ -213,17 +220,22 @@ class Cache(Step):
 
 @dataclass(frozen=True)
 class Image(Step):
-    """The stable device that everything above refers to."""
+    """A stable device for all above to refer to, whatever it lies on; best first."""
 
 
 @dataclass(frozen=True)
 class Void(Step):
-    """What an export has in place of other stripes: errors."""
+    """What there is in place of other stripes' regions: errors."""
 
 
 @dataclass(frozen=True)
-class Export(Step):
-    """One stripe of the image, served; lies on the image, and on the void elsewhere.
+class Regions(Step):
+    """One stripe of what lies below, past a header of zeros; on the void elsewhere."""
+
+
+@dataclass(frozen=True)
+class Export(Regions):
+    """The same of the image, served.
 
     :ivar leaves: sectors of leaves behind the image; they are the last device below
     """
@@ -336,39 +348,56 @@ def serve(
     length = padded(size)
     behind = leaves(image, size) if hashed else ()
     top = Image(Device(image, "image"), length, ())
-    void = Void(Device(image, "void", mark(size, identity)), length, ())
-    steps: list[Step] = [void, *behind, top]
-    dealt: list[Reader] = []
+    void = _void(image, size, identity)
+    exports = []
     for index in range(stripes):
-        regions = tuple(top.device if one == index else void.device for one in range(stripes))
-        served = replace(portal, lun=portal.lun + index)
         last = behind[-1:] if index == 0 else ()
         tail = sum(step.sectors for step in last)
         export = Export(
             Device(image, f"export{index}"),
-            length + HEADER // SECTOR + tail,
-            (*regions, *(step.device for step in last)),
-            served,
+            HEADER // SECTOR + length + tail,
+            (*_regions(top, void, index, stripes), *(step.device for step in last)),
+            replace(portal, lun=portal.lun + index),
             tail,
         )
-        readers = [_reader(export, index, number, length) for number in range(READERS)]
-        steps += [export, *readers]
-        dealt += readers * (REGION // PIECE // READERS)
+        exports.append(export)
+    readers = _dealt("reader", exports, Device(image, "readers"), length)
+    return (void, *behind, top, *exports, *readers)
+
+
+def _void(image: str, size: int, identity: str) -> Void:
+    return Void(Device(image, "void", mark(size, identity)), padded(size), ())
+
+
+def _regions(step: Step, void: Void, stripe: int, stripes: int) -> tuple[Device, ...]:
+    """Return what regions lie on in turn: the step where they are the stripe's, else the void."""
+    return tuple((step if one == stripe else void).device for one in range(stripes))
+
+
+def _dealt(role: str, stripes: Sequence[Regions], top: Device, length: int) -> Plan:
+    """Readers of each stripe, and the pieces of the image dealt to them in turn.
+
+    A reader begins at a block of its own, by which it is known.
+    """
+    readers: list[Reader] = []
+    dealt: list[Reader] = []
+    for index, regions in enumerate(stripes):
+        offsets = [HEADER - number * BLOCK for number in range(READERS)]
+        own = [
+            Reader(
+                Device(top.image, f"{role}{index}", str(number)),
+                length + (HEADER - offset) // SECTOR,
+                (regions.device,),
+                regions.device.node,
+                offset,
+            )
+            for number, offset in enumerate(offsets)
+        ]
+        readers += own
+        dealt += own * (REGION // PIECE // READERS)
     below = tuple(reader.device for reader in dealt)
     begins = tuple(HEADER - reader.offset for reader in dealt)
-    return (*steps, Stripe(origin(image), length, below, PIECE, begins))
-
-
-def _reader(export: Export, stripe: int, number: int, length: int) -> Reader:
-    """One of an export's readers; each begins at a block of its own, by which it is known."""
-    before = number * BLOCK
-    return Reader(
-        Device(export.device.image, f"reader{stripe}", str(number)),
-        length + before // SECTOR,
-        (export.device,),
-        export.device.node,
-        HEADER - before,
-    )
+    return (*readers, Stripe(top, length, below, PIECE, begins))
 
 
 def mark(size: int, identity: str) -> str:
@@ -376,15 +405,48 @@ def mark(size: int, identity: str) -> str:
     return hashlib.sha256(f"{size} {identity}".encode()).hexdigest()[:16]
 
 
-def assemble(image: str, size: int, stripes: int, identity: str) -> Plan:
-    """All that lies below the image, still without a parent, and the image on top of it."""
+def assemble(image: str, size: int, stripes: int, identity: str, *, warm: bool) -> Plan:
+    """All that lies below the image, still without a parent, and the image on top of it.
+
+    :param warm: whether VMs read from the cache itself, which may miss a few sectors then:
+        dm-verity takes whole blocks only, so what is missed is read through a page cache
+    """
     length = padded(size)
     feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
-    below = tuple(step.device for step in feeds)
-    stripe = Stripe(Device(image, "stripe"), length, below, REGION, (0,) * stripes)
+    fetch = _fetching(feeds, _void(image, size, identity)) if warm else _striped(feeds)
+    stripe = fetch[-1]
     cache = Cache(Device(image, "cache"), length, (stripe.device,), mark(size, identity))
     top = Image(Device(image, "image"), length, (cache.device, stripe.device))
-    return (*feeds, stripe, cache, top)
+    return (*feeds, *fetch, cache, top)
+
+
+def _striped(feeds: Sequence[Multipath]) -> Plan:
+    below = tuple(step.device for step in feeds)
+    top = Device(below[0].image, "stripe")
+    return (Stripe(top, feeds[0].sectors, below, REGION, (0,) * len(feeds)),)
+
+
+def _fetching(feeds: Sequence[Multipath], void: Void) -> Plan:
+    image, length = void.device.image, void.sectors
+    regions = tuple(
+        Regions(
+            Device(image, f"regions{index}"),
+            HEADER // SECTOR + length,
+            _regions(feed, void, index, len(feeds)),
+        )
+        for index, feed in enumerate(feeds)
+    )
+    return (*regions, *_dealt("fetcher", regions, Device(image, "stripe"), length))
+
+
+def origin(image: str, size: int, *, warm: bool) -> Image:
+    """What every VM of this node starts from.
+
+    :param warm: whether VMs read from the cache itself
+    """
+    readers = Device(image, "readers")
+    below = (Device(image, "cache"), readers) if warm else (readers,)
+    return Image(Device(image, "origin"), padded(size), below)
 
 
 def connect(
@@ -464,7 +526,7 @@ def found(devices: Iterable[Device]) -> tuple[Plan, Plan]:
 
 
 def instance(vm: chains.Instance, chain: Sequence[chains.Store]) -> Plan:
-    """A VM's private device: its stores, the first one on the node's reader of the image."""
+    """A VM's private device: its stores, the first one on the origin."""
     return (*(store(one) for one in chain), device(vm))
 
 
@@ -476,14 +538,9 @@ def device(vm: chains.Instance) -> Instance:
 
 def store(one: chains.Store) -> Store:
     """An exception store over what it lies on."""
-    lower = Device(one.image, "store", one.lower) if one.lower else origin(one.image)
+    lower = Device(one.image, "store", one.lower) if one.lower else Device(one.image, "origin")
     device = Device(one.image, "store", one.name)
     return Store(device, sectors(one.size), (lower,), one.path, one.merging)
-
-
-def origin(image: str) -> Device:
-    """What every VM of this node starts from."""
-    return Device(image, "origin")
 
 
 def _serving(parent: Parent, stripe: int) -> Portal:

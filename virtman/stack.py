@@ -19,6 +19,7 @@ from virtman.layers.multipath import Multipath
 from virtman.layers.path import Path as PathLayer
 from virtman.layers.path import forget_lost
 from virtman.layers.reader import File, Reader
+from virtman.layers.regions import Regions
 from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
 from virtman.layers.verity import Verity
@@ -72,6 +73,7 @@ class Stack:
             plan.Cache: self.group.member,
             plan.Image: Image,
             plan.Void: Void,
+            plan.Regions: Regions,
             plan.Export: Export,
             plan.Reader: Reader,
             plan.File: File,

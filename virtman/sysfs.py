@@ -38,6 +38,11 @@ def sectors(name: str) -> int:
     return int((_BLOCK / name / "size").read_text())
 
 
+def block_size(device: str) -> int:
+    """Return the bytes of the smallest block that a device reads and writes."""
+    return int((_BLOCK / kernel_name(device) / "queue/logical_block_size").read_text())
+
+
 def is_suspended(device: str) -> bool:
     """Tell whether a device-mapper device holds its I/O back."""
     return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"

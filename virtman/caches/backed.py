@@ -11,7 +11,7 @@ what its user writes::
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from virtman import sysfs
@@ -42,10 +42,19 @@ class Backed:
 
     :param name: of the backing device
     :param length: sectors of what is cached
+    :param block: returns the bytes of a block
     """
 
-    def __init__(self, name: str, length: int, superblock: LocalFile, of: CacheSet) -> None:
+    def __init__(
+        self,
+        name: str,
+        length: int,
+        superblock: LocalFile,
+        of: CacheSet,
+        block: Callable[[], int],
+    ) -> None:
         self.length = length
+        self.block = block
         self.superblock = superblock
         self.set = of
         self.device = Mapped(name)
@@ -78,7 +87,7 @@ class Backed:
             try:
                 bcache.register(self.device.node)
             except OSError:
-                bcache.format_backing(self.device.node, _HEAD)
+                bcache.format_backing(self.device.node, _HEAD, self.block())
                 bcache.register(self.device.node)
             if sysfs.awaits_cache(self.device.node):
                 self._put_before(sysfs.kernel_name(self.device.node), cache_set)

@@ -11,7 +11,10 @@ neither. So a member is built of three parts::
 
 The backing device lies on an ``error`` target while bcache registers it: the kernel then
 looks for partitions on the new disk, and must neither wait for data nor be given zeros,
-which the cache would keep.
+which the cache would keep. Nor does bcache then see how large blocks are below, and has those
+of the cache device: 512 bytes as a rule, as VMs want them, although dm-verity has 4 KiB. Reads
+of what is cached may be as small as that. Others are errors, for which the origin has another
+path.
 
 What the cache holds is kept under the UUID in a member's superblock. The file with it is
 named after the mark of the image, so one UUID never stands for two images, wherever an
@@ -107,7 +110,7 @@ class Group:
                 self.detach(member)
             self._stop(found)
             with explained(f"cache on {self.ssd}"):
-                bcache.format_cache(self.ssd.node)
+                bcache.format_cache(self.ssd.node, self.ssd.block_size())
             renewed = self._up()
             for member in members:
                 with explained(f"cache member {member}"):
@@ -140,7 +143,7 @@ class Group:
                 try:
                     bcache.register(self.ssd.node)
                 except OSError:
-                    bcache.format_cache(self.ssd.node)
+                    bcache.format_cache(self.ssd.node, self.ssd.block_size())
                     bcache.register(self.ssd.node)
         wait_until(lambda: self._uuid() is not None, _DEADLINE, f"bcache taking {self.ssd}")
         found = self._uuid()
@@ -171,7 +174,9 @@ class Bcache:
         self.folder = folder
         self.shim = Shim(step, folder)
         superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", SUPERBLOCK)
-        self.backed = Backed(str(Device(image, "backing")), step.sectors, superblock, group)
+        self.backed = Backed(
+            str(Device(image, "backing")), step.sectors, superblock, group, group.ssd.block_size
+        )
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below."""
@@ -255,7 +260,9 @@ class Volume:
         self.step = step
         self.group = group
         superblock = LocalFile(step.superblock, SUPERBLOCK, durable=True)
-        self.backed = Backed(f"{step.name}_backing", step.sectors, superblock, group)
+        self.backed = Backed(
+            f"{step.name}_backing", step.sectors, superblock, group, lambda: plan.BLOCK
+        )
         self.top = Mapped(step.name)
         self.top.read_only = False
 

@@ -55,6 +55,10 @@ class Ssd(Mapped):
             start += length - UNIT
         self.set_up(table)
 
+    def block_size(self) -> int:
+        """Return the bytes of its blocks."""
+        return sysfs.block_size(self.node)
+
     def sectors(self) -> int:
         """Return its length."""
         return sum(row[1] for row in self.table())

@@ -155,7 +155,12 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             conf.agent.rack,
         ),
         Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
-        Times(conf.image.keep_time, conf.image.attach_timeout, conf.image.leave_timeout),
+        Times(
+            conf.image.keep_time,
+            conf.image.attach_timeout,
+            conf.image.leave_timeout,
+            conf.image.warm_after,
+        ),
     )
 
 

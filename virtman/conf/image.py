@@ -30,6 +30,15 @@ OPTS = [
         help="Seconds for which a node that leaves a tree waits for its children to go to "
         "their new parents. If they have not gone by then it keeps serving and tries again.",
     ),
+    cfg.FloatOpt(
+        "warm_after",
+        default=60.0,
+        min=0.0,
+        help="Seconds for which hardly a read of an image may miss the cache before its VMs read "
+        "from the cache itself. Until then they read through the page cache, which they share with "
+        "the nodes that read from this one, so that a block that several want at once is fetched "
+        "once. 0: they always do; better where the cache devices are slow and memory is plenty.",
+    ),
     cfg.BoolOpt(
         "verify",
         default=True,

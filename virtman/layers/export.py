@@ -5,35 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
-from virtman.plan import HEADER, REGION, SECTOR, Chap
+from virtman.layers import explained
+from virtman.layers.regions import Regions
+from virtman.plan import SECTOR, Chap
 from virtman.privileged import lio
 
 
-class Export(Mapped):
+class Export(Regions):
     """One stripe's regions of the image, served write-protected as one LUN.
 
     See ``virtman.plan`` for why each stripe is served, and cached in memory, apart.
     """
 
-    flush = False
-
     def __init__(self, step: plan.Export) -> None:
-        super().__init__(str(step.device))
-        self.step = step
+        super().__init__(step)
+        self.step: plan.Export = step
         # Begins the disk's model name at the child, by which udev rules know our disks.
         self.storage = f"virtman_{step.device.image}_{step.portal.lun}"
 
     def up(self, below: Sequence[str]) -> str:
         """Serve the regions below, one device a stripe of which one is the image; then leaves."""
-        header, leaves = HEADER // SECTOR, self.step.leaves
-        length = self.step.sectors - header - leaves
-        numbers = [sysfs.number(device) for device in below]
-        behind = [numbers.pop()] if leaves else []
-        devices = "".join(f" {number} 0" for number in numbers)
-        regions = f"{len(numbers)} {REGION // SECTOR} 0{devices}"
-        table = [(0, header, "zero", ""), (header, length, "switch", regions)]
-        table += [(header + length, leaves, "linear", f"{number} 0") for number in behind]
+        leaves = self.step.leaves
+        end = self.step.sectors - leaves
+        *regions, last = below if leaves else (*below, "")
+        table = self.dealt(regions, end)
+        if leaves:
+            table.append((end, leaves, "linear", f"{sysfs.number(last)} 0"))
         self.set_up(table)
         portal = self.step.portal
         with explained(f"serving {portal.iqn} on {portal.ip}"):

@@ -1,4 +1,4 @@
-"""The image: the one device that everything above refers to, whatever lies below."""
+"""A device that all above refers to, whatever lies below: the image, and its VMs' origin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from virtman.privileged import dm
 
 
 class Image(Mapped):
-    """A bio-mode multipath whose first path is the cache and whose second goes round it.
+    """A bio-mode multipath: the best path first, and then what goes round it.
 
     A cache that dies is then a failed path, not an error for every VM. Before anything
     lies below, the device is suspended: it opens, has its size and holds all I/O.
@@ -44,7 +44,7 @@ class Image(Mapped):
             dm.message(self.name, "fail_if_no_path")
 
     def is_up(self) -> bool:
-        """Tell whether the image can be read."""
+        """Tell whether it can be read."""
         table = self.table()
         return bool(table) and table[0][2] == "multipath"
 

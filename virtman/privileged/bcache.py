@@ -11,20 +11,25 @@ from virtman.privileged.command import run
 # 64 KiB buckets write an eighth of the metadata of 512 KiB ones, so that a small fast
 # cache does not starve its list of free buckets and drop misses.
 _BUCKET = "64k"
-_BLOCK = "4k"
 
 
 @context.entrypoint
-def format_cache(device: str) -> None:
-    """Write an empty cache's superblock, over another one if there is one."""
-    run("make-bcache", "--wipe-bcache", "-C", device, "--block", _BLOCK, "--bucket", _BUCKET)
+def format_cache(device: str, block: int) -> None:
+    """Write an empty cache's superblock, over another one if there is one.
+
+    :param block: bytes; no member can have smaller ones
+    """
+    run("make-bcache", "--wipe-bcache", "-C", device, "--block", str(block), "--bucket", _BUCKET)
 
 
 @context.entrypoint
-def format_backing(device: str, data_offset: int) -> None:
-    """Write a backing device's superblock; its data begin at ``data_offset`` sectors."""
+def format_backing(device: str, data_offset: int, block: int) -> None:
+    """Write a backing device's superblock; its data begin at ``data_offset`` sectors.
+
+    :param block: bytes, of the bcache device
+    """
     run(
-        "make-bcache", "--wipe-bcache", "-B", device, "--block", _BLOCK,
+        "make-bcache", "--wipe-bcache", "-B", device, "--block", str(block),
         "--data-offset", str(data_offset),
     )  # fmt: skip
 

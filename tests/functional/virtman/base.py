@@ -336,9 +336,14 @@ class Bed:
         return Access(str(file))
 
     def node(
-        self, name: str = "a", keep: float = FOREVER, attach: float = 5, leave: float = 5
+        self,
+        name: str = "a",
+        keep: float = FOREVER,
+        attach: float = 5,
+        leave: float = 5,
+        warm: float = 0,
     ) -> Node:
-        node = Node(self, name, len(self.nodes) + 1, Times(keep, attach, leave))
+        node = Node(self, name, len(self.nodes) + 1, Times(keep, attach, leave, warm))
         self.nodes.append(node)
         return node
 

@@ -699,13 +699,13 @@ class Kernel:
 
     # bcache.
 
-    def bcache_format_cache(self, device: str) -> None:
+    def bcache_format_cache(self, device: str, block: int) -> None:
         self._must_be_free(device)
         if self.ssd_is_dead:
             raise OSError(errno.EIO, f"make-bcache: {device} cannot be written")
         self.ssd = Ssd(f"set-{next(self._minors)}")
 
-    def bcache_format_backing(self, device: str, data_offset: int) -> None:
+    def bcache_format_backing(self, device: str, data_offset: int, block: int) -> None:
         self._must_be_free(device)
         self._write_superblock(self._number(device), f"member-{next(self._minors)}", "")
 
@@ -948,6 +948,9 @@ class Kernel:
     def sys_identity(self, device: str) -> str:
         number = self._number(device)
         return next((one.identity for one in self.volumes.values() if one.number == number), "")
+
+    def sys_block_size(self, device: str) -> int:
+        return 512
 
     def sys_cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self._member(bcache).reads

@@ -20,8 +20,8 @@ class CreateTest(TestCase):
         void = roles.pop(0)
         self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
-            ["leaves", "image", "export0", "export1", "origin", "hashes", "s0", "s1",
-             "stripe", "virtman_cachegroup", "shim", "backing", "leafpath_source",
+            ["leaves", "image", "export0", "export1", "readers", "hashes", "s0", "s1",
+             "stripe", "virtman_cachegroup", "shim", "backing", "origin", "leafpath_source",
              "leafverity_source", "path0_source", "verity0_source", "path1_source",
              "verity1_source", f"store_{instance.store}", "vm_vm1"],
             roles,
@@ -80,8 +80,10 @@ class CreateTest(TestCase):
             for begin in (0, 8, 0, 8)
         )
         self.assertEqual(
-            ([(0, sectors, "switch", f"8 512 0 {readers}")], "live", "ro"), tables["origin"]
+            ([(0, sectors, "switch", f"8 512 0 {readers}")], "live", "ro"), tables["readers"]
         )
+        table = f"{paths} 1 1 round-robin 0 1 1 {ours}readers 1"
+        self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables["origin"])
         snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 16"
         self.assertEqual(
             ([(0, sectors, "snapshot", snapshot)], "live", "rw"), tables[f"store_{store}"]
@@ -139,6 +141,7 @@ class CreateTest(TestCase):
             "image",
             "export0",
             "export1",
+            "readers",
             "origin",
             "s0",
             "s1",

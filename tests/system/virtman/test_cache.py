@@ -3,6 +3,7 @@
 import hashlib
 import json
 import random
+import re
 import time
 
 from lab.waiting import wait_until
@@ -18,10 +19,14 @@ class CacheCase(DeployedCase):
     node_count = 1
     size = 32 * MIB
     driver = "bcache"
+    warm_after = 60
 
     @classmethod
     def setUpClass(cls):
-        cls.options = {"cache": {"driver": cls.driver, "devices": DEVICE}}
+        cls.options = {
+            "cache": {"driver": cls.driver, "devices": DEVICE},
+            "image": {"warm_after": cls.warm_after},
+        }
         super().setUpClass()
 
     def setUp(self):
@@ -149,6 +154,40 @@ class TestCache(CacheCase):
         for _ in range(3):
             self.assert_reads_right(device)
             self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+
+
+class TestWarm(CacheCase):
+    """VMs read a warm image from the cache itself, a few sectors at a time if they want."""
+
+    name = "warm"
+    size = 16 * MIB
+    warm_after = 2
+
+    def states(self):
+        """Which of the ways to the image work, the cache first; only one while it is cold."""
+        status = self.node.run(["dmsetup", "status", f"virtman_{self.image}_origin"]).stdout
+        return re.findall(r"\d+:\d+ ([AF]) \d+", status)
+
+    def read(self, device):
+        """Return the hash of all that is read past the page cache, a sector at a time."""
+        script = f"dd if={device} bs=512 iflag=direct status=none | sha256sum"
+        return self.node.run(["sh", "-c", script]).stdout.split()[0]
+
+    def test_what_the_cache_lacks_is_fetched(self):
+        self.make_ssd(256 * MIB)
+        device = self.create(self.node, "vm1")
+        self.assertEqual(["A"], self.states())
+        self.assert_reads_right(device)
+        begin = time.monotonic()
+        wait_until(lambda: self.states() == ["A", "A"], "reads from the cache", 120, 0.5)
+        report(f"VMs read from the cache {time.monotonic() - begin:.1f} s after all was read")
+        self.assertEqual(self.sha256, self.read(device))
+        self.assertEqual(["A", "A"], self.states())
+        cache = self.node.run(["sh", "-c", "echo /dev/bcache*"]).stdout.strip()
+        self.node.run(["blkdiscard", "--force", "--offset", "4M", "--length", "4M", cache])
+        self.assertEqual(self.sha256, self.read(device))
+        self.assertNotIn("F", self.states())
+        self.assertEqual("512", self.node.run(["blockdev", "--getss", device]).stdout.strip())
 
 
 class TestVolume(CacheCase):

@@ -52,19 +52,31 @@ class PlanTest(testtools.TestCase):
             self.assertEqual(index, export.portal.lun)
 
     @given(st.integers(1, 5))
-    def test_a_piece_of_a_stripe_is_read_from_its_export_by_one_reader_after_the_other(self, count):
+    def test_a_piece_of_a_stripe_is_read_by_one_reader_after_the_other(self, count):
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        *steps, origin = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
-        readers = {step.device: step for step in steps if isinstance(step, plan.Reader)}
-        self.assertEqual(count * plan.READERS, len(readers))
-        ways = {(step.path, step.offset) for step in readers.values()}
-        self.assertEqual(len(readers), len(ways))
-        self.assertEqual(count * plan.REGION, len(origin.below) * plan.PIECE)
+        *_, readers = above = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
+        below = plan.assemble("i", SIZE, count, BORN, warm=True)
+        stripe = next(step for step in below if isinstance(step, plan.Stripe))
+        self.assert_dealt(readers, above, "export", "image", count)
+        self.assert_dealt(stripe, below, "regions", "s", count)
+
+    def assert_dealt(self, top, steps, role, feed, count):
+        by_device = {step.device: step for step in steps}
+        found = {device: by_device[device] for device in top.below}
+        self.assertEqual(count * plan.READERS, len(found))
+        self.assertEqual(len(found), len({(one.path, one.offset) for one in found.values()}))
+        self.assertEqual(count * plan.REGION, len(top.below) * plan.PIECE)
         last = None
-        for piece, (device, begin) in enumerate(zip(origin.below, origin.begins, strict=True)):
-            reader = readers[device]
-            self.assertEqual(plan.HEADER, reader.offset + begin)
-            self.assertEqual(f"export{piece * plan.PIECE // plan.REGION}", reader.below[0].role)
+        for piece, (device, begin) in enumerate(zip(top.below, top.begins, strict=True)):
+            own = piece * plan.PIECE // plan.REGION
+            self.assertEqual(plan.HEADER, found[device].offset + begin)
+            self.assertEqual(top.sectors * 512 + begin, found[device].sectors * 512)
+            (lower,) = found[device].below
+            self.assertEqual(f"{role}{own}", lower.role)
+            below = [one.role for one in by_device[lower].below]
+            lies_on = feed if feed == "image" else f"{feed}{own}"
+            expected = [lies_on if index == own else "void" for index in range(count)]
+            self.assertEqual(expected, below)
             self.assertNotEqual(last, device)
             last = device
 
@@ -84,15 +96,17 @@ class PlanTest(testtools.TestCase):
         st.lists(feeds, min_size=1, max_size=4),
         st.booleans(),
         st.sampled_from([(None, True), (TREE, True), (TREE, False)]),
+        st.booleans(),
     )
-    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes):
+    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes, warm):
         tree, verify = hashes
         placed = placement(*given_feeds)
         portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
         steps = (
             *plan.serve("i", SIZE, portal, len(given_feeds), BORN, hashed=tree is not None),
             *(plan.hashes("i", SIZE, "/upper") if tree and verify else ()),
-            *plan.assemble("i", SIZE, len(given_feeds), BORN),
+            *plan.assemble("i", SIZE, len(given_feeds), BORN, warm=warm),
+            plan.origin("i", SIZE, warm=warm),
             *plan.connect(placed, tree, verify=verify, standby=standby),
             *plan.instance(
                 Instance("vm", "i", SIZE, "s2"),
@@ -157,7 +171,7 @@ class PlanTest(testtools.TestCase):
         )
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):
-        top = plan.assemble("i", SIZE, 2, "born today")[-1]
+        top = plan.assemble("i", SIZE, 2, "born today", warm=False)[-1]
         self.assertEqual((Device("i", "cache"), Device("i", "stripe")), top.below)
 
     def test_sizes_that_no_device_can_have_are_refused(self):
