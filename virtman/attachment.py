@@ -317,32 +317,30 @@ class Attachment:
     def _mend(self) -> None:
         if self.placement is None:
             return
-        layers = [
-            self.stack.layer(step) for step in (*self._layout.serve(), *self._layout.assemble())
-        ]
+        layout = self._layout
+        layers = [self.stack.layer(step) for step in (*layout.serve(), *layout.assemble())]
         failed = any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers)
         if failed:
             self._connect_standby()
+        self._devices = self.stack.up((*layout.assemble(), *layout.origin()), self._devices)
         if not failed:  # else reads may hang that a swap of tables has to wait for
             self._weigh()
-        own = (*self._layout.assemble(), *self._layout.origin())
-        self._devices = self.stack.up(own, self._devices)
 
     def _weigh(self) -> None:
-        """Have VMs read from the cache once hardly anything is missed, or no longer.
-
-        They must not while what is missed has to be whole blocks.
-        """
+        """Have VMs read from the cache once hardly anything is missed, or no longer."""
+        layout = self._layout
         cache = self._devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
         fits = sysfs.block_size(cache) == plan.SECTOR
-        warm = self._warmth.look(self.figures(), self._layout.warm) and fits
-        if warm != self._layout.warm:
-            way = "from the cache" if warm else "through the page cache"
-            LOG.info("image %s: VMs read it %s", self.info.name, way)
-            self._layout.warm = warm
-            if not warm:
-                self._devices = self.stack.up(self._layout.origin(), self._devices)
+        warm = self._warmth.look(self.figures(), layout.warm) and fits
+        if warm == layout.warm:
+            return
+        way = "from the cache" if warm else "through the page cache"
+        LOG.info("image %s: VMs read it %s", self.info.name, way)
+        layout.warm = warm
+        # VMs may miss a few sectors only while something below the cache can fetch these
+        below, top = layout.assemble(), layout.origin()
+        self._devices = self.stack.up(below + top if warm else top + below, self._devices)
 
     def _restore(self) -> None:
         if self.placement is None:

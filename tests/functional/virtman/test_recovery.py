@@ -47,6 +47,32 @@ class RecoveryTest(TestCase):
             node.drop()
             self.assert_nothing_is_left(node, verb)
 
+    def test_a_change_of_what_vms_read_that_was_cut_short_is_made_or_not(self):
+        node = self.bed.node(keep=FOREVER, warm=1e-9)
+        node.create("vm1")
+        node.settle()
+
+        def warm_and_cold_again():
+            (member,), (image,) = node.kernel.members.values(), node.agent.attachments()
+            for misses in (99, 99, 10**9):
+                member.reads = (0, misses, 0)
+                with node.process.here():
+                    image.mend()
+                node.settle()
+
+        for verb in self.killed(node, warm_and_cold_again):
+            self.assertEqual([], node.recover(), verb)
+            node.settle()
+            tables = node.kernel.state()["dm"]
+            ((*_, origin),), ((*_, stripe),) = (
+                tables[f"virtman_debian_{role}"][0] for role in ("origin", "stripe")
+            )
+            self.assertEqual("bcache" in origin, "regions" in stripe, verb)
+        node.recover()
+        node.destroy("vm1")
+        node.drop()
+        self.assert_nothing_is_left(node, "none")
+
     def test_what_no_vm_uses_goes_after_the_keep_time(self):
         node = self.bed.node(keep=0)
         for verb in self.killed(node, lambda: node.create("vm1")):

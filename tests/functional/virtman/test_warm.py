@@ -10,7 +10,7 @@ CACHED, SHARED = "bcache over virtman_debian_backing", "virtman_debian_readers"
 class WarmTest(TestCase):
     def setUp(self):
         super().setUp()
-        self.node = self.bed.node(warm=0.001)
+        self.node = self.bed.node(warm=1e-9)
         self.node.create("vm1")
         (self.member,) = self.node.kernel.members.values()
 
