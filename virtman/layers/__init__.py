@@ -7,7 +7,7 @@ import errno
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from virtman import sysfs
+from virtman import plan, sysfs
 from virtman.errors import DeviceBusy, KernelFailure
 from virtman.layer import wait_until
 from virtman.privileged import dm, kernel, loop
@@ -72,6 +72,18 @@ def statuses(names: Iterable[str]) -> dict[str, Table]:
 def corrupt(names: Iterable[str]) -> set[str]:
     """Return which of these devices have met wrong bytes; only verity devices can."""
     return {name for name, rows in statuses(names).items() if rows[0][2:] == ("verity", "C")}
+
+
+def one_stripe(below: Sequence[str], end: int) -> Table:
+    """Return the table of one stripe: zeros, then region r on device r mod n, where it is there.
+
+    :param below: one device a stripe, of which one has the stripe's regions
+    :param end: sector at which the regions end
+    """
+    header = plan.HEADER // plan.SECTOR
+    devices = "".join(f" {sysfs.number(device)} 0" for device in below)
+    words = f"{len(below)} {plan.REGION // plan.SECTOR} 0{devices}"
+    return [(0, header, "zero", ""), (header, end - header, "switch", words)]
 
 
 class Mapped:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import explained
-from virtman.layers.regions import Regions
+from virtman.layers import Mapped, explained, one_stripe
 from virtman.plan import SECTOR, Chap
 from virtman.privileged import lio
 
 
-class Export(Regions):
+class Export(Mapped):
     """One stripe's regions of the image, served write-protected as one LUN.
 
     See ``virtman.plan`` for why each stripe is served, and cached in memory, apart.
     """
 
+    flush = False
+
     def __init__(self, step: plan.Export) -> None:
-        super().__init__(step)
-        self.step: plan.Export = step
+        super().__init__(str(step.device))
+        self.step = step
         # Begins the disk's model name at the child, by which udev rules know our disks.
         self.storage = f"virtman_{step.device.image}_{step.portal.lun}"
 
@@ -27,11 +28,9 @@ class Export(Regions):
         """Serve the regions below, one device a stripe of which one is the image; then leaves."""
         leaves = self.step.leaves
         end = self.step.sectors - leaves
-        *regions, last = below if leaves else (*below, "")
-        table = self.dealt(regions, end)
-        if leaves:
-            table.append((end, leaves, "linear", f"{sysfs.number(last)} 0"))
-        self.set_up(table)
+        *image, last = below if leaves else (*below, "")
+        behind = [(end, leaves, "linear", f"{sysfs.number(last)} 0")] if leaves else []
+        self.set_up([*one_stripe(image, end), *behind])
         portal = self.step.portal
         with explained(f"serving {portal.iqn} on {portal.ip}"):
             if not self._served():
