@@ -161,7 +161,7 @@ class TestWarm(CacheCase):
 
     name = "warm"
     size = 16 * MIB
-    warm_after = 2
+    warm_after = 10
 
     def states(self):
         """Which of the ways to the image work, the cache first; only one while it is cold."""

@@ -108,7 +108,7 @@ class TestMoves(DeployedCase):
     def test_a_vm_moves_live_while_its_agents_are_killed(self):
         first, second = self.nodes
         device = self.create(first, "vm1")
-        first.spawn(["python3", "-c", COUNTER, device], log="counter")
+        first.spawn(["python3", "-c", COUNTER, device], log="live")
         self.ask(first, "migrate", "vm1", "--to", "node2", "--live")
         second.spawn(["python3", "-c", WAITER, device], log="waiter")
         wait_until(lambda: "open" in (second.share / "waiter").read_text(), "an open device", 20)
@@ -118,7 +118,7 @@ class TestMoves(DeployedCase):
             wait_until(lambda: self.is_ready(first), "a VM that can go", 60, 0.5)
         moved = self.ask(first, "move", "finish", "vm1")
         self.created[:] = [(second, "vm1")]
-        failed, _ = self.written(first, "counter")
+        failed, _ = self.written(first, "live")
         self.assertEqual(int(failed) - 1, self.counted(second, device))
         _, reads, number = self.written(second, "waiter", 2)
         self.assertGreater(int(reads), 0)
