@@ -347,8 +347,7 @@ class Attachment:
             return
         layout = self._layout
         layout.fetch_hashes(self.coordinator)
-        own = (*layout.serve(), *layout.hashes(), *layout.assemble(), *layout.origin())
-        self._devices = self.stack.up(own)
+        self._devices = self.stack.up(layout.own())
         self._layout.export().require(self.placement.chap)
         self._connect_standby()
         self.stack.prune(self.info.name, self._layout.connect(self.placement))

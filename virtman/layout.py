@@ -67,8 +67,11 @@ class Layout:
 
     def whole(self, placement: Placement) -> plan.Plan:
         """Return all that has to be there."""
-        own = (*self.serve(), *self.hashes(), *self.assemble(), *self.origin())
-        return (*own, *self.connect(placement))
+        return (*self.own(), *self.connect(placement))
+
+    def own(self) -> plan.Plan:
+        """Return the same but for the parents' disks."""
+        return (*self.serve(), *self.hashes(), *self.assemble(), *self.origin())
 
     def remains(self) -> plan.Plan:
         """Return everything of this image that the kernel may have, bottom to top.

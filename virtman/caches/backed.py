@@ -11,7 +11,7 @@ what its user writes::
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from virtman import sysfs
@@ -42,19 +42,10 @@ class Backed:
 
     :param name: of the backing device
     :param length: sectors of what is cached
-    :param block: returns the bytes of a block
     """
 
-    def __init__(
-        self,
-        name: str,
-        length: int,
-        superblock: LocalFile,
-        of: CacheSet,
-        block: Callable[[], int],
-    ) -> None:
+    def __init__(self, name: str, length: int, superblock: LocalFile, of: CacheSet) -> None:
         self.length = length
-        self.block = block
         self.superblock = superblock
         self.set = of
         self.device = Mapped(name)
@@ -78,16 +69,18 @@ class Backed:
         words = f"{sysfs.number(below)} 0" if below else ""
         self.device.set_up([head, (_HEAD, self.length, target, words)])
 
-    def register(self, cache_set: str) -> None:
+    def register(self, cache_set: str, block: int) -> None:
         """Show the backing device to bcache, formatted first if it never was.
 
         One that was a member of another set, which is there no more, waits for that.
+
+        :param block: bytes, of the bcache device if it is formatted
         """
         with explained(f"cache member {self.device.name}"):
             try:
                 bcache.register(self.device.node)
             except OSError:
-                bcache.format_backing(self.device.node, _HEAD, self.block())
+                bcache.format_backing(self.device.node, _HEAD, block)
                 bcache.register(self.device.node)
             if sysfs.awaits_cache(self.device.node):
                 self._put_before(sysfs.kernel_name(self.device.node), cache_set)

@@ -173,9 +173,7 @@ class Bcache:
         self.folder = folder
         self.shim = Shim(step, folder)
         superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", SUPERBLOCK)
-        self.backed = Backed(
-            str(Device(image, "backing")), step.sectors, superblock, group, group.ssd.block_size
-        )
+        self.backed = Backed(str(Device(image, "backing")), step.sectors, superblock, group)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below."""
@@ -234,7 +232,7 @@ class Bcache:
         self.shim.up(stripe)
         if self.backed.member() is None:
             self.backed.put_on("error")
-            self.backed.register(cache_set)
+            self.backed.register(cache_set, self.group.ssd.block_size())
         self.backed.configure(_MEMBER_SETTINGS)
         if not self.backed.is_attached():
             self.backed.attach(cache_set)
@@ -259,9 +257,7 @@ class Volume:
         self.step = step
         self.group = group
         superblock = LocalFile(step.superblock, SUPERBLOCK, durable=True)
-        self.backed = Backed(
-            f"{step.name}_backing", step.sectors, superblock, group, lambda: plan.BLOCK
-        )
+        self.backed = Backed(f"{step.name}_backing", step.sectors, superblock, group)
         self.top = Mapped(step.name)
         self.top.read_only = False
 
@@ -318,7 +314,7 @@ class Volume:
         cache_set = self.group.enter(self.step.name)
         if self.backed.member() is None:
             self.backed.put_on("linear", self.step.path)
-            self.backed.register(cache_set)
+            self.backed.register(cache_set, plan.BLOCK)
         mode = {"cache_mode": self.step.mode}
         self.backed.configure({**_MEMBER_SETTINGS, **mode})
         if not self.backed.is_attached() and not self.step.leaving:

@@ -15,7 +15,7 @@ class Reader:
 
     VMs read an export so, past its header: dm-snapshot reads its origin directly. The loop
     device makes those reads buffered, so that a block wanted by a VM and by a child at once
-    is read from below once.
+    is read from below once; and a few sectors become whole blocks.
     """
 
     def __init__(self, step: plan.Reader) -> None:
