@@ -6,7 +6,7 @@ On a bed of its own, with nodes that are real kernels. ``bench.inside`` is what 
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -21,15 +21,17 @@ MIB = 1024 * 1024
 SIZE = 160 * MIB
 SMALL = 4 * MIB
 VMS = 5  # of the image, after the first one
-ROUNDS = 5
+ROUNDS = 11
 # no block is read twice: the second time a layer would have it in memory
 READS = {
     "sequential 1 MiB": ("--rw=read", "--bs=1M", "--iodepth=1"),
     "random 4 KiB, depth 1": ("--rw=randread", "--bs=4k", "--iodepth=1", "--runtime=1"),
     "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16", "--runtime=1"),
 }
+BASE = "cache device"
 WARM_WITHIN = 300  # seconds
 WARMING = 4  # times that the image is read: a cache does not keep all that is read at once
+Rates = dict[tuple[str, str], float]
 _STEP = re.compile(r"virtman\.stack .*?(virtman_\S+) is up after ([0-9.]+) s")
 _LOGIN = re.compile(r"connected to \S+ \(")
 
@@ -44,7 +46,7 @@ def measure(images: int, vms: int, progress: Progress) -> dict[str, Any]:
         return {
             "first": first,
             "second": agent.second(progress.step("second VM", 2)),
-            "reads": agent.reads(progress.step("reads", ROUNDS + 2)),
+            **agent.reads(progress.step("reads", ROUNDS + 2)),
             "memory": agent.memory(images, vms, progress.step("many VMs", images)),
         }
 
@@ -105,11 +107,15 @@ class _Agent:
         }
 
     def reads(self, step: Step) -> dict[str, Any]:
-        """Read the warm image at each layer, one right after the other; return medians."""
+        """Read the warm image at each layer, one right after the other; return medians.
+
+        A snapshot like a VM's right over the cache device shows what no layer of ours can change.
+        """
         device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
         image = f"/dev/mapper/virtman_{IMAGE}_image"
         layers = {
-            "cache device": CACHE_DISK,
+            BASE: CACHE_DISK,
+            "snapshot": "/dev/mapper/bare0",
             "cache": self._below(image),
             "image": image,
             "readers": f"/dev/mapper/virtman_{IMAGE}_readers",
@@ -119,14 +125,18 @@ class _Agent:
             self._read_all(image)
         step.advance()
         self._wait_warm(layers["cache"])
+        self._inside("bare", CACHE_DISK, str(SIZE), "1")
         step.advance()
         rounds = []
         for _ in range(ROUNDS):
             rounds.append(self._read(layers))
             step.advance()
+        self._inside("remove", "1")
         return {
-            what: {layer: median(rates[what, layer] for rates in rounds) for layer in layers}
-            for what in READS
+            "reads": _medians(rounds, lambda rates, what, layer: rates[what, layer]),
+            "over_cache_device": _medians(
+                rounds, lambda rates, what, layer: rates[what, layer] / rates[what, BASE]
+            ),
         }
 
     def _read_all(self, device: str) -> None:
@@ -152,7 +162,7 @@ class _Agent:
         number = re.findall(r"\d+:\d+", table)[0]
         return self._node.run(["realpath", f"/dev/block/{number}"]).stdout.strip()
 
-    def _read(self, layers: Mapping[str, str]) -> dict[tuple[str, str], float]:
+    def _read(self, layers: Mapping[str, str]) -> Rates:
         """Return bytes a second of each kind of reads, of each layer, with nothing in memory."""
         jobs = [
             (what, layer, [f"--filename={path}", *options])
@@ -177,3 +187,13 @@ class _Agent:
     def _inside(self, *words: str) -> Any:
         done = self._node.run(["python3", "-m", "bench.inside", *words], timeout=600)
         return json.loads(done.stdout)
+
+
+def _medians(
+    rounds: Sequence[Rates], figure: Callable[[Rates, str, str], float]
+) -> dict[str, dict[str, float]]:
+    """Return a figure's median over all rounds, of each kind of reads and each layer."""
+    found: dict[str, dict[str, float]] = {}
+    for what, layer in rounds[0]:
+        found.setdefault(what, {})[layer] = median(figure(one, what, layer) for one in rounds)
+    return found

@@ -21,7 +21,7 @@ BED = "bench-fanout"
 PIECE = 256 * 1024  # bytes of a read
 READERS = 8  # reads in flight on each node
 SHAPES = {"forest": (2, 2), "tree": (1, 2), "star": (1, 0), "chain": (1, 1)}  # stripes, fan-out
-START = 5  # seconds, and one more a node, within which all are ready to read
+START = 15  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
 T = TypeVar("T")
 

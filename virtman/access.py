@@ -27,24 +27,31 @@ class Access:
 
     :ivar token_file: holds the token that Volt gave out for this host
     :ivar cafile: certificates that vouch for Volt's; the system's if there is none
+    :ivar keystone: shows a token of Keystone's, where there is no file; see ``virtman.keystone``
     """
 
     token_file: str = ""
     cafile: str = ""
+    keystone: AuthBase | None = None
 
     def session(self) -> requests.Session:
         """Return what asks Volt, over connections that are kept; safe to share."""
         session = requests.Session()
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
-        session.auth = _Bearer(self.token_file) if self.token_file else _nobody
+        session.auth = _Bearer(self.token_file) if self.token_file else self.keystone or _nobody
         return session
 
     @property
     def trusted(self) -> str | bool:
-        """Certificates to trust; not the list that the library brings with it."""
-        system = ssl.get_default_verify_paths()
-        return self.cafile or system.cafile or system.capath or True
+        """Certificates to trust."""
+        return trusted(self.cafile)
+
+
+def trusted(cafile: str) -> str | bool:
+    """Return the certificates to trust; not the list that the library brings with it."""
+    system = ssl.get_default_verify_paths()
+    return cafile or system.cafile or system.capath or True
 
 
 class _Bearer(AuthBase):

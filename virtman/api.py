@@ -12,6 +12,7 @@ from werkzeug.wrappers import Request
 from virtman import cached, scrub
 from virtman.agent import Agent, Kept, Shown, device_path
 from virtman.arrivals import Arrivals
+from virtman.attachment import look
 from virtman.chains import Store
 from virtman.check import KINDS, Check, Difference
 from virtman.errors import InvalidRequest
@@ -161,6 +162,8 @@ class Api(Rest):
 
     def list_images(self, request: Request) -> Answer:
         """Return the images that are attached here."""
+        attached = self.agent.attachments()
+        seen = look(attached)
         images = [
             {
                 "image": one.info.name,
@@ -168,9 +171,10 @@ class Api(Rest):
                 "generation": one.generation,
                 "parents": [feed.parent.host for feed in one.placement.feeds],
                 "instances": sorted(one.users),
-                "cache": asdict(one.figures()),
+                "warm": one.is_warm,
+                "cache": asdict(one.figures(seen)),
             }
-            for one in self.agent.attachments()
+            for one in attached
             if one.placement is not None
         ]
         return 200, {"images": images}

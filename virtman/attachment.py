@@ -27,6 +27,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.layer import wait_until
+from virtman.layers import Table, statuses
 from virtman.layers.image import Image as ImageLayer
 from virtman.layers.multipath import Multipath
 from virtman.layout import Layout
@@ -79,6 +80,8 @@ class Attachment:
         self._layout = Layout(info, portal, stack)
         self._witness = Witness(info.name, coordinator)
         self._warmth = Warmth(times.warm)
+        # Whether a change of the devices ended half way, which their status may not show.
+        self._is_unfinished = False
         # Guards the four below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -91,6 +94,11 @@ class Attachment:
         """VMs that want the image."""
         with self._lock:
             return frozenset(self._users)
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether VMs read from the cache itself."""
+        return self._layout.warm
 
     def acquire(self, user: str) -> Mapping[Device, str]:
         """Want the image; return its devices once they are up.
@@ -125,21 +133,31 @@ class Attachment:
         if waiting is None:
             self._worker.submit(self._logged, self._apply_news)
 
-    def report(self) -> ImageReport:
-        """Return what this node has done with the image."""
-        cached = self.figures()
+    def report(self, seen: Mapping[str, Table]) -> ImageReport:
+        """Return what this node has done with the image.
+
+        :param seen: what ``look`` returned
+        """
+        cached = self.figures(seen)
         sent = sysfs.sent(self.portal.iqn)
         return ImageReport(self.generation, sent, cached.hits, cached.misses)
 
-    def figures(self) -> Figures:
-        """Return what the cache has done for the image."""
-        return self.member().figures()
+    def figures(self, seen: Mapping[str, Table]) -> Figures:
+        """Return what the cache has done for the image.
+
+        :param seen: what ``look`` returned
+        """
+        return self._layout.figures(seen)
 
     def member(self) -> Member:
         """Return the image's part of the cache group."""
-        return self.stack.member(self._layout.assemble())
+        return self._layout.member()
 
-    # These two run on the caller's thread: the image's own may be waiting for that very parent.
+    def names(self) -> set[str]:
+        """Return the devices whose status tells how the image is."""
+        return self._layout.names()
+
+    # These run on the caller's thread: the image's own may be waiting for that very parent.
 
     def give_up(self, silent: Collection[tuple[str, int]]) -> None:
         """Have reads go elsewhere that wait for a parent, or standby, whose kernel is silent.
@@ -150,18 +168,24 @@ class Attachment:
         if placement is not None:
             self._witness.give_up(placement, silent)
 
-    def check_parents(self) -> bool:
+    def verified(self) -> Sequence[plan.Verity]:
+        """Return what holds back wrong bytes of parents and standbys."""
+        if self.placement is None or not self._layout.is_verified():
+            return ()
+        steps = self._layout.connect(self.placement)
+        return [step for step in steps if isinstance(step, plan.Verity)]
+
+    def check_parents(self, wrong: Collection[Device]) -> bool:
         """Tell Volt of each parent, and standby, that does not answer or sends wrong bytes.
 
+        :param wrong: those of any image's ``verified`` that wrong bytes came to
         :returns: whether Volt knows of all who are silent; else this should be called again
         """
         placement = self.placement
         if placement is None:
             return True
-        told = self._witness.check_answers(placement)
-        if self._layout.is_verified():
-            self._witness.check_bytes(self._layout.connect(placement))
-        return told
+        self._witness.check_bytes({one.argument for one in wrong if one.image == self.info.name})
+        return self._witness.check_answers(placement)
 
     def rejoin(self) -> None:
         """Take a place again: Volt has lost this host's."""
@@ -195,7 +219,7 @@ class Attachment:
         for step in wanted.values():
             layer = self.stack.layer(step)
             if isinstance(step, plan.Cache):
-                if not self.member().is_caching():
+                if not self._layout.is_caching(look([self])):
                     found.append(("cache.absent", step.device))
             elif isinstance(layer, Multipath | ImageLayer) and layer.has_failed():
                 found.append(("path.failed", step.device))
@@ -205,9 +229,12 @@ class Attachment:
         extra = {step.device for step in (*below, *above)} - wanted.keys()
         return [*found, *(("path.orphan", device) for device in extra)]
 
-    def mend(self) -> None:
-        """Use paths again that failed and are back, and a cache that is."""
-        self._worker.submit(self._logged, self._mend)
+    def mend(self, seen: Mapping[str, Table]) -> None:
+        """Use paths again that failed and are back, and a cache that is.
+
+        :param seen: what ``look`` returned
+        """
+        self._worker.submit(self._logged, lambda: self._mend(seen))
 
     def drop(self) -> None:
         """Leave the image now.
@@ -314,25 +341,26 @@ class Attachment:
         if self.placement is not None:
             self._devices = self.stack.up(self._layout.connect(self.placement), self._devices)
 
-    def _mend(self) -> None:
+    def _mend(self, seen: Mapping[str, Table]) -> None:
         if self.placement is None:
             return
         layout = self._layout
-        layers = [self.stack.layer(step) for step in (*layout.serve(), *layout.assemble())]
-        failed = any(isinstance(layer, Multipath) and layer.has_failed() for layer in layers)
-        if failed:
+        waits = layout.waits(seen)
+        if waits:
             self._connect_standby()
-        self._devices = self.stack.up((*layout.assemble(), *layout.origin()), self._devices)
-        if not failed:  # else reads may hang that a swap of tables has to wait for
-            self._weigh()
+        if self._is_unfinished or not layout.is_whole(seen):
+            self._devices = self.stack.up((*layout.assemble(), *layout.origin()), self._devices)
+            self._is_unfinished = False
+        if not waits:  # else reads may hang that a swap of tables has to wait for
+            self._weigh(layout.figures(seen))
 
-    def _weigh(self) -> None:
+    def _weigh(self, figures: Figures) -> None:
         """Have VMs read from the cache once hardly anything is missed, or no longer."""
         layout = self._layout
         cache = self._devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
         fits = sysfs.block_size(cache) == plan.SECTOR
-        warm = self._warmth.look(self.figures(), layout.warm) and fits
+        warm = self._warmth.look(figures, layout.warm) and fits
         if warm == layout.warm:
             return
         way = "from the cache" if warm else "through the page cache"
@@ -439,8 +467,10 @@ class Attachment:
         try:
             work()
         except VirtmanError as err:
+            self._is_unfinished = True
             LOG.warning("image %s: %s", self.info.name, err)
         except Exception:
+            self._is_unfinished = True
             LOG.exception("image %s", self.info.name)
 
     def _start_timer(self, delay: float) -> None:
@@ -461,6 +491,11 @@ class Attachment:
     def _idle(self) -> None:
         with contextlib.suppress(DeviceBusy):
             self._leave()
+
+
+def look(attachments: Iterable[Attachment]) -> Mapping[str, Table]:
+    """Return the status of what tells how images are, by name; all of it by one root verb."""
+    return statuses({name for one in attachments for name in one.names()})
 
 
 def _remade(image: str, vms: Iterable[str]) -> ImageMismatch:

@@ -52,7 +52,8 @@ _DENIALS: Mapping[int, tuple[type[VirtmanError], str]] = {
     401: (
         Unauthenticated,
         "give this host a token of its own ('volt-manage token create --role host --host NAME') "
-        "and name its file in [volt] token_file (for a source: an operator's, --token-file)",
+        "and name its file in [volt] token_file (for a source: an operator's, --token-file), or "
+        "where only Keystone knows hosts, an account in [keystone]",
     ),
     403: (
         Forbidden,

@@ -6,6 +6,7 @@ import logging
 import threading
 
 from virtman.agent import Agent
+from virtman.attachment import look
 from virtman.coordinator import Report
 from virtman.errors import VirtmanError
 from virtman.network import Card, Overload
@@ -55,16 +56,18 @@ class Heartbeat:
     def beat(self) -> float:
         """Send one heartbeat and act on the answer; return seconds until the next."""
         attached = self.agent.attachments()
+        seen = look(attached)
+        for one in attached:  # whether or not Volt answers
+            one.mend(seen)
         rates = self.card.rates()
         report = Report(
-            {one.info.name: one.report() for one in attached},
+            {one.info.name: one.report(seen) for one in attached},
             rates.received,
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
         )
         news = self.agent.coordinator.heartbeat(report)
         for one in attached:
-            one.mend()
             if one.info.name in news.unknown:
                 one.rejoin()
         self.agent.place(news.placements)

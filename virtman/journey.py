@@ -49,6 +49,10 @@ PAUSE = 0.5
 SHRINKS = 0.75
 """Of what was to be sent after the round before; above that, rounds lead nowhere."""
 
+SILENCE = 10.0
+"""Seconds that a destination may take to answer while a VM is ready: it attaches no image for that,
+as it does for the first offer."""
+
 _AGAIN = 1.0
 _STILL_OPEN = 15.0
 _MERGES, _LOOK = 60.0, 0.1
@@ -151,10 +155,11 @@ class Journey:
             if self.status.state == "ready":
                 self._note(state="sending")
 
-    def try_offer(self, *, begins: bool = False) -> Standing:
+    def try_offer(self, *, begins: bool = False, within: float = math.inf) -> Standing:
         """Offer the VM, so that what the destination has against it is known at once.
 
         :param begins: whether this is the first time
+        :param within: seconds that the answer may take, if that is less than others may
         """
         move = self.move
         instance = self.records.get(move.vm)
@@ -165,6 +170,7 @@ class Journey:
                 VERSION, move.id, instance.image, instance.size, origin, instance.quota,
                 move.round, move.live, begins,
             ),
+            within,
         )  # fmt: skip
 
     def _run(self) -> None:
@@ -316,7 +322,7 @@ class Journey:
         """
         while not self._told.is_set():
             self._check_wanted()
-            self.try_offer()
+            self.try_offer(within=SILENCE)
             self._moved = time.monotonic()
             with self._deciding:
                 if not self._told.is_set():

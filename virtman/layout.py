@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from virtman import plan
+from virtman.caches import Figures, Member
 from virtman.coordinator import Coordinator, ImageInfo
 from virtman.errors import ImageMismatch
 from virtman.hashtree import fits
+from virtman.layers import Mapped, Table, failed
 from virtman.layers.export import Export
 from virtman.layers.image import Image
+from virtman.layers.multipath import Multipath
 from virtman.plan import Placement, Portal
 from virtman.stack import Stack
 
@@ -45,6 +49,43 @@ class Layout:
     def origin(self) -> plan.Plan:
         """Return what VMs start from."""
         return (plan.origin(self.info.name, self.info.size, warm=self.warm),)
+
+    # How an image is can be told by one look at the status of a few devices: their statuses, by
+    # name, without those that are not there, are ``seen`` below.
+
+    def ways(self) -> list[Mapped]:
+        """Return the devices through which VMs read, from where all parents come together."""
+        leaves = (step for step in self.serve() if isinstance(step, plan.Multipath))
+        layers = map(self.stack.layer, (*leaves, *self.assemble(), *self.origin()))
+        return [layer for layer in layers if isinstance(layer, Mapped)]
+
+    def member(self) -> Member:
+        """Return the image's part of the cache group."""
+        return self.stack.member(self.assemble())
+
+    def names(self) -> set[str]:
+        """Return what has to be looked at."""
+        return {one.name for one in self.ways()} | {self.member().device} - {""}
+
+    def waits(self, seen: Mapping[str, Table]) -> bool:
+        """Tell whether a path to a parent has failed, so that reads may hang."""
+        feeds = [one for one in self.ways() if isinstance(one, Multipath)]
+        return any(failed(seen.get(one.name, [])) for one in feeds)
+
+    def is_whole(self, seen: Mapping[str, Table]) -> bool:
+        """Tell whether all ways work, that through the cache among them."""
+        works = all(one.is_well(seen.get(one.name, [])) for one in self.ways())
+        return works and self.is_caching(seen)
+
+    def is_caching(self, seen: Mapping[str, Table]) -> bool:
+        """Tell whether what is read is kept."""
+        member = self.member()
+        return member.is_caching(seen.get(member.device, []))
+
+    def figures(self, seen: Mapping[str, Table]) -> Figures:
+        """Return what the cache has done."""
+        member = self.member()
+        return member.figures(seen.get(member.device, []))
 
     def recall(self) -> None:
         """Have VMs read as they do now, if they do: an agent that starts changes nothing."""

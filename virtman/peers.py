@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import math
 import ssl
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -72,9 +73,12 @@ class Peer:
         self.peers = peers
         self._connection: _Connection | None = None
 
-    def offer(self, vm: str, offer: Offer) -> Standing:
-        """Begin a round of a VM's data."""
-        return Standing(**self._call("PUT", _arrival(vm), json.dumps(asdict(offer))))
+    def offer(self, vm: str, offer: Offer, within: float = math.inf) -> Standing:
+        """Begin a round of a VM's data.
+
+        :param within: seconds that the answer may take, if that is less than others may
+        """
+        return Standing(**self._call("PUT", _arrival(vm), json.dumps(asdict(offer)), within))
 
     def send(self, vm: str, piece: Piece, content: bytes) -> int:
         """Send part of a round; return how many bytes that took on the way."""
@@ -111,9 +115,11 @@ class Peer:
             self._connection.close()
             self._connection = None
 
-    def _call(self, method: str, path: str, body: str | bytes | None = None) -> Any:
+    def _call(
+        self, method: str, path: str, body: str | bytes | None = None, within: float = math.inf
+    ) -> Any:
         try:
-            status, text = self._ask(method, path, body)
+            status, text = self._ask(method, path, body, min(within, self.peers.timeout))
         except PeerUntrusted:
             self.close()
             raise
@@ -133,31 +139,38 @@ class Peer:
             return json.loads(text) if text else None
         raise _refusal(self.host, status, text)
 
-    def _ask(self, method: str, path: str, body: str | bytes | None) -> tuple[int, bytes]:
+    def _ask(
+        self, method: str, path: str, body: str | bytes | None, within: float
+    ) -> tuple[int, bytes]:
         was_kept = self._connection is not None
         try:
             if self._connection is None:
                 where = self.peers.address(self.host)
                 context = self.peers.credentials.client()
-                self._connection = _Connection(self.host, where, context, self.peers.timeout)
+                self._connection = _Connection(self.host, where, context)
+            self._connection.wait(within)
             self._connection.request(method, path, body)
             answer = self._connection.getresponse()
             return answer.status, answer.read()
         except (ConnectionError, ssl.SSLEOFError):
             self.close()
             if was_kept:  # and was ended just before we used it
-                return self._ask(method, path, body)
+                return self._ask(method, path, body, within)
             raise
 
 
 class _Connection(http.client.HTTPSConnection):
     """A connection to a host, not to a name of DNS."""
 
-    def __init__(
-        self, name: str, where: tuple[str, int], context: ssl.SSLContext, timeout: float
-    ) -> None:
-        super().__init__(*where, context=context, timeout=timeout)
+    def __init__(self, name: str, where: tuple[str, int], context: ssl.SSLContext) -> None:
+        super().__init__(*where, context=context)
         self.name = name
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for a connection and for answers, from now on."""
+        self.timeout = seconds
+        if self.sock is not None:
+            self.sock.settimeout(seconds)
 
     def connect(self) -> None:
         super().connect()

@@ -77,6 +77,9 @@ does not keep the line to a parent busy."""
 PIECE = 256 * 1024
 """Bytes of a region that one reader reads before the next one takes its turn."""
 
+READ_AHEAD = 128 * 1024
+"""Bytes that a reader, and who serves children, asks for before they are wanted."""
+
 SOURCE = "source"
 """What the root of a tree is called where hosts have names."""
 

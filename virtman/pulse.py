@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from virtman import sysfs
 from virtman.agent import Agent
+from virtman.layers.verity import corrupt
 
 LOG = logging.getLogger(__name__)
 
@@ -58,7 +59,9 @@ class Pulse:
 
     def tell(self) -> float:
         """Tell Volt what is wrong with parents; return the seconds until it must be told more."""
-        told = [one.check_parents() for one in self.agent.attachments()]
+        attached = self.agent.attachments()
+        wrong = corrupt(step for one in attached for step in one.verified())
+        told = [one.check_parents(wrong) for one in attached]
         return _INTERVAL if all(told) else _AWAY
 
     def _run(self, work: Callable[[], float]) -> None:

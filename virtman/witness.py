@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from virtman import plan, sysfs
 from virtman.coordinator import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
 from virtman.layers.path import Path
-from virtman.layers.verity import corrupt
 from virtman.naming import Device
 from virtman.plan import SOURCE, Placement, Portal
 
@@ -69,11 +68,10 @@ class Witness:
                 self._given_up.discard(host)
         return told
 
-    def check_bytes(self, steps: plan.Plan) -> None:
+    def check_bytes(self, wrong: Set[str]) -> None:
         """Tell of those who sent wrong bytes; these paths have failed already."""
-        found = corrupt(step for step in steps if isinstance(step, plan.Verity))
-        self._convicted &= found
-        for host in found - self._convicted:
+        self._convicted &= wrong
+        for host in wrong - self._convicted:
             try:
                 verdict = self.coordinator.report(self.image, host, CORRUPT)
             except CoordinatorUnreachable as err:  # it shall hear this later

@@ -134,6 +134,13 @@ class Roster:
             self._coordinator.reconsider(image, host)
 
     @retried
+    def heard(self) -> tuple[int, int]:
+        """Return how many hosts there are, and the tick at which the last of them was seen."""
+        with self._reading.begin() as session:
+            known, last = session.execute(select(func.count(), func.max(HostRow.seen))).one()
+            return known, last or 0
+
+    @retried
     def silent(self, before: int, limit: int) -> list[str]:
         """Return up to ``limit`` hosts that were last seen before that tick, longest first."""
         with self._reading.begin() as session:

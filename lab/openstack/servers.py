@@ -45,10 +45,12 @@ class Servers:
     def __init__(self, cloud: OpenStack) -> None:
         self.cloud = cloud
 
-    def boot(self, name: str, count: int) -> list[str]:
-        """Ask for servers of the snapshot by VirtMan, in one request; return their ids."""
-        where = ["--snapshot", SNAPSHOT, "--flavor", "guest", "--network", "none"]
-        made = self.cloud.client("virtman", "server", "create", *where, "--count", str(count), name)
+    def boot(
+        self, name: str, count: int, source: Sequence[str] = ("--snapshot", SNAPSHOT)
+    ) -> list[str]:
+        """Ask for servers by VirtMan, in one request; return their ids."""
+        where = [*source, "--flavor", "guest", "--network", "none", "--count", str(count)]
+        made = self.cloud.client("virtman", "server", "create", *where, name)
         return [one["ID"] for one in made]
 
     def snapshot(self) -> str:

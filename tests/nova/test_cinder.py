@@ -13,7 +13,7 @@ VOLUME = {
     "name": "snapshot-1",
     "status": "in-use",
     "created_at": "2026-11-20T10:00:00.000000",
-    "metadata": {"virtman_snapshot": "1"},
+    "metadata": {"virtman_image": "snapshot-1"},
     "attachments": [{"server_id": "s1", "attachment_id": "a1", "host_name": None}],
 }
 # As GET and POST /v3/attachments give it: flat, where drivers nest it under "data".
@@ -53,22 +53,24 @@ class CinderTest(testtools.TestCase):
     def test_golden_volumes_are_told_by_their_metadata(self):
         other = VOLUME | {"id": "v2", "metadata": {}}
         self.wire.get(f"{URL}/volumes/detail", json={"volumes": [other, VOLUME]})
-        (found,) = self.cinder.marked("virtman_snapshot")
+        (found,) = self.cinder.marked("virtman_image")
         self.assertEqual("v1", found.id)
 
-    def test_volume_is_made_of_its_snapshot(self):
+    def test_volume_is_made_of_a_snapshot_or_an_image(self):
         self.wire.post(f"{URL}/volumes", json={"volume": VOLUME | {"attachments": []}})
-        self.cinder.create("snapshot-1", "1", 3, "virtman", {"virtman_snapshot": "1"})
-        version, body = self.sent()
-        self.assertEqual("volume 3.54", version)
-        wanted = {
-            "size": 3,
-            "snapshot_id": "1",
-            "name": "snapshot-1",
-            "volume_type": "virtman",
-            "metadata": {"virtman_snapshot": "1"},
-        }
-        self.assertEqual(wanted, {key: body["volume"][key] for key in wanted})
+        for made_of in ({"snapshot_id": "1"}, {"imageRef": "1"}):
+            self.cinder.create("name", 3, "virtman", {"virtman_image": "name"}, made_of)
+            version, body = self.sent()
+            self.assertEqual("volume 3.54", version)
+            wanted = {
+                "size": 3,
+                "name": "name",
+                "volume_type": "virtman",
+                "metadata": {"virtman_image": "name"},
+                "snapshot_id": None,
+            }
+            found = {key: body["volume"].get(key) for key in (*wanted, *made_of)}
+            self.assertEqual(wanted | made_of, found)
 
     def test_hold_leads_nowhere(self):
         self.wire.post(f"{URL}/attachments", json={"attachment": {"id": "a2"}})

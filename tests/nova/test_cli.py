@@ -1,20 +1,53 @@
 """The plug-in of openstackclient: what its commands ask, and what they show."""
 
+import contextlib
+import io
 from types import SimpleNamespace
 
 import requests_mock
 import testtools
 from keystoneauth1 import adapter, exceptions, session, token_endpoint
 from openstack import exceptions as sdk_exceptions
+from osc_lib.exceptions import CommandError
 
 from virtman.openstack import cli
 
 VOLT, NOVA = "http://volt", "http://nova"
 JSON = {"Content-Type": "application/json"}
+GIB = 1024**3
 
 
 def host(name, **report):
     return {"host": name, "rack": None, "draining": False, "silent": 2, "report": report or None}
+
+
+class Volumes:
+    """Cinder, with one volume.
+
+    :ivar snapshots: what was asked of those that are there
+    """
+
+    def __init__(self, find_snapshot):
+        self.find_snapshot = find_snapshot
+        self.status = "available"
+        self.becomes = "available"
+        self.snapshots = {}
+
+    def find_volume(self, name, ignore_missing):
+        assert not ignore_missing
+        return SimpleNamespace(id=f"volume-{name}", status=self.status)
+
+    def create_snapshot(self, **asked):
+        self.snapshots["s1"] = asked
+        return SimpleNamespace(id="s1")
+
+    def wait_for_status(self, made, status, failures, interval):
+        assert (status, failures) == ("available", ["error"])
+        if self.becomes == "error":
+            raise sdk_exceptions.ResourceFailure("s1 went to error")
+
+    def delete_snapshot(self, snapshot):
+        del self.snapshots[snapshot]
 
 
 class CliTest(testtools.TestCase):
@@ -27,11 +60,15 @@ class CliTest(testtools.TestCase):
         compute.find_flavor = self.finds("flavor")
         cloud = SimpleNamespace(
             compute=compute,
-            block_storage=SimpleNamespace(find_snapshot=self.finds("snapshot")),
+            block_storage=Volumes(find_snapshot=self.finds("snapshot")),
+            image=SimpleNamespace(find_image=self.finds("image")),
             network=SimpleNamespace(find_network=self.finds("network")),
         )
+        self.volumes = cloud.block_storage
+        self.glance = {"size": GIB, "virtual_size": None, "min_disk": 0}
+        self.said = io.StringIO()
         manager = SimpleNamespace(virtman=self.adapter(VOLT), sdk_connection=cloud)
-        self.app = SimpleNamespace(client_manager=manager, NAME="openstack")
+        self.app = SimpleNamespace(client_manager=manager, NAME="openstack", stderr=self.said)
 
     def adapter(self, url, **settings):
         auth = token_endpoint.Token(url, "token")
@@ -40,7 +77,7 @@ class CliTest(testtools.TestCase):
     def finds(self, kind):
         def find(name, ignore_missing):
             assert not ignore_missing
-            return SimpleNamespace(id=f"{kind}-{name}")
+            return SimpleNamespace(id=f"{kind}-{name}", **self.glance)
 
         return find
 
@@ -99,17 +136,24 @@ class CliTest(testtools.TestCase):
         self.run_command(cli.DrainHost, "n1", "--end")
         self.assertEqual({"draining": False}, self.wire.last_request.json())
 
-    def create(self, *arguments):
-        return self.run_command(
-            cli.CreateServers, "web", "--snapshot", "s", "--flavor", "f", *arguments
-        )
+    def create(self, *arguments, source=("--snapshot", "s")):
+        return self.run_command(cli.CreateServers, "web", *source, "--flavor", "f", *arguments)
+
+    def disk(self, *source):
+        """Create a server; return what Nova was told of its disk, and what the user sees."""
+        asked = self.wire.post(f"{NOVA}/servers", status_code=202, json={"reservation_id": "r-1"})
+        servers = [{"id": "1", "name": "web-1", "status": "BUILD"}]
+        self.wire.get(f"{NOVA}/servers/detail", json={"servers": servers})
+        _, rows = self.create(source=source)
+        (disk,) = asked.last_request.json()["server"]["block_device_mapping_v2"]
+        return disk, rows
 
     def test_servers_are_asked_for_in_one_request(self):
         asked = self.wire.post(f"{NOVA}/servers", status_code=202, json={"reservation_id": "r-1"})
         servers = [{"id": "1", "name": "web-1", "status": "BUILD"}]
         self.wire.get(f"{NOVA}/servers/detail?reservation_id=r-1", json={"servers": servers})
         _, rows = self.create("--count", "50", "--network", "a", "--network", "b")
-        self.assertEqual([("1", "web-1", "BUILD")], rows)
+        self.assertEqual([("1", "web-1", "BUILD", "snapshot-snapshot-s")], rows)
         self.assertEqual(1, asked.call_count)
         self.assertEqual("compute 2.67", asked.last_request.headers["OpenStack-API-Version"])
         disk = {
@@ -137,6 +181,60 @@ class CliTest(testtools.TestCase):
         for arguments, networks in (((), "auto"), (("--network", "none"), "none")):
             self.create(*arguments)
             self.assertEqual(networks, asked.last_request.json()["server"]["networks"])
+
+    def test_disk_of_an_image_is_as_large_as_the_image_needs(self):
+        for size, virtual_size, min_disk, wanted in (
+            (1, None, 0, 1),
+            (GIB, None, 0, 1),
+            (GIB + 1, None, 0, 2),
+            (GIB, 3 * GIB, 0, 3),
+            (GIB, 3 * GIB, 10, 10),
+            (None, None, None, 1),
+        ):
+            self.glance = {"size": size, "virtual_size": virtual_size, "min_disk": min_disk}
+            disk, rows = self.disk("--image", "i")
+            self.assertEqual(wanted, disk["volume_size"])
+        self.assertEqual(("image", "image-i"), (disk["source_type"], disk["uuid"]))
+        self.assertEqual([("1", "web-1", "BUILD", "image-image-i-1")], rows)
+        disk, _ = self.disk("--image", "i", "--size", "20")
+        self.assertEqual(20, disk["volume_size"])
+
+    def test_servers_of_a_volume_boot_from_a_snapshot_that_stays(self):
+        disk, rows = self.disk("--volume", "v")
+        self.assertEqual({"s1": {"volume_id": "volume-v", "name": "web"}}, self.volumes.snapshots)
+        self.assertEqual(("snapshot", "s1"), (disk["source_type"], disk["uuid"]))
+        self.assertEqual([("1", "web-1", "BUILD", "snapshot-s1")], rows)
+        self.assertIn("snapshot s1 of volume v", self.said.getvalue())
+
+    def test_attached_volume_has_no_snapshot_unless_it_is_forced(self):
+        self.volumes.status = "in-use"
+        refused = self.assertRaises(CommandError, self.disk, "--volume", "v")
+        self.assertIn("--force", str(refused))
+        self.assertEqual({}, self.volumes.snapshots)
+        self.disk("--volume", "v", "--force")
+        self.assertTrue(self.volumes.snapshots["s1"]["is_forced"])
+
+    def test_snapshot_that_fails_is_deleted(self):
+        self.volumes.becomes = "error"
+        self.assertRaises(sdk_exceptions.ResourceFailure, self.disk, "--volume", "v")
+        self.assertEqual({}, self.volumes.snapshots)
+
+    def test_snapshot_of_servers_that_nova_refuses_is_deleted(self):
+        self.wire.post(f"{NOVA}/servers", status_code=400, json={}, headers=JSON)
+        self.assertRaises(sdk_exceptions.BadRequestException, self.create, source=("--volume", "v"))
+        self.assertEqual({}, self.volumes.snapshots)
+
+    def test_snapshot_stays_if_nova_may_be_making_servers_of_it(self):
+        self.wire.post(f"{NOVA}/servers", exc=ConnectionError)
+        self.assertRaises(ConnectionError, self.create, source=("--volume", "v"))
+        self.assertEqual(["s1"], list(self.volumes.snapshots))
+
+    def test_options_of_other_sources_are_refused(self):
+        for arguments in (("--size", "2"), ("--force",)):
+            self.assertRaises(CommandError, self.create, *arguments)
+        for source in ((), ("--snapshot", "s", "--image", "i")):
+            with contextlib.redirect_stderr(self.said):
+                self.assertRaises(SystemExit, self.create, source=source)
 
     def test_refusal_of_nova_is_an_error(self):
         error = {"badRequest": {"code": 400, "message": "use_vmtsnapshot is off"}}

@@ -10,8 +10,8 @@ from nova.scheduler import weights
 
 from virtman.openstack.weigher import Warmth, WarmWeigher
 
-SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
-URL = f"http://volt/v1/images/snapshot-{SNAPSHOT}/trees"
+IMAGE = "image-0c0ffee0-1111-2222-3333-444455556666-10"
+URL = f"http://volt/v1/images/{IMAGE}/trees"
 NAME = "virtman.openstack.weigher.WarmWeigher"
 
 
@@ -44,7 +44,7 @@ class WeigherTest(testtools.TestCase):
         self.weighers = [weigher()]
 
     def weigh(self, *hosts, hints=None):
-        hints = {"virtman_snapshot": [SNAPSHOT]} if hints is None else hints
+        hints = {"virtman_image": [IMAGE]} if hints is None else hints
         request = objects.RequestSpec(scheduler_hints=hints)
         found = self.handler.get_weighed_objects(self.weighers, list(hosts), request)
         return [(one.obj.host, one.weight) for one in found]

@@ -56,9 +56,12 @@ class CloudCase(testtools.TestCase):
         for node in self.cloud.bed.nodes.values():
             self.assertEqual([], node.kernel_faults())
 
-    def boot(self, name, count):
-        """Boot servers by VirtMan; return their ids once they are active."""
-        made = self.servers.boot(name, count)
+    def boot(self, name, count, *source):
+        """Boot servers by VirtMan; return their ids once they are active.
+
+        :param source: options that say what they are made of; the snapshot if none
+        """
+        made = self.servers.boot(name, count, *([source] if source else []))
         self.servers.wait(made, "ACTIVE")
         return made
 

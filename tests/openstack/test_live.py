@@ -11,6 +11,9 @@ from tests.system.virtman.base import report
 
 # What a guest that writes says now and then: see lab/images/guest/guest-init.
 LOAD = re.compile(r"^VIRTMAN-LOAD (\w+) number=(\d+) uptime=([\d.]+)\r?$", re.MULTILINE)
+# What a guest's kernel says when it has found its own memory wrong.
+DIED = re.compile(r"^\[ *[\d.]+\] (invalid opcode|BUG|Oops|general protection|Kernel panic).*",
+                  re.MULTILINE)  # fmt: skip
 
 
 class TestLiveMigration(CloudCase):
@@ -28,8 +31,7 @@ class TestLiveMigration(CloudCase):
         wait_until(lambda: self._said(self.first), "a guest that writes", 60, 0.2)
 
     def test_guest_goes_on_with_all_that_it_wrote(self):
-        self.servers.order("migrate", self.server, "--live-migration")
-        longest = self._watch()
+        longest = self._migrate()
         self.servers.wait([self.server], "ACTIVE")
         self.assertEqual(self.second.name, self.servers.node(self.server).name)
         self._assert_goes_on(self.second)
@@ -37,9 +39,7 @@ class TestLiveMigration(CloudCase):
         wait_until(lambda: not leftovers(self.first), "the source to let go", 60, 1)
         self.assertEqual([], list((self.first.share / "instances").glob(f"{self.server}*")))
         self.assertEqual("", self.first.run(["virsh", "list", "--all", "--name"]).stdout.strip())
-        self.servers.order("reboot", self.server, "--hard")
-        self.servers.wait([self.server], "ACTIVE")
-        self.assert_right(self.server, 2)
+        self._assert_disk_is_right()
         report(
             f"live migration under load: {move['sent'] >> 10} KiB sent as {move['wire'] >> 10} KiB "
             f"in {move['round'] + 1} rounds, the disk held for {move['pause']:.3f} s, the guest "
@@ -57,12 +57,17 @@ class TestLiveMigration(CloudCase):
         self.nodes.start_agent(self.second)
         wait_until(lambda: not leftovers(self.second), "nothing on the destination", 150, 1)
         self.assertEqual("", self.second.run(["virsh", "list", "--all", "--name"]).stdout.strip())
+        self._assert_disk_is_right()
+
+    def _assert_disk_is_right(self):
+        self.servers.wait([self.server], "ACTIVE")
         self.servers.order("reboot", self.server, "--hard")
         self.servers.wait([self.server], "ACTIVE")
         self.assert_right(self.server, 2)
 
-    def _watch(self):
+    def _migrate(self):
         """Wait until the guest writes on the other node; return its longest silence, in seconds."""
+        self.servers.order("migrate", self.server, "--live-migration")
         said, began, longest = [], time.monotonic(), 0.0
 
         def goes_on():
@@ -71,6 +76,7 @@ class TestLiveMigration(CloudCase):
             longest = max(longest, time.monotonic() - began)
             if now != said:
                 said, began = now, time.monotonic()
+            self.assertIsNone(DIED.search(self._console(self.second)))
             return len(now[1]) > 1
 
         wait_until(goes_on, f"the guest on {self.second.name}", 180, 0.05)
@@ -89,11 +95,13 @@ class TestLiveMigration(CloudCase):
         self.assertEqual(sorted(uptimes), uptimes)
 
     def _said(self, node):
+        return LOAD.findall(self._console(node))
+
+    def _console(self, node):
         console = node.share / "instances" / self.server / "console.log"
-        if not console.exists():
-            return self.kept.get(node.name, [])
-        self.kept[node.name] = LOAD.findall(console.read_text(errors="replace"))
-        return self.kept[node.name]
+        if console.exists():
+            self.kept[node.name] = console.read_text(errors="replace")
+        return self.kept.get(node.name, "")
 
     def _disks(self, node):
         return [(one["vm"], one["state"]) for one in self._ask(node, "list")]

@@ -14,6 +14,7 @@ from typing import Protocol
 from virtman import plan
 from virtman.errors import CacheUnsupported
 from virtman.layer import Layer
+from virtman.layers import Table
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,18 @@ class Figures:
 
 
 class Member(Layer, Protocol):
-    """One image's part of the group."""
+    """One image's part of the group.
 
-    def is_caching(self) -> bool:
+    :ivar device: by whose status, which is empty if it is not there, one can tell how the member
+        is; empty if there is no such device
+    """
+
+    device: str
+
+    def is_caching(self, status: Table) -> bool:
         """Tell whether what is read is kept."""
 
-    def figures(self) -> Figures:
+    def figures(self, status: Table) -> Figures:
         """Return what it has done."""
 
     def can_drop(self) -> bool:

@@ -20,7 +20,7 @@ from virtman.errors import DeviceBusy
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
 from virtman.plan import SECTOR
-from virtman.privileged import bcache
+from virtman.privileged import bcache, block
 
 SUPERBLOCK = 1024 * 1024
 DEADLINE = 20.0
@@ -93,7 +93,7 @@ class Backed:
         with explained(f"cache member {member}"):
             for setting, value in settings.items():
                 bcache.configure(member, setting, value)
-            bcache.no_readahead(member)
+            block.read_ahead(member, 0)
 
     def attach(self, cache_set: str) -> None:
         """Put the cache set before it."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
@@ -37,7 +37,7 @@ from virtman.caches.local import LocalFile, Shim
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layer import wait_until
-from virtman.layers import Mapped, explained
+from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
 from virtman.privileged import bcache, block
 
@@ -173,7 +173,8 @@ class Bcache:
         self.folder = folder
         self.shim = Shim(step, folder)
         superblock = LocalFile(folder / f"{image}_{step.mark}.superblock", SUPERBLOCK)
-        self.backed = Backed(str(Device(image, "backing")), step.sectors, superblock, group)
+        self.device = str(Device(image, "backing"))
+        self.backed = Backed(self.device, step.sectors, superblock, group)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below."""
@@ -201,16 +202,16 @@ class Bcache:
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache to the image."""
-        table = self.backed.device.table()
-        return bool(table) and table[-1][2] == "linear" and self.backed.member() is not None
+        return self._over(self.backed.device.table()) is not None
 
-    def is_caching(self) -> bool:
+    def is_caching(self, status: Table) -> bool:
         """Tell whether the cache set is before the image."""
-        return self.is_up() and self.backed.is_attached()
+        member = self._over(status)
+        return member is not None and sysfs.has_cache(member)
 
-    def figures(self) -> Figures:
+    def figures(self, status: Table) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
-        return figures(self.backed)
+        return _figures(lambda: self._over(status))
 
     def can_drop(self) -> bool:
         """Tell whether the member has its cache."""
@@ -238,6 +239,11 @@ class Bcache:
             self.backed.attach(cache_set)
         superblock.sync()
         self.backed.put_on("linear", self.shim.node)
+
+    def _over(self, backing: Table) -> str | None:
+        """Return the bcache device, if the backing device lies on the image."""
+        lies = bool(backing) and backing[-1][2] == "linear"
+        return sysfs.bcache_over(self.backed.device.node) if lies else None
 
     def _superblocks(self) -> list[LocalFile]:
         """Return what there is of this image, and of earlier ones of the same name."""
@@ -308,7 +314,7 @@ class Volume:
 
     def figures(self) -> Figures:
         """Return what bcache counted."""
-        return figures(self.backed)
+        return _figures(self.backed.member)
 
     def _cache(self) -> None:
         cache_set = self.group.enter(self.step.name)
@@ -322,10 +328,10 @@ class Volume:
         self.backed.superblock.sync()
 
 
-def figures(backed: Backed) -> Figures:
-    """Return what bcache counted of a member."""
+def _figures(find: Callable[[], str | None]) -> Figures:
+    """Return what bcache counted of the member that is found."""
     try:
-        member = backed.member()
+        member = find()
         return Figures(*sysfs.cache_reads(member)) if member else Figures()
     except OSError:  # it comes or goes just now
         return Figures()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from virtman import plan
 from virtman.caches import Figures, Member, Step, Volume, unsupported
+from virtman.layers import Table
 
 
 class Group:
@@ -29,6 +30,8 @@ class Group:
 class Uncached:
     """No device: the image lies on what would be cached."""
 
+    device = ""
+
     def up(self, below: Sequence[str]) -> str:
         """Return the device below."""
         return below[0]
@@ -43,7 +46,7 @@ class Uncached:
         """Tell that nothing is missing."""
         return True
 
-    def is_caching(self) -> bool:
+    def is_caching(self, status: Table) -> bool:
         """Tell that nothing is missing."""
         return True
 
@@ -54,6 +57,6 @@ class Uncached:
     def drop(self, offset: int) -> None:
         """Nothing is held."""
 
-    def figures(self) -> Figures:
+    def figures(self, status: Table) -> Figures:
         """Nothing is cached."""
         return Figures()

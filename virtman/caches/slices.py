@@ -26,10 +26,9 @@ from virtman import layers, naming, plan, sysfs
 from virtman.caches import Figures, undroppable
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
-from virtman.layers import Mapped, Table, explained
+from virtman.layers import Mapped, Table
 from virtman.naming import Device
 from virtman.plan import SECTOR
-from virtman.privileged import dm
 
 LOG = logging.getLogger(__name__)
 
@@ -130,14 +129,15 @@ class Sliced:
         self.step = step
         self.slices = slices
         image = step.device.image
-        self.cached = Mapped(str(Device(image, "cached")))
+        self.device = str(Device(image, "cached"))
+        self.cached = Mapped(self.device)
         self.cached.read_only = self.read_only
         self.cached.flush = False
         self.meta, self.data = _parts(image)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below; without space, that device is all there is."""
-        if self._has_failed():
+        if _has_failed(self.cached.status()):
             self.cached.set_up(self._errors())
             self.slices.give_back(self.step.device.image)
         if not self.is_up():
@@ -164,16 +164,15 @@ class Sliced:
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache."""
-        return any(row[2] != "error" for row in self.cached.table())
+        return _caches(self.cached.table())
 
-    def is_caching(self) -> bool:
+    def is_caching(self, status: Table) -> bool:
         """Tell whether there is a cache, and it has not given up."""
-        return self.is_up() and not self._has_failed()
+        return _caches(status) and not _has_failed(status)
 
-    def figures(self) -> Figures:
+    def figures(self, status: Table) -> Figures:
         """Return what the driver counted."""
-        with explained(f"device {self.cached.name}"):
-            return self._read(dm.status(self.cached.name)[0][3]) if self.is_up() else Figures()
+        return self._read(status[0][3]) if _caches(status) else Figures()
 
     def can_drop(self) -> bool:
         """Refuse: the driver can only drop all."""
@@ -191,10 +190,15 @@ class Sliced:
         """Take a slice and make the cache on it."""
         raise NotImplementedError
 
-    def _has_failed(self) -> bool:
-        """Tell whether dm-cache gave up: it could not write to its devices."""
-        with explained(f"device {self.cached.name}"):
-            return self.is_up() and dm.status(self.cached.name)[0][3].startswith("Fail")
-
     def _errors(self) -> Table:
         return [(0, self.step.sectors, "error", "")]
+
+
+def _caches(rows: Table) -> bool:
+    """Tell by its table, or status, whether a device is a cache."""
+    return any(row[2] != "error" for row in rows)
+
+
+def _has_failed(status: Table) -> bool:
+    """Tell whether dm-cache gave up: it could not write to its devices."""
+    return _caches(status) and status[0][3].startswith("Fail")

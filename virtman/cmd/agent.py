@@ -151,7 +151,7 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             conf.volt.url,
             host.name,
             conf.volt.timeout,
-            Access(conf.volt.token_file, conf.volt.cafile),
+            _access(conf),
             conf.agent.rack,
         ),
         Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
@@ -162,6 +162,14 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
             conf.image.warm_after,
         ),
     )
+
+
+def _access(conf: cfg.ConfigOpts) -> Access:
+    if not conf.keystone.auth_type:
+        return Access(conf.volt.token_file, conf.volt.cafile)
+    from virtman import keystone  # noqa: PLC0415 - only who logs in there needs its library
+
+    return Access(cafile=conf.volt.cafile, keystone=keystone.tokens(conf))
 
 
 def _backing(conf: cfg.ConfigOpts, records: Records) -> Backing:

@@ -6,11 +6,11 @@ import logging
 import signal
 import socket
 import threading
-from typing import Any
 
 import click
 
 from virtman.access import Access
+from virtman.keystone import Tokens
 from virtman.openstack.cinder import API_VERSION, Cinder
 from virtman.openstack.keeper import Keeper
 from virtman.openstack.serving import Brick, Served
@@ -24,7 +24,11 @@ _PORT = 3260
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--cloud", help="Of clouds.yaml, with nova's own account; the OS_ variables if none.")
 @click.option("--volt", required=True, help="Where Volt answers.")
-@click.option("--token-file", default="", help="File with a token of role operator.")
+@click.option(
+    "--token-file",
+    default="",
+    help="File with a token of role operator; without it Volt has to know the account by Keystone.",
+)
 @click.option("--cafile", default="", help="Certificates that vouch for Volt's.")
 @click.option("--ip", required=True, help="Address at which the first nodes read the images.")
 @click.option("--port", default=_PORT, show_default=True, help="Of the iSCSI target.")
@@ -54,8 +58,8 @@ _PORT = 3260
     "--interval",
     default=2.0,
     show_default=True,
-    help="Seconds between two looks at Cinder. Longer: fewer requests, and the first server of a "
-    "snapshot waits longer.",
+    help="Seconds between two looks at Cinder. Longer: fewer requests, and the first server of an "
+    "image waits longer.",
 )
 def main(
     cloud: str | None,
@@ -73,9 +77,17 @@ def main(
 ) -> None:
     """Serve the golden volumes of Cinder to the nodes of VirtMan. Needs root."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    served = Served(Storage(host, ip, port), volt, Access(token_file, cafile), hashed=hash_tree)
+    # These come with the extra "openstack".
+    from cinderclient import client  # noqa: PLC0415
+    from openstack import config  # noqa: PLC0415
+
+    region = config.OpenStackConfig().get_one(cloud=cloud)
+    session = region.get_session()
+    access = Access(token_file, cafile, Tokens(session))
+    served = Served(Storage(host, ip, port), volt, access, hashed=hash_tree)
+    cinder = client.Client(API_VERSION, session=session, region_name=region.region_name)
     brick = Brick(host, ip, lock_path, multipath=multipath)
-    keeper = Keeper(Cinder(_client(cloud)), served, brick, host, keep_time)
+    keeper = Keeper(Cinder(cinder), served, brick, host, keep_time)
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
@@ -86,13 +98,3 @@ def main(
         except Exception as err:
             LOG.warning("Cinder: %s", err)
         ended.wait(interval)
-
-
-def _client(cloud: str | None) -> Any:
-    # Both come with the extra "openstack".
-    from cinderclient import client  # noqa: PLC0415
-    from openstack import config  # noqa: PLC0415
-
-    region = config.OpenStackConfig().get_one(cloud=cloud)
-    session = region.get_session()
-    return client.Client(API_VERSION, session=session, region_name=region.region_name)

@@ -313,16 +313,22 @@ def image() -> None:
 @_json
 @click.pass_obj
 def list_images(client: Client, as_json: bool) -> None:
-    """List the images that are attached, who feeds them and who uses them."""
+    """List the images that are attached, how VMs read them, who feeds them and who uses them."""
     found = client.images()
     if as_json:
         click.echo(json.dumps(found))
         return
     rows = [
-        (one["image"], str(one["size"]), ",".join(one["parents"]), ",".join(one["instances"]))
+        (
+            one["image"],
+            str(one["size"]),
+            "warm" if one["warm"] else "cold",
+            ",".join(one["parents"]),
+            ",".join(one["instances"]),
+        )
         for one in found
     ]
-    _table(("IMAGE", "BYTES", "PARENTS", "VMS"), rows)
+    _table(("IMAGE", "BYTES", "STATE", "PARENTS", "VMS"), rows)
 
 
 @image.command()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from virtman import plan, sysfs
 from virtman.errors import DeviceBusy, KernelFailure
 from virtman.layer import wait_until
-from virtman.privileged import dm, kernel, loop
+from virtman.privileged import block, dm, kernel, loop
 
 Table = list[tuple[int, int, str, str]]
 
@@ -69,6 +69,11 @@ def statuses(names: Iterable[str]) -> dict[str, Table]:
     }
 
 
+def failed(status: Table) -> bool:
+    """Tell whether any path of a multipath does not work."""
+    return any(state == "F" for _, state in _paths(status))
+
+
 def corrupt(names: Iterable[str]) -> set[str]:
     """Return which of these devices have met wrong bytes; only verity devices can."""
     return {name for name, rows in statuses(names).items() if rows[0][2:] == ("verity", "C")}
@@ -87,11 +92,15 @@ def one_stripe(below: Sequence[str], end: int) -> Table:
 
 
 class Mapped:
-    """A device-mapper device whose table follows from what lies below it."""
+    """A device-mapper device whose table follows from what lies below it.
+
+    :cvar read_ahead: bytes that its page cache reads ahead; None if nobody reads it so
+    """
 
     flush = True
     freeze = False
     read_only = True
+    read_ahead: int | None = None
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -105,6 +114,8 @@ class Mapped:
                 dm.create(self.name, table, self.read_only)
             elif _shape(present) != _shape(table):
                 dm.reload(self.name, table, self.read_only, self.flush, self.freeze)
+            if self.read_ahead is not None:
+                block.read_ahead(sysfs.kernel_name(self.node), self.read_ahead)
 
     def down(self) -> None:
         """Remove the device.
@@ -144,17 +155,21 @@ class Mapped:
         """Tell whether the kernel has the device."""
         return bool(self.table())
 
+    def status(self) -> Table:
+        """Return the live status; empty if there is no such device."""
+        return statuses([self.name]).get(self.name, [])
+
+    def is_well(self, status: Table) -> bool:
+        """Tell by its status whether the device is there, and all paths that it has work."""
+        return bool(status) and all(row[2] != "error" for row in status) and not failed(status)
+
     def path_states(self) -> list[tuple[str, str]]:
         """Return number and state of a multipath's paths: A(ctive) or F(ailed), in order."""
-        if not self.exists():
-            return []
-        with explained(f"device {self.name}"):
-            status = dm.status(self.name)
-        return [(match[1], match[2]) for row in status for match in _PATH.finditer(row[3])]
+        return _paths(self.status())
 
     def has_failed(self) -> bool:
         """Tell whether any path of a multipath does not work."""
-        return any(state == "F" for _, state in self.path_states())
+        return failed(self.status())
 
     def reinstate(self, devices: Collection[str]) -> None:
         """Use failed paths again, the best path that works first."""
@@ -166,6 +181,11 @@ class Mapped:
         if devices and any(works):
             with contextlib.suppress(OSError):
                 dm.message(self.name, f"switch_group {works.index(True) + 1}")
+
+
+def _paths(status: Table) -> list[tuple[str, str]]:
+    rows = (words for _, _, target, words in status if target == "multipath")
+    return [(match[1], match[2]) for words in rows for match in _PATH.finditer(words)]
 
 
 def _shape(

@@ -17,6 +17,7 @@ class Export(Mapped):
     """
 
     flush = False
+    read_ahead = plan.READ_AHEAD
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))

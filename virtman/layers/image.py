@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
+from virtman.layers import Mapped, Table, explained
 from virtman.privileged import dm
 
 
@@ -47,6 +47,10 @@ class Image(Mapped):
         """Tell whether it can be read."""
         table = self.table()
         return bool(table) and table[0][2] == "multipath"
+
+    def is_well(self, status: Table) -> bool:
+        """Tell the same, and whether it lets I/O through."""
+        return super().is_well(status) and not sysfs.is_suspended(self.node)
 
     def _hold(self) -> None:
         if not self.exists():

@@ -12,6 +12,7 @@ class Regions(Mapped):
     """dm-zero and dm-switch. A page cache over it reads no further ahead than to a region's end."""
 
     flush = False
+    read_ahead = plan.READ_AHEAD
 
     def __init__(self, step: plan.Regions) -> None:
         super().__init__(str(step.device))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from virtman import layers, plan, sysfs
 from virtman.layers import Mapped
+from virtman.naming import Device
 from virtman.plan import BLOCK, SECTOR
 
 
@@ -27,7 +28,7 @@ class Verity(Mapped):
         return self.node
 
 
-def corrupt(steps: Iterable[plan.Verity]) -> set[str]:
-    """Return the hosts that sent wrong bytes through any of these."""
-    hosts = {str(step.device): step.device.argument for step in steps}
-    return {hosts[name] for name in layers.corrupt(hosts)}
+def corrupt(steps: Iterable[plan.Verity]) -> set[Device]:
+    """Return those through which wrong bytes came; each is named after the host they are from."""
+    devices = {str(step.device): step.device for step in steps}
+    return {devices[name] for name in layers.corrupt(devices)}

@@ -66,14 +66,20 @@ class Cinder:
         return _volume(self.client.volumes.get(volume))
 
     def create(
-        self, name: str, snapshot: str, size: int, kind: str, metadata: Mapping[str, str]
+        self,
+        name: str,
+        size: int,
+        kind: str,
+        metadata: Mapping[str, str],
+        made_of: Mapping[str, str],
     ) -> Volume:
-        """Begin to make a volume of a snapshot.
+        """Begin to make a volume.
 
         :param kind: its volume type
+        :param made_of: a snapshot or an image, as ``snapshot_id`` or ``imageRef``
         """
         made = self.client.volumes.create(
-            size, snapshot_id=snapshot, name=name, volume_type=kind, metadata=dict(metadata)
+            size, name=name, volume_type=kind, metadata=dict(metadata), **made_of
         )
         return _volume(made)
 

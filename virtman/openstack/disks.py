@@ -1,10 +1,10 @@
 """The root disks of a compute node's servers: what nova asks of the agent, and of Cinder.
 
-A server's disk is a VM of the agent that has the server's id as its name, over the image
-``snapshot-<id>``. It is made while the server is built and never later: whoever wants it after
-that must find it, as an empty one in its place would be a loss of data nobody notices. It is on
-one node at each moment. When its server goes to another one, the agents move it there, and that
-is where it has to be found from then on.
+A server's disk is a VM of the agent that has the server's id as its name, over an image named
+after what it is made of (see golden). It is made while the server is built and never later:
+whoever wants it after that must find it, as an empty one in its place would be a loss of data
+nobody notices. It is on one node at each moment. When its server goes to another one, the agents
+move it there, and that is where it has to be found from then on.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from virtman.errors import (
     MoveUnknown,
     VirtmanError,
 )
-from virtman.openstack.cinder import API_VERSION, Cinder
-from virtman.openstack.golden import Goldens, image_of
+from virtman.openstack.cinder import API_VERSION, Cinder, VolumeFailed
+from virtman.openstack.golden import Goldens
 
 LOG = logging.getLogger(__name__)
 
@@ -85,22 +85,24 @@ class Disks:
         # between a new server's "it is held" and its disk.
         self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._builds: collections.Counter[str] = collections.Counter()
+        # When Cinder last failed to make the golden volume of an image, and how; under its lock.
+        self._failed: dict[str, tuple[float, VolumeFailed]] = {}
         # Whether this node may hold what it does not need: after a crash, or what failed.
         self._unsure = True
         # When the agent last said how much there is, and how much.
         self._space = (-math.inf, 0)
 
-    def create(self, server: str, snapshot: str, size: int) -> str:
+    def create(self, server: str, image: str, size: int) -> str:
         """Make a server's disk; return its path. If that fails, nothing stays.
 
-        :param size: of the snapshot, in GiB
+        :param size: of the disk, in GiB
         :raises InstanceExists: if the server has one; it is left alone
         """
         self._refuse_second(server)
-        image = image_of(snapshot)
+        began = self.now()
         with self._lock(image):
             if not self._needed(image):
-                self.goldens.hold(snapshot, size)
+                self._hold(image, size, began)
             self._builds[image] += 1
         try:
             device = self._create(server, image)
@@ -285,6 +287,21 @@ class Disks:
                     self.agent.destroy(server)
                 raise
             self.pause(_PAUSE)
+
+    def _hold(self, image: str, size: int, began: float) -> None:
+        """Have the golden volume; who waited while Cinder failed to make it fails as well.
+
+        Else each of many servers would have an image downloaded that does not fit.
+        """
+        when, failure = self._failed.get(image, (-math.inf, None))
+        if failure and when > began:
+            raise VolumeFailed(str(failure)) from failure
+        try:
+            self.goldens.hold(image, size)
+        except VolumeFailed as err:
+            self._failed[image] = self.now(), err
+            raise
+        self._failed.pop(image, None)
 
     def _needed(self, image: str) -> bool:
         # What another node owns already, that one holds.

@@ -1,7 +1,12 @@
-"""The golden volume of a snapshot: the one that all servers of the snapshot read.
+"""The golden volume of an image: the one that all servers of the image read.
+
+It has the image's name, which says what it is made of, and so which data it has::
+
+    snapshot-<id>       a snapshot of Cinder's
+    image-<id>-<GiB>    an image of Glance's, in a volume of that size
 
 Cinder makes it once, in the project of nova's own account, so that no tenant sees it. Every
-compute node with servers of the snapshot holds it by an attachment of its own, which leads
+compute node with servers of the image holds it by an attachment of its own, which leads
 nowhere: Cinder counts these, and refuses to delete a volume that has any, whoever asks. So a
 node that is down keeps what its servers need, and a crash leaves at worst one hold too many.
 """
@@ -9,17 +14,22 @@ node that is down keeps what its servers need, and a crash leaves at worst one h
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from virtman import naming
+from virtman.errors import InvalidName
 from virtman.openstack.cinder import Cinder, Volume, VolumeFailed
 
 LOG = logging.getLogger(__name__)
 
-MARK = "virtman_snapshot"
-"""Key of a golden volume's metadata; the value is the snapshot's id."""
+MARK = "virtman_image"
+"""Key of a golden volume's metadata; the value is the image's name."""
+
+_MADE_OF = re.compile(
+    r"snapshot-(?P<snapshot_id>[0-9a-f-]{36})|image-(?P<imageRef>[0-9a-f-]{36})-[1-9][0-9]{0,4}"
+)
 
 _READY = frozenset({"available", "in-use"})
 # Another host is just taking hold, or the volume is on its way.
@@ -29,9 +39,18 @@ _NOT_NOW = 400
 _PAUSE = 0.5
 
 
-def image_of(snapshot: str) -> str:
-    """Name of the image, and of the golden volume, of a snapshot's id."""
-    return naming.check("image", f"snapshot-{snapshot}")
+def made_of(image: str) -> Mapping[str, str]:
+    """Return what the golden volume of an image is made of, in the words of Cinder's API.
+
+    :raises InvalidName: if the name does not say
+    """
+    found = _MADE_OF.fullmatch(image)
+    if found is None:
+        raise InvalidName(
+            f"image name {image!r} does not say what its golden volume is made of: "
+            "it is snapshot-<id> or image-<id>-<GiB>"
+        )
+    return {key: value for key, value in found.groupdict().items() if value}
 
 
 def holder_of(host: str) -> str:
@@ -63,24 +82,24 @@ class Goldens:
         self.now = now
         self.pause = pause
 
-    def hold(self, snapshot: str, size: int) -> None:
+    def hold(self, image: str, size: int) -> None:
         """Have a golden volume that nobody can delete; make it if there is none. Repeatable.
 
         Two nodes that find none at the same time make one each. Once theirs is there, both see
         both and take the older one; the keeper gives the other back.
 
-        :param size: of the snapshot, in GiB
+        :param size: of the volume, in GiB
         :raises VolumeFailed: if Cinder cannot make it in time
         """
-        cinder, name = self.cinder(), image_of(snapshot)
-        usable = _usable(cinder, name)
+        cinder, source = self.cinder(), made_of(image)
+        usable = _usable(cinder, image)
         if any(self.holder in one.holders for one in usable):
             return
         if usable:
             golden = usable[0]
         else:
-            golden = cinder.create(name, snapshot, size, self.kind, {MARK: snapshot})
-            LOG.info("volume %s becomes the golden one of snapshot %s", golden.id, snapshot)
+            golden = cinder.create(image, size, self.kind, {MARK: image}, source)
+            LOG.info("volume %s becomes the golden one of %s", golden.id, image)
         self._take(cinder, golden, self.holder)
 
     def share(self, image: str, host: str) -> None:
@@ -124,7 +143,7 @@ class Goldens:
             if self.now() > deadline:
                 raise VolumeFailed(
                     f"golden volume {golden.id} of {golden.name} is still {golden.status} after "
-                    f"{self.timeout:g} s; raise [virtman] golden_timeout if Cinder copies snapshots"
+                    f"{self.timeout:g} s; raise [virtman] golden_timeout if Cinder needs longer"
                 )
             self.pause(_PAUSE)
             golden = cinder.show(golden.id)

@@ -18,7 +18,6 @@ from nova.scheduler import utils, weights
 from oslo_config import cfg
 
 from virtman.access import Access
-from virtman.openstack.golden import image_of
 
 LOG = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ OPTS = [
         "warm_weight_multiplier",
         default=0.0,
         help="How much a node is preferred that reads the server's image already. Such a server "
-        "reads from the node's cache. Higher: servers of a snapshot gather on fewer nodes. 0: "
+        "reads from the node's cache. Higher: servers of an image gather on fewer nodes. 0: "
         "Volt is not asked. The metadata of an aggregate can have another value under this name.",
     ),
     cfg.StrOpt("volt_url", default="http://127.0.0.1:8778", help="Where Volt answers."),
@@ -56,7 +55,7 @@ OPTS = [
 ]
 conf.CONF.register_opts(OPTS, group="virtman")
 
-_HINT = "virtman_snapshot"
+_HINT = "virtman_image"
 """Of nova's request; the API sets it and no user can."""
 
 
@@ -117,11 +116,11 @@ class WarmWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """Weigh nodes for a request."""
-        snapshot = (weight_properties.scheduler_hints or {}).get(_HINT)
+        image = (weight_properties.scheduler_hints or {}).get(_HINT)
         nodes = [one.obj for one in weighed_obj_list]
-        if not snapshot or not any(map(self.weight_multiplier, nodes)):
+        if not image or not any(map(self.weight_multiplier, nodes)):
             return [0.0 for _ in nodes]
-        warm = self._hosts(image_of(snapshot[0]))
+        warm = self._hosts(image[0])
         return [float(node.host in warm) for node in nodes]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:

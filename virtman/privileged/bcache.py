@@ -67,12 +67,6 @@ def attach(kernel_name: str, cache_set: str) -> None:
 
 
 @context.entrypoint
-def no_readahead(kernel_name: str) -> None:
-    """Stop the kernel from reading more of a device than was asked for."""
-    _write(f"/sys/block/{kernel_name}/queue/read_ahead_kb", "0")
-
-
-@context.entrypoint
 def detach(kernel_name: str) -> None:
     """Drop what the cache holds of a bcache device."""
     _write(f"/sys/block/{kernel_name}/bcache/detach", "1")

@@ -10,6 +10,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from pathlib import Path
 
 from virtman.privileged import context
 
@@ -45,6 +46,12 @@ def forget(device: str, offset: int, length: int) -> None:
     """Drop what the page cache holds of a device there."""
     with _opened(device, os.O_RDONLY) as descriptor:
         os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
+
+
+@context.entrypoint
+def read_ahead(kernel_name: str, size: int) -> None:
+    """Let those who open a device from now on read ahead by so many bytes, in whole KiB."""
+    Path(f"/sys/block/{kernel_name}/queue/read_ahead_kb").write_text(str(size // 1024))
 
 
 def _read(device: str, offset: int, length: int) -> bytes:

@@ -6,14 +6,19 @@ from django.utils.translation import gettext_lazy as _
 from horizon import tables
 from horizon.utils import filters
 
+_DETAILS = {
+    "snapshot": "horizon:project:snapshots:detail",
+    "image": "horizon:project:images:images:detail",
+}
+
 
 class ImagesTable(tables.DataTable):
     """One row an image."""
 
     name = tables.Column(
         "name",
-        verbose_name=_("Snapshot"),
-        link=lambda image: reverse("horizon:project:snapshots:detail", args=[image.id]),
+        verbose_name=_("Snapshot or Image"),
+        link=lambda image: reverse(_DETAILS[image.kind], args=[image.source]),
     )
     size = tables.Column("size", verbose_name=_("Size"), filters=(filesizeformat,))
     hosts = tables.Column("hosts", verbose_name=_("Compute nodes that read it"))
@@ -28,4 +33,6 @@ class ImagesTable(tables.DataTable):
 
         name = "virtman_images"
         verbose_name = _("VirtMan Images")
-        no_data_message = _("No server runs from a snapshot of this project through VirtMan.")
+        no_data_message = _(
+            "No server runs from a snapshot or an image of this project through VirtMan."
+        )

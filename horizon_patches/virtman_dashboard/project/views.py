@@ -2,7 +2,7 @@
 
 from django.utils.translation import gettext_lazy as _
 from horizon import exceptions, messages, tables
-from openstack_dashboard.api import cinder
+from openstack_dashboard.api import cinder, glance
 
 from virtman_dashboard import volt
 from virtman_dashboard.project import images
@@ -19,10 +19,17 @@ class IndexView(tables.DataTableView):
     def get_data(self):
         """Return the rows; what cannot be had is said in a message."""
         try:
-            snapshots = cinder.volume_snapshot_list(self.request)
-            return images.of_project(snapshots, volt.client(self.request).images())
+            return images.of_project(
+                list(volt.client(self.request).images()),
+                {
+                    "snapshot": lambda: cinder.volume_snapshot_list(self.request),
+                    "image": lambda: glance.image_list_detailed(self.request)[0],
+                },
+            )
         except volt.VoltError as err:
             messages.error(self.request, str(err))
         except Exception:
-            exceptions.handle(self.request, _("Unable to retrieve the snapshots of the project."))
+            exceptions.handle(
+                self.request, _("Unable to retrieve the snapshots and images of the project.")
+            )
         return []

@@ -77,11 +77,15 @@ class Killed(BaseException):
 
 @dataclass
 class Lun:
-    """What a target serves."""
+    """What a target serves.
+
+    :ivar read_ahead: bytes, of the device
+    """
 
     storage: str
     device: str
     sectors: int
+    read_ahead: int = 128 * 1024
 
 
 @dataclass
@@ -134,6 +138,7 @@ class Mapping:
 
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
+    :ivar read_ahead: bytes, for those who open it from now on
     """
 
     name: str
@@ -145,6 +150,7 @@ class Mapping:
     wiped: bool = False
     failed: set[str] = field(default_factory=set)
     corrupt: bool = False
+    read_ahead: int = 128 * 1024
 
     @property
     def below(self) -> list[str]:
@@ -157,12 +163,16 @@ class Mapping:
 
 @dataclass
 class Loop:
-    """A loop device."""
+    """A loop device.
+
+    :ivar read_ahead: bytes, of the device that it shows
+    """
 
     number: str
     path: str
     offset: int
     read_only: bool
+    read_ahead: int
     going: bool = False
 
 
@@ -550,7 +560,8 @@ class Kernel:
         if self._by_node(path) is None and not Path(path).is_file():
             raise OSError(errno.ENOENT, path)
         name = next(f"/dev/loop{n}" for n in itertools.count() if f"/dev/loop{n}" not in self.loops)
-        self.loops[name] = Loop(f"7:{next(self._minors)}", path, offset, read_only)
+        read_ahead = self._read_ahead(path)
+        self.loops[name] = Loop(f"7:{next(self._minors)}", path, offset, read_only, read_ahead)
         return name
 
     def loop_detach(self, device: str) -> None:
@@ -672,7 +683,7 @@ class Kernel:
             raise OSError(errno.EIO, f"LIO, {target}: exists")
         if self._by_node(device) is None and not Path(device).is_file():
             raise OSError(errno.EIO, f"LIO, {target}: no {device}")
-        mine.luns[lun] = Lun(name, device, size // SECTOR)
+        mine.luns[lun] = Lun(name, device, size // SECTOR, self._read_ahead(device))
         self.network.targets[ip, port, target] = mine
 
     def lio_withdraw(self, name: str, target: str, lun: int) -> None:
@@ -750,9 +761,6 @@ class Kernel:
         member.cache_set, member.waits = cache_set, False
         self._write_superblock(member.backing, member.uuid, cache_set)
         self._fill(next(one for one in self.mappings.values() if one.number == member.backing))
-
-    def bcache_no_readahead(self, kernel_name: str) -> None:
-        self._member(kernel_name).settings["read_ahead_kb"] = "0"
 
     def bcache_detach(self, kernel_name: str) -> None:
         member = self._member(kernel_name)
@@ -848,6 +856,13 @@ class Kernel:
     def block_forget(self, device: str, offset: int, length: int) -> None:
         self._number(device)
         self.forgotten.append((device.rsplit("/", 1)[-1], offset))
+
+    def block_read_ahead(self, kernel_name: str, size: int) -> None:
+        for mapping in self.mappings.values():
+            if mapping.number == kernel_name:
+                mapping.read_ahead = size
+                return
+        self._member(kernel_name).settings["read_ahead_kb"] = str(size // 1024)
 
     # Modules.
 
@@ -1024,6 +1039,11 @@ class Kernel:
             if name in (known, one.backing):
                 return one
         raise OSError(errno.ENOENT, f"there is no {name}")
+
+    def _read_ahead(self, path: str) -> int:
+        """Return how far who opens a device or file now reads ahead."""
+        mapping = self.mappings.get(path.removeprefix("/dev/mapper/"))
+        return mapping.read_ahead if mapping else Mapping.read_ahead
 
     def _number(self, device: str) -> str:
         found = self._by_node(device)

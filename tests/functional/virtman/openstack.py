@@ -54,7 +54,7 @@ class FakeCinderClient:
         name = search_opts.get("name")
         return [self._seen(one) for one in self.kept.values() if name in (None, one.name)]
 
-    def create(self, size, snapshot_id, name, volume_type, metadata):
+    def create(self, size, name, volume_type, metadata, **made_of):
         self.calls.append("create")
         volume = SimpleNamespace(
             id=f"v{next(self.numbers)}",
@@ -64,7 +64,7 @@ class FakeCinderClient:
             metadata=metadata,
             made=[],
             polls=self.polls,
-            described=(size, snapshot_id, volume_type),
+            described=(size, made_of, volume_type),
         )
         self.kept[volume.id] = volume
         return self._seen(volume)

@@ -5,6 +5,7 @@ import re
 
 from tests.functional.virtman.base import SIZE, TestCase
 from tests.functional.virtman.kernel import Killed, Ssd
+from virtman.attachment import look
 from virtman.errors import ImageMismatch, KernelFailure, VirtmanError
 
 
@@ -207,7 +208,8 @@ class BcacheTest(TestCase):
         member.reads = (70, 20, 10)
         (attachment,) = node.agent.attachments()
         with node.process.here():
-            figures, report = attachment.figures(), attachment.report()
+            seen = look([attachment])
+            figures, report = attachment.figures(seen), attachment.report(seen)
         self.assertEqual((70, 20, 10), (figures.hits, figures.misses, figures.bypassed))
         self.assertEqual((70, 20), (report.hits, report.misses))
 
@@ -377,7 +379,7 @@ class DmCacheTest(TestCase):
         node.create("vm1")
         (attachment,) = node.agent.attachments()
         with node.process.here():
-            figures = attachment.figures()
+            figures = attachment.figures(look([attachment]))
         self.assertEqual(self.figures, (figures.hits, figures.misses, figures.bypassed))
 
 

@@ -118,7 +118,8 @@ class ShellTest(ServedCase):
             self.run_shell("list"),
         )
         self.assertEqual(
-            "IMAGE   BYTES    PARENTS        VMS\ndebian  8388608  source,source  vm1\n",
+            "IMAGE   BYTES    STATE  PARENTS        VMS\n"
+            "debian  8388608  cold   source,source  vm1\n",
             self.run_shell("image", "list"),
         )
         self.run_shell("create", "debian", "vm2")

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 
 from tests.functional.virtman.base import FOREVER, TestCase, hashes
+from virtman import plan
 from virtman.agent import device_path
 from virtman.errors import ParentUnreachable, VirtmanError
 
@@ -102,6 +103,15 @@ class CreateTest(TestCase):
              "read_ahead_kb": "0"},
             dict(settings),
         )  # fmt: skip
+
+    def test_the_regions_are_read_ahead_by_little(self):
+        node = self.bed.node()
+        node.create("vm1")
+        opened = [one for one in node.kernel.loops.values() if "_export" in one.path]
+        for target in node.kernel.network.targets.values():
+            opened += [one for one in target.luns.values() if "_export" in one.device]
+        self.assertEqual({plan.READ_AHEAD}, {one.read_ahead for one in opened})
+        self.assertEqual(2 + 2 * plan.READERS, len(opened))
 
     def test_a_second_vm_shares_the_image(self):
         node = self.bed.node()

@@ -1,10 +1,14 @@
 """VMs that move live: rounds until the word comes, a device before the data, one owner."""
 
 import contextlib
+import threading
 from dataclasses import replace
+
+import fixtures
 
 from tests.functional.virtman import test_moves
 from tests.functional.virtman.kernel import Killed
+from virtman import journey
 from virtman.errors import InvalidRequest, MoveUnknown, VirtmanError
 
 DEVICE = "virtman_debian_vm_vm1"
@@ -81,6 +85,24 @@ class LiveTest(test_moves.MoveCase):
         self.b.recover()
         self.assertEqual("error", self.table(self.b)[1])
         self.b.serve()
+        self.await_ready()
+        self.a.finish("vm1")
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("a..b....", self.read(self.b, "vm1"))
+
+    def test_it_is_not_ready_while_the_other_host_hangs(self):
+        self.useFixture(fixtures.MockPatchObject(journey, "SILENCE", 0.2))
+        self.begin()
+        goes_on = threading.Event()
+        self.addCleanup(goes_on.set)
+        offer = self.b.arrivals.offer
+        self.b.arrivals.offer = lambda *words: goes_on.wait() and offer(*words)
+        self.await_(
+            lambda: self.status(self.a, "vm1").state == "sending",
+            lambda: self.status(self.a, "vm1"),
+        )
+        self.assertIn("host b does not answer", self.status(self.a, "vm1").note)
+        goes_on.set()
         self.await_ready()
         self.a.finish("vm1")
         self.assertEqual("done", self.ended().state)

@@ -18,8 +18,7 @@ from virtman.openstack.golden import Goldens, holder_of
 from virtman.openstack.keeper import Keeper
 from virtman.openstack.serving import Served
 
-SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
-IMAGE = f"snapshot-{SNAPSHOT}"
+IMAGE = "snapshot-0c0ffee0-1111-2222-3333-444455556666"
 MIB = 1024 * 1024
 
 
@@ -81,7 +80,7 @@ class OpenStackTest(ServedCase):
             self.keeper.tend()
 
     def test_servers_come_from_one_volume_and_leave_nothing(self):
-        paths = [self.disks.create(f"server{number}", SNAPSHOT, 1) for number in range(3)]
+        paths = [self.disks.create(f"server{number}", IMAGE, 1) for number in range(3)]
         (volume,) = self.cinder.kept.values()
         self.assertEqual(2, len(volume.made))  # of this node, and of the keeper
         (image,) = self.client.images()
@@ -92,7 +91,25 @@ class OpenStackTest(ServedCase):
 
         for number in range(3):
             self.disks.destroy(f"server{number}")
-        self.client.drop(IMAGE)
+        self.assert_given_back(IMAGE)
+
+    def test_servers_of_an_image_of_glance_come_from_a_volume_of_their_size(self):
+        made = {size: f"image-0c0ffee0-1111-2222-3333-444455556666-{size}" for size in (1, 2)}
+        for size, image in made.items():
+            path = self.disks.create(f"server{size}", image, size)
+            self.assertEqual(path, self.disks.path(f"server{size}"))
+        self.assertEqual(set(made.values()), {one["image"] for one in self.client.images()})
+        self.assertEqual(
+            list(made.items()), [(one.described[0], one.name) for one in self.cinder.kept.values()]
+        )
+        for size in made:
+            self.disks.destroy(f"server{size}")
+        self.assert_given_back(*made.values())
+
+    def assert_given_back(self, *images):
+        """Once a node reads images no more, nothing is left of them anywhere."""
+        for image in images:
+            self.client.drop(image)
         self.tend()
         self.time.seconds += 101
         self.tend()
@@ -102,7 +119,7 @@ class OpenStackTest(ServedCase):
         self.assert_nothing_is_left(self.node)
 
     def test_volume_stays_while_the_node_still_reads_the_image(self):
-        self.disks.create("server", SNAPSHOT, 1)
+        self.disks.create("server", IMAGE, 1)
         self.disks.destroy("server")
         for _ in range(3):
             self.time.seconds += 101
@@ -111,7 +128,7 @@ class OpenStackTest(ServedCase):
         self.assertEqual(1, self.initiator.connections)
 
     def test_storage_node_that_reboots_serves_again(self):
-        path = self.disks.create("server", SNAPSHOT, 1)
+        path = self.disks.create("server", IMAGE, 1)
         self.storage.forget()
         self.keeper._served.clear()
         self.tend()
@@ -122,7 +139,7 @@ class OpenStackTest(ServedCase):
         there = self.bed.node("b", keep=FOREVER)
         for node in (self.node, there):
             node.serve()
-        path = self.disks.create("server", SNAPSHOT, 1)
+        path = self.disks.create("server", IMAGE, 1)
         device = Path(path).name
         disks = {"a": self.disks, "b": self.disks_of(there)}
         self.node.kernel.write(device, 0, "first")
@@ -144,14 +161,14 @@ class OpenStackTest(ServedCase):
         there = self.bed.node("b", keep=FOREVER)
         for node in (self.node, there):
             node.serve()
-        path = self.disks.create("server", SNAPSHOT, 1)
+        path = self.disks.create("server", IMAGE, 1)
         self.useFixture(fixtures.MockPatchObject(there.backing, "free", lambda: 0))
         self.assertRaises(NoSpace, self.disks.move, "server", "b")
         self.assertEqual(path, self.disks.path("server"))
 
     def test_without_a_keeper_nothing_is_left(self):
         self.time.then = lambda: None
-        self.assertRaises(ImageUnknown, self.disks.create, "server", SNAPSHOT, 1)
+        self.assertRaises(ImageUnknown, self.disks.create, "server", IMAGE, 1)
         (volume,) = self.cinder.kept.values()
         self.assertEqual([], volume.made)
         self.assert_nothing_is_left(self.node)

@@ -2,6 +2,7 @@
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.kernel import Killed
+from virtman.attachment import look
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.naming import iqn
 from virtman.recovery import Recovery
@@ -57,7 +58,7 @@ class RecoveryTest(TestCase):
             for misses in (99, 99, 10**9):
                 member.reads = (0, misses, 0)
                 with node.process.here():
-                    image.mend()
+                    image.mend(look([image]))
                 node.settle()
 
         for verb in self.killed(node, warm_and_cold_again):

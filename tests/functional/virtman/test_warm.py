@@ -1,4 +1,5 @@
 import fixtures
+from werkzeug.test import Client as Test
 
 from tests.functional.virtman.base import TestCase
 from tests.functional.virtman.kernel import Kernel
@@ -26,6 +27,12 @@ class WarmTest(TestCase):
         self.assertEqual(CACHED in found, "loop on /dev/mapper/virtman_debian_regions1" in below)
         return sorted(found, key=lambda way: found[way])
 
+    def shows(self):
+        """Return whether the agent calls the image warm."""
+        with self.node.process.here():
+            (image,) = Test(self.node.api()).get("/v1/images").json["images"]
+        return image["warm"]
+
     def reads(self, hits, misses):
         """Have so many reads counted, and let the agent see that."""
         self.member.reads = (hits, misses, 0)
@@ -35,8 +42,11 @@ class WarmTest(TestCase):
     def test_vms_read_from_the_cache_while_the_image_is_warm(self):
         self.assertEqual([SHARED], self.ways())
         self.assertEqual([SHARED], self.reads(0, 9999))
+        self.assertFalse(self.shows())
         self.assertEqual([CACHED, SHARED], self.reads(0, 9999))
+        self.assertTrue(self.shows())
         self.assertEqual([SHARED], self.reads(0, 9999999))
+        self.assertFalse(self.shows())
 
     def start_again(self, start):
         self.node.stop()
@@ -49,6 +59,7 @@ class WarmTest(TestCase):
         before = self.node.kernel.state()["dm"]
         self.start_again(self.node.start)
         self.assertEqual([CACHED, SHARED], self.ways())
+        self.assertTrue(self.shows())
         self.assertEqual(before, self.node.kernel.state()["dm"])
 
     def test_a_node_that_was_booted_begins_cold(self):

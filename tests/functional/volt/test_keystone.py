@@ -13,7 +13,9 @@ from volt.worker import Worker
 HEARTBEAT = {"images": {}}
 
 
-class TestKeystone(TestCase):
+class KeystoneCase(TestCase):
+    """A Volt that asks a stand-in for Keystone."""
+
     def setUp(self):
         super().setUp()
         cleanups = ExitStack()
@@ -26,9 +28,8 @@ class TestKeystone(TestCase):
             "of-reader": ("monitoring", ["reader"], "system"),
             "of-member": ("virtman-node1", ["member", "reader"]),
         }
-        self.client = self.serve()
 
-    def serve(self, auth="keystone", **more):
+    def app(self, auth="keystone", **more):
         path = self.ground.folder / "keystone.conf"
         options = (self.keystone.options() | more).items()
         path.write_text(
@@ -39,7 +40,16 @@ class TestKeystone(TestCase):
         options = conf.load([str(path)])
         worker = Worker(options)
         self.addCleanup(worker.engine.dispose)
-        return Client(app.from_conf(options, worker))
+        return app.from_conf(options, worker)
+
+
+class TestKeystone(KeystoneCase):
+    def setUp(self):
+        super().setUp()
+        self.client = self.serve()
+
+    def serve(self, *words, **more):
+        return Client(self.app(*words, **more))
 
     def ask(self, token, method="GET", path="/v1/images", body=None):
         headers = {"X-Auth-Token": token}

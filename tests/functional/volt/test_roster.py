@@ -11,6 +11,7 @@ from tests.functional.volt.test_trees import TreesCase, portal
 from volt import errors
 from volt.db.clock import ClockTable
 from volt.objects import ImageReport, Report, State
+from volt.reaper import Reaper
 from volt.topology import DEFAULTS, Shape
 
 NOBODY = ()
@@ -131,6 +132,24 @@ class TestExpiry(RosterCase):
         assert self.roster.expire(["a", "b", "c"], before=10) == 2
         self.check_trees(["b"])
         assert [one.host for one in self.roster.hosts()] == ["b"]
+
+    def test_nobody_is_expired_while_nobody_is_heard(self):
+        assert self.roster.heard() == (0, 0)
+        self.join("a", "b", "c")
+        reaper = Reaper(self.roster, expiry=15)
+
+        def reap(tick):
+            self.turn(tick)
+            if tick > 60:
+                self.roster.heartbeat("b", Report({}))
+            reaper.reap(tick)
+
+        for tick in (16, 31, 46, 60, 65, 70, 75):
+            reap(tick)
+            self.check_trees(["a", "b", "c"])
+        assert self.roster.events(limit=1)[0].kind == "deaf"
+        reap(76)
+        self.check_trees(["b"])
 
     def test_their_children_are_placed_again_in_every_image(self):
         self.create("y")

@@ -18,7 +18,7 @@ from virtman.layers.stripe import Stripe
 from virtman.layers.verity import Verity
 from virtman.naming import Device
 from virtman.plan import Portal
-from virtman.privileged import dm, lio, loop
+from virtman.privileged import block, dm, lio, loop
 
 NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
 MIB = 2048
@@ -41,11 +41,13 @@ class Tables(fixtures.Fixture):
             (dm, "create", lambda name, table, ro: self.live.update({name: table})),
             (dm, "reload", self._reload),
             (dm, "table", lambda name: self.live.get(name, [])),
-            (dm, "status", lambda name: []),
+            (dm, "statuses", lambda names: {}),
             (dm, "resume", lambda name: None),
             (dm, "suspend", lambda name, flush, freeze: None),
+            (block, "read_ahead", lambda kernel_name, size: None),
             (lio, "serves", lambda storage, iqn, lun: True),
             (loop, "attach", lambda path, offset, ro: "/dev/z"),
+            (sysfs, "kernel_name", lambda device: device),
             (sysfs, "number", NUMBERS.__getitem__),
             (sysfs, "loop_of", lambda path, offset=0: None),
         ):

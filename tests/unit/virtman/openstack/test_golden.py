@@ -5,10 +5,11 @@ import testtools
 from tests.functional.virtman.openstack import FakeCinderClient, FakeTime, Refusal
 from virtman.errors import InvalidName
 from virtman.openstack.cinder import Cinder, VolumeFailed
-from virtman.openstack.golden import MARK, Goldens, holder_of, image_of
+from virtman.openstack.golden import MARK, Goldens, holder_of, made_of
 
 SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
 IMAGE = f"snapshot-{SNAPSHOT}"
+GLANCE = "1a9e0000-1111-2222-3333-444455556666"
 
 
 class GoldensTest(testtools.TestCase):
@@ -24,56 +25,56 @@ class GoldensTest(testtools.TestCase):
         )
 
     def test_first_node_makes_it_and_others_hold_it(self):
-        self.goldens.hold(SNAPSHOT, 3)
-        self.node("node2").hold(SNAPSHOT, 3)
+        self.goldens.hold(IMAGE, 3)
+        self.node("node2").hold(IMAGE, 3)
         (volume,) = self.client.kept.values()
-        self.assertEqual((3, SNAPSHOT, "virtman"), volume.described)
-        self.assertEqual((IMAGE, {MARK: SNAPSHOT}), (volume.name, volume.metadata))
+        self.assertEqual((3, {"snapshot_id": SNAPSHOT}, "virtman"), volume.described)
+        self.assertEqual((IMAGE, {MARK: IMAGE}), (volume.name, volume.metadata))
         self.assertEqual(
             sorted([holder_of("node1"), holder_of("node2")]), self.client.holders()[volume.id]
         )
         self.assertEqual("in-use", volume.status)
 
     def test_holding_twice_is_holding_once(self):
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         self.client.calls.clear()
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         self.assertEqual(["list"], self.client.calls)
         self.assertEqual([[holder_of("node1")]], list(self.client.holders().values()))
 
     def test_it_waits_while_cinder_makes_it(self):
         self.client.polls = 5
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         self.assertEqual([[holder_of("node1")]], list(self.client.holders().values()))
 
     def test_cinder_that_takes_too_long_is_an_error(self):
         self.client.polls = 1000
-        error = self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        error = self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
         self.assertIn("golden_timeout", str(error))
 
     def test_volume_that_failed_is_named(self):
         self.client.becomes = "error"
-        error = self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        error = self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
         self.assertIn("v1", str(error))
 
     def test_volume_that_failed_is_not_used_again(self):
         self.client.becomes = "error"
-        self.assertRaises(VolumeFailed, self.goldens.hold, SNAPSHOT, 1)
+        self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
         self.client.becomes = "available"
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         self.assertEqual([[], [holder_of("node1")]], list(self.client.holders().values()))
 
     def test_node_that_takes_hold_at_the_same_moment_is_waited_for(self):
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         begun = self.client.attach("v1", None, holder_of("node2"), "ro")
         self.time.then = lambda: self.client.complete(begun["id"])
-        self.node("node3").hold(SNAPSHOT, 1)
+        self.node("node3").hold(IMAGE, 1)
         self.assertEqual(
             sorted(map(holder_of, ("node1", "node2", "node3"))), self.client.holders()["v1"]
         )
 
     def test_node_that_took_hold_between_two_looks_is_no_refusal(self):
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         attach = self.client.attachments.create
 
         def be_second(*arguments, **settings):
@@ -85,7 +86,7 @@ class GoldensTest(testtools.TestCase):
                 self.client.complete(begun["id"])
 
         self.client.attachments.create = be_second
-        self.node("node3").hold(SNAPSHOT, 1)
+        self.node("node3").hold(IMAGE, 1)
         self.assertEqual(
             sorted(map(holder_of, ("node1", "node2", "node3"))), self.client.holders()["v1"]
         )
@@ -95,7 +96,7 @@ class GoldensTest(testtools.TestCase):
             raise Refusal(400, "no multiattach")
 
         self.client.attachments.create = refuse
-        self.assertRaises(Refusal, self.goldens.hold, SNAPSHOT, 1)
+        self.assertRaises(Refusal, self.goldens.hold, IMAGE, 1)
         self.assertLess(self.time.now(), 2)
 
     def test_refusal_for_another_reason_is_not_waited_for(self):
@@ -103,13 +104,13 @@ class GoldensTest(testtools.TestCase):
             raise Refusal(403, "not allowed")
 
         self.client.attachments.create = refuse
-        self.assertRaises(Refusal, self.goldens.hold, SNAPSHOT, 1)
+        self.assertRaises(Refusal, self.goldens.hold, IMAGE, 1)
         self.assertEqual(0, self.time.now())
 
     def test_release_leaves_other_nodes_alone(self):
-        self.goldens.hold(SNAPSHOT, 1)
+        self.goldens.hold(IMAGE, 1)
         other = self.node("node2")
-        other.hold(SNAPSHOT, 1)
+        other.hold(IMAGE, 1)
         self.goldens.release(IMAGE)
         self.goldens.release(IMAGE)
         self.assertEqual({"v1": [holder_of("node2")]}, self.client.holders())
@@ -118,10 +119,25 @@ class GoldensTest(testtools.TestCase):
         self.assertEqual([IMAGE], other.held())
 
     def test_volumes_of_others_are_none_of_its_own(self):
-        self.client.create(1, SNAPSHOT, "backup", "lvm", {})
+        self.client.create(1, "backup", "lvm", {})
         self.client.complete(self.client.attach("v1", None, holder_of("node1"), "rw")["id"])
         self.assertEqual([], self.goldens.held())
 
-    def test_snapshots_have_uuids(self):
-        self.assertEqual(IMAGE, image_of(SNAPSHOT))
-        self.assertRaises(InvalidName, image_of, "../etc")
+    def test_image_of_glance_has_a_volume_of_each_size(self):
+        for size in (2, 3):
+            self.goldens.hold(f"image-{GLANCE}-{size}", size)
+        self.assertEqual(
+            [(size, {"imageRef": GLANCE}, "virtman") for size in (2, 3)],
+            [volume.described for volume in self.client.kept.values()],
+        )
+        self.assertEqual([f"image-{GLANCE}-{size}" for size in (2, 3)], self.goldens.held())
+
+    def test_name_says_what_the_volume_is_made_of(self):
+        self.assertEqual({"snapshot_id": SNAPSHOT}, made_of(IMAGE))
+        self.assertEqual({"imageRef": GLANCE}, made_of(f"image-{GLANCE}-10"))
+
+    def test_other_names_make_no_volume(self):
+        wrong = (f"image-{GLANCE}", f"image-{GLANCE}-0", f"{IMAGE}-1", "debian", "snapshot-../etc")
+        for name in wrong:
+            self.assertRaises(InvalidName, self.goldens.hold, name, 1)
+        self.assertEqual([], self.client.calls)

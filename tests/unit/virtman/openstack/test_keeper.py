@@ -5,11 +5,10 @@ import testtools
 from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
 from virtman.errors import CoordinatorRefused
 from virtman.openstack.cinder import Cinder, Connection
-from virtman.openstack.golden import MARK, Goldens
+from virtman.openstack.golden import MARK, Goldens, made_of
 from virtman.openstack.keeper import Keeper
 
-SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
-IMAGE = f"snapshot-{SNAPSHOT}"
+IMAGE = "snapshot-0c0ffee0-1111-2222-3333-444455556666"
 
 
 class FakeSources:
@@ -65,23 +64,23 @@ class KeeperTest(testtools.TestCase):
         self.keeper.tend()
 
     def test_what_a_node_holds_is_served_read_only(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.assertEqual({IMAGE: "/dev/1"}, self.sources.served)
         flat = {"target_iqn": "iqn.cinder:v1", "access_mode": "ro"}
         self.assertEqual([Connection("iscsi", flat)], self.initiator.connected)
 
     def test_rounds_without_news_ask_cinder_once(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.client.calls.clear()
         self.keeper.tend()
         self.assertEqual(["list"], self.client.calls)
 
     def test_volume_stays_as_long_as_any_node_holds_it(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         other = self.compute("node2")
-        other.hold(SNAPSHOT, 1)
+        other.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         for _ in range(5):
@@ -90,7 +89,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual(1, len(self.client.kept))
 
     def test_unused_volume_is_given_back_after_its_time(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         self.later(1)
@@ -102,12 +101,12 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual({}, self.client.kept)
 
     def test_volume_that_is_used_again_in_time_begins_anew(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         self.later(1)
         self.later(90)
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.later(20)
         self.node.release(IMAGE)
         self.later(1)
@@ -116,28 +115,28 @@ class KeeperTest(testtools.TestCase):
 
     def test_volume_that_is_still_being_made_is_not_unused(self):
         self.client.polls = 4
-        Cinder(self.client).create(IMAGE, SNAPSHOT, 1, "virtman", {MARK: SNAPSHOT})
+        Cinder(self.client).create(IMAGE, 1, "virtman", {MARK: IMAGE}, made_of(IMAGE))
         self.later(60)
         self.later(60)
         while self.client.kept["v1"].status == "creating":
             self.later(60)
         self.assertEqual(["v1"], list(self.client.kept))
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.later(60)
         self.assertEqual({IMAGE: "/dev/1"}, self.sources.served)
 
     def test_nodes_that_made_one_each_share_one(self):
         self.client.polls = 1
         seen, other = self.client.volumes.list, self.compute("node2")
-        made = [Cinder(self.client).create(IMAGE, SNAPSHOT, 1, "virtman", {MARK: SNAPSHOT})]
+        made = [Cinder(self.client).create(IMAGE, 1, "virtman", {MARK: IMAGE}, made_of(IMAGE))]
 
         def blind(**asked):
             self.client.volumes.list = seen
             return []
 
         self.client.volumes.list = blind
-        other.hold(SNAPSHOT, 1)
-        self.node.hold(SNAPSHOT, 1)
+        other.hold(IMAGE, 1)
+        self.node.hold(IMAGE, 1)
         self.assertEqual(["v1", "v2"], list(self.client.kept))
         self.keeper.tend()
         self.keeper.tend()
@@ -146,7 +145,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual({"v1": sorted(holders)}, self.client.holders())
 
     def test_volume_stays_while_hosts_of_volt_read_it(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         self.sources.in_use.add(IMAGE)
@@ -159,7 +158,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual({}, self.client.kept)
 
     def test_node_that_takes_hold_at_the_last_moment_is_served_again(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         self.later(1)
@@ -167,7 +166,7 @@ class KeeperTest(testtools.TestCase):
 
         def remove(image):
             gone(image)
-            late.hold(SNAPSHOT, 1)
+            late.hold(IMAGE, 1)
 
         self.sources.remove = remove
         self.later(200)
@@ -177,7 +176,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual(["v1"], list(self.client.kept))
 
     def test_restart_takes_over_what_is_served(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         made = self.client.holders()
         self.initiator.connected.clear()
@@ -188,7 +187,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual({IMAGE: "/dev/1"}, self.sources.served)
 
     def test_removal_that_was_interrupted_is_finished_after_a_restart(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
         self.node.release(IMAGE)
         self.later(1)
@@ -203,12 +202,12 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual([], self.initiator.connected)
 
     def test_second_volume_of_a_snapshot_is_never_served_beside_the_first(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.keeper.tend()
-        twin = self.client.create(1, SNAPSHOT, IMAGE, "virtman", {"virtman_snapshot": SNAPSHOT})
+        twin = self.client.create(1, IMAGE, "virtman", {MARK: IMAGE})
         self.client.kept[twin.id].created_at = "2026-11-19T10:00:00"
         other = self.compute("node2")
-        other.hold(SNAPSHOT, 1)
+        other.hold(IMAGE, 1)
         self.keeper.tend()
         self.assertEqual(1, len(self.initiator.connected))
         self.node.release(IMAGE)
@@ -221,7 +220,7 @@ class KeeperTest(testtools.TestCase):
         self.assertEqual({}, self.client.kept)
 
     def test_attachment_that_nobody_completes_is_ended(self):
-        self.node.hold(SNAPSHOT, 1)
+        self.node.hold(IMAGE, 1)
         self.client.attach("v1", None, "somebody who died", "ro")
         self.later(1)
         self.later(59)
@@ -233,15 +232,15 @@ class KeeperTest(testtools.TestCase):
 
     def test_volume_that_failed_is_given_back_too(self):
         self.client.becomes = "error"
-        self.client.create(1, SNAPSHOT, IMAGE, "virtman", {"virtman_snapshot": SNAPSHOT})
+        self.client.create(1, IMAGE, "virtman", {MARK: IMAGE})
         self.keeper.tend()
         self.assertEqual({}, self.sources.served)
         self.later(101)
         self.assertEqual({}, self.client.kept)
 
     def test_one_image_that_fails_keeps_no_other_from_being_served(self):
-        other = "11111111-1111-2222-3333-444455556666"
-        self.node.hold(SNAPSHOT, 1)
+        other = "image-11111111-1111-2222-3333-444455556666-1"
+        self.node.hold(IMAGE, 1)
         self.node.hold(other, 1)
         add = self.sources.add
 
@@ -252,14 +251,14 @@ class KeeperTest(testtools.TestCase):
 
         self.sources.add = fail
         self.keeper.tend()
-        self.assertEqual([f"snapshot-{other}"], list(self.sources.served))
+        self.assertEqual([other], list(self.sources.served))
         self.sources.add = add
         self.keeper.tend()
         self.assertEqual(2, len(self.sources.served))
         self.assertEqual(2, len(self.initiator.connected))
 
     def test_other_volumes_of_the_project_are_left_alone(self):
-        self.client.create(1, SNAPSHOT, "data", "lvm", {})
+        self.client.create(1, "data", "lvm", {})
         self.keeper.tend()
         self.later(500)
         self.assertEqual(["v1"], list(self.client.kept))

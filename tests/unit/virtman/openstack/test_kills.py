@@ -9,8 +9,7 @@ from virtman.openstack.disks import DiskLost, Disks
 from virtman.openstack.golden import Goldens, holder_of
 from virtman.openstack.keeper import Keeper
 
-SNAPSHOT = "0c0ffee0-1111-2222-3333-444455556666"
-IMAGE = f"snapshot-{SNAPSHOT}"
+IMAGE = "snapshot-0c0ffee0-1111-2222-3333-444455556666"
 MINE, OTHER = holder_of("node1"), holder_of("node2")
 ALWAYS = 10**6
 
@@ -153,7 +152,7 @@ class KilledComputeTest(World):
         self.disks(life).move("s1", "node2")
 
     def create(self, life):
-        self.disks(life).create("s1", SNAPSHOT, 1)
+        self.disks(life).create("s1", IMAGE, 1)
 
     def check(self):
         """Disks are safe, and gone without a trace once nova has deleted their servers."""
@@ -168,7 +167,7 @@ class KilledComputeTest(World):
 class KilledKeeperTest(World):
     def test_killed_while_it_begins_to_serve(self):
         def use(life):
-            self.disks(Life()).create("s1", SNAPSHOT, 1)
+            self.disks(Life()).create("s1", IMAGE, 1)
             self.keeper(life).tend()
 
         def check():
@@ -182,7 +181,7 @@ class KilledKeeperTest(World):
     def test_killed_while_it_gives_a_volume_back(self):
         def use(life):
             disks = self.disks(Life())
-            disks.create("s1", SNAPSHOT, 1)
+            disks.create("s1", IMAGE, 1)
             self.keeper(Life()).tend()
             disks.destroy("s1")
             keeper = self.keeper(life)

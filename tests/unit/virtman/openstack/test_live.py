@@ -1,7 +1,7 @@
 """Root disks of servers that migrate live: ready or not, handed over or not, and never both."""
 
 from tests.functional.virtman.openstack import FakeAgent
-from tests.unit.virtman.openstack.test_disks import MINE, OTHER, SNAPSHOT, DisksCase
+from tests.unit.virtman.openstack.test_disks import IMAGE, MINE, OTHER, DisksCase
 from virtman.errors import (
     AgentUnreachable,
     InstanceNotServed,
@@ -20,7 +20,7 @@ class LiveMigrationsTest(DisksCase):
     def setUp(self):
         super().setUp()
         self.other = self.agent.peers["node2"] = FakeAgent()
-        self.disks.create("s1", SNAPSHOT, 1)
+        self.disks.create("s1", IMAGE, 1)
         self.live = LiveMigrations(self.disks)
         clock = (self.time.now, self.time.pause)
         goldens = Goldens(lambda: Cinder(self.client), "virtman", "node2", 60, *clock)

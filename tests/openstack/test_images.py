@@ -1,0 +1,68 @@
+"""Servers of a Glance image, and of a volume, in a real cloud."""
+
+import time
+
+from lab.openstack.nodes import GUEST_DISK
+from lab.openstack.settings import SNAPSHOT
+from lab.waiting import wait_until
+from tests.openstack.base import CloudCase
+from tests.openstack.test_refusals import NOBODY
+from tests.system.virtman.base import report
+
+NAME = "guest-image"
+OF_IMAGE = {"source_type": "image", "volume_size": 1}
+WRONG = (
+    {"source_type": "image"},
+    {"source_type": "volume"},
+    OF_IMAGE | {"delete_on_termination": False},
+    OF_IMAGE | {"boot_index": 1},
+    OF_IMAGE | {"uuid": NOBODY},
+)
+
+
+class TestImages(CloudCase):
+    def test_two_servers_of_one_image_share_one_volume(self):
+        image = self._image()
+        for disk in WRONG:
+            answer = self.servers.ask(image, "refused", 2, "virtman", **disk)
+            self.assertEqual(400, answer.status_code, (disk, answer.text))
+        self.assertEqual(([], []), (self.servers.all(), self.servers.left()))
+
+        began = time.monotonic()
+        made = self.boot("web", 2, "--image", NAME)
+        active = time.monotonic() - began
+        reports = [self.assert_right(server, 1) for server in made]
+        self.assertEqual({"compute1", "compute2"}, {self.servers.show(one).host for one in made})
+        self.assertEqual(2, len({one.fields["private_sha256"] for one in reports}))
+        # Nodes that found none at the same time made one each; virtman-golden keeps the older.
+        wait_until(lambda: len(self.servers.volumes()) == 1, "a single golden volume", 60, 0.5)
+        (golden,) = self.servers.volumes()
+        self.assertEqual(f"image-{image}-1", golden.name)
+        report(f"openstack: 2 servers of an image ACTIVE after {active:.0f} s")
+
+        self.cloud.order("image", "delete", NAME)
+        self.servers.order("reboot", made[0], "--hard")
+        self.servers.wait(made[:1], "ACTIVE")
+        self.assert_right(made[0], 2)
+
+    def test_server_of_a_volume_boots_from_a_snapshot_of_it(self):
+        (server,) = self.boot("data-of-web", 1, "--volume", SNAPSHOT)
+        self.addCleanup(self.cloud.order, "volume", "snapshot", "delete", "data-of-web")
+        self.addCleanup(self.servers.delete, server)
+        found = self.cloud.client("volume", "snapshot", "show", "data-of-web")["id"]
+        self.assertEqual([f"snapshot-{found}"], [one.name for one in self.servers.volumes()])
+
+    def _image(self):
+        """Give Glance the guest's disk; return the image's id."""
+        storage = self.nodes.storage
+        file = storage.share / "guest.qcow2"
+        self.addCleanup(file.unlink, missing_ok=True)
+        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
+        storage.run(convert, timeout=300)
+        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
+        made = self.cloud.client("image", "create", *kind, NAME)
+        self.addCleanup(self._delete_image, made["id"])
+        return made["id"]
+
+    def _delete_image(self, image):
+        self.cloud.rest.ask("DELETE", "image", f"/v2/images/{image}")
