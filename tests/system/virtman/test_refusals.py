@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase
 
 
@@ -99,9 +100,17 @@ class TestMissingModule(DeployedCase):
     def setUpClass(cls):
         super().setUpClass()
         node = cls.nodes[0]
+        switch = "/sys/module/dm_switch/initstate"
+        # The agent answers before it has loaded what it needs.
+        wait_until(
+            lambda: node.run(["grep", "live", switch], check=False).status == 0,
+            "the first agent's modules",
+            60,
+            0.2,
+        )
+        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
         # as on a host whose kernel was installed without its extra modules
-        node.run(["sh", "-c", "rmmod dm_switch; mv $(modinfo -n dm-switch) /tmp && depmod -a"])
-        node.run(["pkill", "-f", "virtman.cmd.agent"])
+        node.run(["sh", "-ec", "rmmod dm_switch; mv $(modinfo -n dm-switch) /tmp; depmod -a"])
         cls.deployment.start_agent(node)
 
     def test_the_missing_module_is_named_and_how_to_get_it(self):
