@@ -220,14 +220,19 @@ class CliTest(testtools.TestCase):
         self.assertEqual({}, self.volumes.snapshots)
 
     def test_snapshot_of_servers_that_nova_refuses_is_deleted(self):
-        self.wire.post(f"{NOVA}/servers", status_code=400, json={}, headers=JSON)
-        self.assertRaises(sdk_exceptions.BadRequestException, self.create, source=("--volume", "v"))
-        self.assertEqual({}, self.volumes.snapshots)
+        for status in (400, 403, 404, 409):
+            self.wire.post(f"{NOVA}/servers", status_code=status, json={}, headers=JSON)
+            self.assertRaises(sdk_exceptions.HttpException, self.create, source=("--volume", "v"))
+            self.assertEqual({}, self.volumes.snapshots)
 
     def test_snapshot_stays_if_nova_may_be_making_servers_of_it(self):
-        self.wire.post(f"{NOVA}/servers", exc=ConnectionError)
-        self.assertRaises(ConnectionError, self.create, source=("--volume", "v"))
-        self.assertEqual(["s1"], list(self.volumes.snapshots))
+        for error, raised in (
+            ({"exc": ConnectionError}, ConnectionError),
+            ({"status_code": 502, "json": {}, "headers": JSON}, sdk_exceptions.HttpException),
+        ):
+            self.wire.post(f"{NOVA}/servers", **error)
+            self.assertRaises(raised, self.create, source=("--volume", "v"))
+            self.assertEqual(["s1"], list(self.volumes.snapshots))
 
     def test_options_of_other_sources_are_refused(self):
         for arguments in (("--size", "2"), ("--force",)):

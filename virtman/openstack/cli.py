@@ -261,7 +261,13 @@ class CreateServers(command.Lister):  # type: ignore[misc]
         try:
             storage.wait_for_status(made, "available", failures=["error"], interval=1)
             yield made.id
-        except (exceptions.ResourceFailure, exceptions.HttpException):
+        except (
+            exceptions.ResourceFailure,
+            exceptions.BadRequestException,
+            exceptions.ForbiddenException,
+            exceptions.NotFoundException,
+            exceptions.ConflictException,
+        ):
             # After any other error Nova may be making servers of it.
             storage.delete_snapshot(made.id)
             print(f"Snapshot {made.id} is deleted again.", file=self.app.stderr)
