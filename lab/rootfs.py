@@ -146,6 +146,7 @@ def _install_packages(root: Path, recipes: Sequence[Path]) -> None:
         "--mode=root",
         '--aptopt=Apt::Install-Recommends "false"',
         *(f"--dpkgopt=path-exclude={pattern}" for pattern in EXCLUDED),
+        *(f"--setup-hook={hook}" for one in recipes if (hook := one / "suites").exists()),
         f"--include={','.join(names)}",
         "bookworm",
         root,

@@ -70,14 +70,14 @@ HEADER = 1024 * 1024
 REGION = 1024 * 1024
 """Bytes dealt to one stripe at a time; the same on every node, for parents serve no more."""
 
-READERS = 2
+READERS = 4
 """Readers of a stripe. Each reads one block after another: what one of them asks for at a time
 does not keep the line to a parent busy."""
 
-PIECE = 256 * 1024
+PIECE = 128 * 1024
 """Bytes of a region that one reader reads before the next one takes its turn."""
 
-READ_AHEAD = 128 * 1024
+READ_AHEAD = 64 * 1024
 """Bytes that a reader, and who serves children, asks for before they are wanted."""
 
 SOURCE = "source"

@@ -35,7 +35,8 @@ class TestLiveMigration(CloudCase):
         self.servers.wait([self.server], "ACTIVE")
         self.assertEqual(self.second.name, self.servers.node(self.server).name)
         self._assert_goes_on(self.second)
-        (move,) = self._ask(self.first, "move", "list")
+        moves = self._ask(self.first, "move", "list")
+        (move,) = [one for one in moves if one["vm"] == self.server]
         wait_until(lambda: not leftovers(self.first), "the source to let go", 60, 1)
         self.assertEqual([], list((self.first.share / "instances").glob(f"{self.server}*")))
         self.assertEqual("", self.first.run(["virsh", "list", "--all", "--name"]).stdout.strip())

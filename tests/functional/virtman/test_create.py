@@ -78,10 +78,10 @@ class CreateTest(TestCase):
         readers = " ".join(
             f"loop on /dev/mapper/{ours}export{stripe} {begin}"
             for stripe in (0, 1)
-            for begin in (0, 8, 0, 8)
+            for begin in (0, 8, 16, 24) * 2
         )
         self.assertEqual(
-            ([(0, sectors, "switch", f"8 512 0 {readers}")], "live", "ro"), tables["readers"]
+            ([(0, sectors, "switch", f"16 256 0 {readers}")], "live", "ro"), tables["readers"]
         )
         table = f"{paths} 1 1 round-robin 0 1 1 {ours}readers 1"
         self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables["origin"])
