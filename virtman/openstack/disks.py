@@ -38,6 +38,9 @@ _LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
 _NOT_YET = frozenset({"absent", "arriving", _LEAVING})
 _PAUSE = 0.5
 _SOON = 10.0
+_CERTAIN = 3600.0
+"""Seconds after which a sweep compares what is held with what is needed, whatever is known: who
+takes hold for this node, of a disk that then does not come, may not be able to tell it."""
 _GIB = 1024**3
 
 
@@ -87,8 +90,8 @@ class Disks:
         self._builds: collections.Counter[str] = collections.Counter()
         # When Cinder last failed to make the golden volume of an image, and how; under its lock.
         self._failed: dict[str, tuple[float, VolumeFailed]] = {}
-        # Whether this node may hold what it does not need: after a crash, or what failed.
-        self._unsure = True
+        # Until when this node holds nothing that it does not need, as far as it knows.
+        self._certain = -math.inf
         # When the agent last said how much there is, and how much.
         self._space = (-math.inf, 0)
 
@@ -154,13 +157,13 @@ class Disks:
             self.goldens.share(image, host)
         except Exception as err:  # the disk has gone, whatever becomes of the holds
             LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
-            self._unsure = True
+            self.doubt()
         else:
             self._let_go(image)
 
     def doubt(self) -> None:
         """Have the next sweep let go of golden volumes that this node does not need."""
-        self._unsure = True
+        self._certain = -math.inf
 
     def space(self) -> int:
         """Return how many GiB of disks this node can have in all, those that are there included.
@@ -204,9 +207,9 @@ class Disks:
                 LOG.warning("server %s was deleted, its disk is still there: %s", server, err)
             else:
                 LOG.info("server %s was deleted meanwhile: its disk is gone", server)
-        if self._unsure:
+        if self.now() >= self._certain:
             held = self.goldens.held()
-            self._unsure = False
+            self._certain = self.now() + _CERTAIN
             for image in held:
                 self._let_go(image)
 
@@ -316,7 +319,7 @@ class Disks:
                     self.goldens.release(image)
             except Exception as err:
                 LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
-                self._unsure = True
+                self.doubt()
 
     def _lock(self, image: str) -> threading.Lock:
         with self._guard:

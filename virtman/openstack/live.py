@@ -128,11 +128,17 @@ class LiveMigrations:
     def device(self, server: str) -> str:
         """Return the path of a disk that is on its way here.
 
+        If there is none, the next sweep lets go of what the source took hold of for it.
+
         :raises VirtmanError: if there is none
         """
-        found = self.agent.show(server)
-        if found["state"] != _ARRIVING:
-            raise InstanceNotServed(f"the disk of server {server} is not on its way here")
+        try:
+            found = self.agent.show(server)
+            if found["state"] != _ARRIVING:
+                raise InstanceNotServed(f"the disk of server {server} is not on its way here")
+        except VirtmanError:
+            self.disks.doubt()
+            raise
         return str(found["device"])
 
     def await_disk(self, server: str) -> bool:

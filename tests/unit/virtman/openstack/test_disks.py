@@ -199,6 +199,16 @@ class DisksTest(DisksCase):
         self.disks.sweep(lambda server: False)
         self.assertEqual(asked, len(self.client.calls))
 
+    def test_hold_that_another_node_took_in_vain_ends_within_the_hour(self):
+        self.disks.sweep(lambda server: False)
+        self.disks.goldens.hold(IMAGE, 1)
+        self.time.seconds += 3599
+        self.disks.sweep(lambda server: False)
+        self.assertEqual([[MINE]], self.holders())
+        self.time.seconds += 1
+        self.disks.sweep(lambda server: False)
+        self.assertEqual([[]], self.holders())
+
     def test_cinder_that_is_down_keeps_no_disk_from_going(self):
         self.disks.create("s1", IMAGE, 1)
         found, self.client.volumes.list = self.client.volumes.list, None

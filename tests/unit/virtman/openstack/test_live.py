@@ -131,6 +131,16 @@ class LiveMigrationsTest(DisksCase):
         self.there.disks.sweep(lambda server: False)
         self.assertEqual([[MINE]], self.holders())
 
+    def test_destination_whose_agent_died_lets_go_once_it_is_back(self):
+        self.begin()
+        self.other.reachable = False
+        self.assertRaises(AgentUnreachable, self.there.device, "s1")
+        self.agent.cancel_move("s1")
+        self.other.reachable = True
+        self.assertEqual([sorted([MINE, OTHER])], self.holders())
+        self.there.disks.sweep(lambda server: False)
+        self.assertEqual([[MINE]], self.holders())
+
     def test_destination_waits_while_its_agent_is_started_anew_but_not_for_ever(self):
         self.begin()
         self.other.reachable = False
