@@ -94,8 +94,9 @@ class _Agent:
         """Create more VMs of it, and devices like theirs without VirtMan."""
         made = self._inside("create", IMAGE, *(f"vm{number}" for number in range(1, VMS + 1)))
         step.advance()
-        like = self._inside("bare", f"/dev/mapper/virtman_{IMAGE}_origin", str(SIZE), str(VMS))
-        self._inside("remove", str(VMS))
+        names = [f"bare{number}" for number in range(VMS)]
+        like = self._inside("bare", f"/dev/mapper/virtman_{IMAGE}_origin", str(SIZE), *names)
+        self._inside("remove", *names)
         step.advance()
         seconds, bare = median(made["seconds"]), median(like["seconds"])
         return {
@@ -109,14 +110,16 @@ class _Agent:
     def reads(self, step: Step) -> dict[str, Any]:
         """Read the warm image at each layer, one right after the other; return medians.
 
-        A snapshot like a VM's right over the cache device shows what no layer of ours can change.
+        Snapshots like a VM's, right over the cache device and over the cache, show what no layer
+        of ours can change.
         """
         device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
         image = f"/dev/mapper/virtman_{IMAGE}_image"
         layers = {
             BASE: CACHE_DISK,
-            "snapshot": "/dev/mapper/bare0",
+            "snapshot": "/dev/mapper/snapshot",
             "cache": self._below(image),
+            "snapshot of cache": "/dev/mapper/snapshot-of-cache",
             "image": image,
             "readers": f"/dev/mapper/virtman_{IMAGE}_readers",
             "VM": device,
@@ -125,13 +128,14 @@ class _Agent:
             self._read_all(image)
         step.advance()
         self._wait_warm(layers["cache"])
-        self._inside("bare", CACHE_DISK, str(SIZE), "1")
+        self._inside("bare", CACHE_DISK, str(SIZE), "snapshot")
+        self._inside("bare", layers["cache"], str(SIZE), "snapshot-of-cache")
         step.advance()
         rounds = []
         for _ in range(ROUNDS):
             rounds.append(self._read(layers))
             step.advance()
-        self._inside("remove", "1")
+        self._inside("remove", "snapshot", "snapshot-of-cache")
         return {
             "reads": _medians(rounds, lambda rates, what, layer: rates[what, layer]),
             "over_cache_device": _medians(

@@ -1,8 +1,9 @@
 """What the bench runs inside a node: ``python3 -m bench.inside VERB ...`` prints JSON.
 
-create IMAGE VM...   create VMs one after another through the local API
-bare SIZE N          as many tables and stores like a VM's, by the tools that administrators use
-remove N             take those of ``bare`` away
+create IMAGE VM...      create VMs one after another through the local API
+bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by the tools that
+                        administrators use
+remove VM...            take those of ``bare`` away
 """
 
 import http.client
@@ -104,7 +105,7 @@ def create(image: str, *vms: str) -> object:
     return _timed(make, vms)
 
 
-def bare(origin: str, size: str, count: str) -> object:
+def bare(origin: str, size: str, *vms: str) -> object:
     """Make stores and tables like those of VMs over a device."""
     FOLDER.mkdir(exist_ok=True)
     sectors = int(size) // 512
@@ -118,17 +119,17 @@ def bare(origin: str, size: str, count: str) -> object:
              f"0 {sectors} snapshot {origin} {store} P 16")  # fmt: skip
         _run("dmsetup", "create", vm, "--table", f"0 {sectors} linear /dev/mapper/{vm}-store 0")
 
-    return _timed(make, [f"bare{number}" for number in range(int(count))])
+    return _timed(make, vms)
 
 
-def remove(count: str) -> object:
+def remove(*vms: str) -> object:
     """Take away what ``bare`` made."""
-    for number in range(int(count)):
-        _run("dmsetup", "remove", f"bare{number}")
-        _run("dmsetup", "remove", f"bare{number}-store")
-        store = _run("losetup", "-j", str(FOLDER / f"bare{number}")).split(":")[0]
+    for vm in vms:
+        _run("dmsetup", "remove", vm)
+        _run("dmsetup", "remove", f"{vm}-store")
+        store = _run("losetup", "-j", str(FOLDER / vm)).split(":")[0]
         _run("losetup", "--detach", store)
-        (FOLDER / f"bare{number}").unlink()
+        (FOLDER / vm).unlink()
     return None
 
 
