@@ -20,7 +20,7 @@ Parts that run only when they are named:
   horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
   nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; an hour
-  openstack   servers in a real OpenStack on the test bed; 5 GB of memory, a quarter of an hour
+  openstack   servers in a real OpenStack on the test bed; 5 GB of memory, 40 minutes
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
