@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-VERSION = 2
+VERSION = 3
 """Of what agents say to each other."""
 
 

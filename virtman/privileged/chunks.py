@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import mmap
 import os
 import struct
@@ -27,9 +28,10 @@ _SECTOR = 512
 
 @context.entrypoint
 def written(store: str, chunk: int, count: int) -> bytes:
-    """Return which chunks an exception store holds, to which nobody writes: a bit each.
+    """Return which chunks an exception store holds something of; nobody writes to it.
 
-    The lowest bit of the first byte is chunk 0.
+    The lowest bit of the first byte is chunk 0. The store's own chunks may be of another size, as
+    those of a store that an earlier VirtMan made are.
 
     :param store: path of its block device
     :param chunk: bytes of one
@@ -37,22 +39,38 @@ def written(store: str, chunk: int, count: int) -> bytes:
     :raises OSError: EUCLEAN if the device does not hold such a store
     """
     found = bytearray(-(-count // 8))
-    with _opened(store, os.O_RDONLY) as descriptor, mmap.mmap(-1, chunk) as memory:
+    with _opened(store, os.O_RDONLY) as descriptor:
+        own = _chunk(store, descriptor)
+        for number in _exceptions(descriptor, own):
+            first, end = number * own // chunk, -(-(number + 1) * own // chunk)
+            if first >= count:
+                raise OSError(errno.EUCLEAN, f"{store} holds chunk {first} of {count}")
+            for one in range(first, min(end, count)):
+                found[one // 8] |= 1 << one % 8
+    return bytes(found)
+
+
+def _chunk(store: str, descriptor: int) -> int:
+    """Return the size of a store's chunks, of which the first says so."""
+    with mmap.mmap(-1, mmap.PAGESIZE) as memory:
         os.preadv(descriptor, [memory], 0)
         magic, valid, _, sectors = _HEADER.unpack_from(memory)
-        if (magic, valid, sectors * _SECTOR) != (_MAGIC, 1, chunk):
-            raise OSError(errno.EUCLEAN, f"{store} does not hold an exception store")
-        entries = chunk // _ENTRY.size
-        at = 1
-        while os.preadv(descriptor, [memory], at * chunk) == chunk:
-            for old, new in _ENTRY.iter_unpack(memory[:]):
-                if not new:
-                    return bytes(found)
-                if old >= count:
-                    raise OSError(errno.EUCLEAN, f"{store} holds chunk {old} of {count}")
-                found[old // 8] |= 1 << old % 8
-            at += entries + 1
-    return bytes(found)
+    if (magic, valid) != (_MAGIC, 1) or not sectors:
+        raise OSError(errno.EUCLEAN, f"{store} does not hold an exception store")
+    return int(sectors * _SECTOR)
+
+
+def _exceptions(descriptor: int, chunk: int) -> Iterator[int]:
+    """Say which of its chunks a store holds."""
+    area = chunk // _ENTRY.size + 1
+    with mmap.mmap(-1, chunk) as memory:
+        for at in itertools.count(1, area):
+            if os.preadv(descriptor, [memory], at * chunk) != chunk:
+                return
+            for number, place in _ENTRY.iter_unpack(memory[:]):
+                if not place:
+                    return
+                yield number
 
 
 @context.entrypoint

@@ -14,7 +14,7 @@ _SLACK = 1024 * 1024
 def full_size(size: int) -> int:
     """Bytes within which the store of an image cannot fill, whatever the VM writes.
 
-    dm-snapshot keeps 16 bytes for each chunk of 8 KiB: 0.2 %.
+    dm-snapshot keeps 16 bytes for each chunk: of the 8 KiB that they once had, 0.2 %.
     """
     return size + size // 100 + _SLACK
 

@@ -46,7 +46,7 @@ from virtman.privileged import (
 )
 
 SECTOR = 512
-CHUNK = 8192
+CHUNK = 32768
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
@@ -541,7 +541,9 @@ class Kernel:
                 self.harm.append(f"merged into {self._named(lower)} under others")
             self.write(self._named(lower), chunk, held.pop(chunk))
             _hold(path, held)
-        return f"{32 + 16 * len(held)}/{path.stat().st_size // SECTOR} 32"
+        own = 2 * CHUNK // SECTOR  # its header, and the first table of chunks
+        taken = own + CHUNK // SECTOR * len(held)
+        return f"{taken}/{path.stat().st_size // SECTOR} {own}"
 
     def _exceptions(self, cow: str) -> tuple[Path, dict[int, str]]:
         found = [one.file for one in self.volumes.values() if one.number == cow]

@@ -3,10 +3,12 @@
 import fixtures
 
 from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
+from tests.functional.virtman.kernel import CHUNK
 from virtman.space import Space
 from virtman.volumes.file import File
 
-CHUNK = 8192
+EMPTY = 2 * CHUNK
+"""Bytes that a store takes before anything is written."""
 
 
 class SupplyTest(TestCase):
@@ -38,7 +40,7 @@ class SupplyTest(TestCase):
         self.assertEqual(("ready", 0), (self.state("vm1"), self.ahead("s1")))
 
     def test_a_vm_at_its_quota_waits_until_it_gets_more(self):
-        self.node.create("vm1", quota=16384 + 2 * CHUNK)
+        self.node.create("vm1", quota=EMPTY + 2 * CHUNK)
         self.node.create("vm2")
         self.write("vm1", 1)
         self.node.look()
@@ -47,7 +49,8 @@ class SupplyTest(TestCase):
         self.node.look()
         self.assertEqual(["waits", "ready"], [self.state("vm1"), self.state("vm2")])
         self.assertRaises(BlockingIOError, self.write, "vm1", 1, "y")
-        self.assertIn("VM vm1 waits: its stores take 32768 bytes of its quota", self.log.output)
+        taken = EMPTY + 2 * CHUNK
+        self.assertIn(f"VM vm1 waits: its stores take {taken} bytes of its quota", self.log.output)
         with self.node.process.here():
             self.node.agent.limit("vm1", MIB)
         self.node.look()
@@ -55,7 +58,7 @@ class SupplyTest(TestCase):
         self.write("vm1", 3)
 
     def test_a_list_of_many_vms_asks_the_kernel_for_their_stores_once(self):
-        self.node.create("vm1", quota=16384 + 2 * CHUNK)
+        self.node.create("vm1", quota=EMPTY + 2 * CHUNK)
         for number in range(2, 6):
             self.node.create(f"vm{number}")
         self.write("vm1", 2)
@@ -76,14 +79,14 @@ class SupplyTest(TestCase):
         self.assertEqual(("ready", 0), (self.state("vm1"), self.shown("vm1").taken))
 
     def test_snapshots_count_against_the_quota(self):
-        self.node.create("vm1", quota=16384 + 3 * CHUNK)
+        self.node.create("vm1", quota=EMPTY + 3 * CHUNK)
         self.write("vm1", 2)
         self.node.snapshot("vm1", "before")
         self.node.look()
         self.assertEqual("waits", self.state("vm1"))
 
     def test_a_vm_near_its_quota_is_warned_of_once(self):
-        self.node.create("vm1", quota=16384 + 10 * CHUNK)
+        self.node.create("vm1", quota=EMPTY + 10 * CHUNK)
         self.write("vm1", 9)
         for _ in range(3):
             self.node.look()
@@ -109,7 +112,7 @@ class SupplyTest(TestCase):
         self.assertEqual("ready", self.state("vm1"))
 
     def test_a_new_agent_lets_a_vm_wait_on(self):
-        self.node.create("vm1", quota=16384 + CHUNK)
+        self.node.create("vm1", quota=EMPTY + CHUNK)
         self.write("vm1", 1)
         self.node.look()
         self.node.stop()

@@ -35,6 +35,31 @@ assert all(n % 256 == at for at, n in enumerate(found)), found
 print(last)
 """
 
+# Writes to a store with chunks of 8 KiB, puts it on anew as stores are put on now, writes more, and
+# prints what it holds.
+EARLIER = """
+import os, subprocess, sys
+from virtman.changes import CHUNK
+from virtman.privileged import chunks, context
+context.set_client_mode(False)
+origin, store = sys.argv[1:]
+size = 8 << 20
+def mapped(sectors, *written):
+    table = f"0 {size >> 9} snapshot {origin} {store} P {sectors}"
+    subprocess.run(["dmsetup", "create", "earlier", "--table", table], check=True)
+    try:
+        for offset in written:
+            chunks.write("/dev/mapper/earlier", [(offset, 4096)], b"x" * 4096)
+        return chunks.read("/dev/mapper/earlier", [(0, size)])
+    finally:
+        subprocess.run(["dmsetup", "remove", "earlier"], check=True)
+before = mapped(16, 0, 5 * 8192, size - 4096)
+after = mapped(CHUNK >> 9, 40 * 8192 + 4096)
+assert after[:5 * CHUNK] == before[:5 * CHUNK] and after.count(b"x") == 4 * 4096
+found = int.from_bytes(chunks.written(store, CHUNK, size // CHUNK), "little")
+print(*(number for number in range(size // CHUNK) if found >> number & 1))
+"""
+
 GROUP = "stores"
 GROUP_FILE = "/root/group"
 ATTACH = f"losetup --find --show {GROUP_FILE}"
@@ -247,6 +272,16 @@ class TestStores(DeployedCase):
         node.run(["dd", f"of={given}", "conv=fsync"], input="something")
         said = self.refused(node, "create", "--store", given, self.image, "vm1")
         self.assertIn("it holds something", said)
+
+    def test_a_store_with_chunks_of_another_size_is_read_as_it_is(self):
+        node, loops = self.node, []
+        node.run(["modprobe", "--all", "loop", "dm-snapshot"])
+        for name in ("origin", "store"):
+            node.run(["truncate", "-s", "16M", f"/root/{name}"])
+            self.addCleanup(node.run, ["rm", f"/root/{name}"])
+            loops += node.run(["losetup", "--find", "--show", f"/root/{name}"]).stdout.split()
+            self.addCleanup(node.run, ["losetup", "--detach", loops[-1]])
+        self.assertEqual(["0", "1", "10", "255"], self.python(EARLIER, *loops))
 
     def fill(self, device, log, count):
         """Write zeros over the start of a device; the log has dd's status when it is done."""
