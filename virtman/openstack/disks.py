@@ -30,7 +30,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.openstack.cinder import API_VERSION, Cinder, VolumeFailed
-from virtman.openstack.golden import Goldens
+from virtman.openstack.golden import Goldens, pause_after
 
 LOG = logging.getLogger(__name__)
 
@@ -277,19 +277,20 @@ class Disks:
             raise InstanceExists(f"server {server} has a disk on this node already")
 
     def _create(self, server: str, image: str) -> str:
-        deadline = self.now() + self.served_timeout
+        began = self.now()
         while True:
             try:
                 return str(self.agent.create(server, image)["device"])
             except ImageUnknown:
-                if self.now() > deadline:
+                waited = self.now() - began
+                if waited > self.served_timeout:
                     raise
             except AgentUnreachable:
                 # It may have made the disk nonetheless; if it stays silent, the sweep is left.
                 with contextlib.suppress(VirtmanError):
                     self.agent.destroy(server)
                 raise
-            self.pause(_PAUSE)
+            self.pause(pause_after(waited))
 
     def _hold(self, image: str, size: int, began: float) -> None:
         """Have the golden volume; who waited while Cinder failed to make it fails as well.

@@ -52,6 +52,12 @@ class GoldensTest(testtools.TestCase):
         error = self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
         self.assertIn("golden_timeout", str(error))
 
+    def test_cinder_that_takes_long_is_asked_ever_less(self):
+        self.client.polls = 1000
+        self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
+        self.assertLess(self.time.now(), 60 + 6)
+        self.assertLess(self.client.calls.count("get"), 40)
+
     def test_volume_that_failed_is_named(self):
         self.client.becomes = "error"
         error = self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
