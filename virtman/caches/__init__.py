@@ -47,13 +47,10 @@ class Member(Layer, Protocol):
         """Return what it has done."""
 
     def can_drop(self) -> bool:
-        """Tell whether there is anything that single blocks could be dropped from.
-
-        :raises CacheUnsupported: if the driver can only drop all
-        """
+        """Tell whether there is anything that single blocks could be dropped from."""
 
     def drop(self, offset: int) -> None:
-        """Forget a block, so that it is fetched anew."""
+        """No longer give what is held of a block; what lies below has the right one."""
 
 
 @dataclass(frozen=True)
@@ -119,14 +116,6 @@ class Group(Protocol):
 
         :raises CacheUnsupported: if the driver cannot do that
         """
-
-
-def undroppable(driver: str) -> CacheUnsupported:
-    """Return the error of a driver that can only drop all of an image."""
-    return CacheUnsupported(
-        f"cache driver {driver} cannot drop single blocks: drop the image on this node to have "
-        "its cache made anew"
-    )
 
 
 def unsupported(driver: str) -> CacheUnsupported:

@@ -1,4 +1,4 @@
-"""The dmcache driver: dm-cache in writethrough mode, which takes a read-only origin as it is.
+"""The dmcache driver: dm-cache in writethrough mode.
 
 It copies whole blocks, and only of regions that were read several times. An image of 64 MiB,
 read from its start to its end, was fetched 1.2 times at the first pass and 1.5 times at the
@@ -29,10 +29,11 @@ class Group:
 
     def __init__(self, devices: Sequence[str], folder: Path) -> None:
         self.slices = Slices(devices)
+        self.folder = folder
 
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part."""
-        return DmCache(step, self.slices)
+        return DmCache(step, self.slices, self.folder)
 
     def volume(self, step: Step) -> Volume:
         """Refuse: this driver caches images only."""
@@ -42,8 +43,6 @@ class Group:
 class DmCache(Sliced):
     """One image's dm-cache."""
 
-    read_only = True
-
     def _read(self, status: str) -> Figures:
         words = status.split()  # four of sizes and use, then read hits and read misses
         return Figures(*map(int, words[4:6])) if len(words) > 5 else Figures()
@@ -52,8 +51,10 @@ class DmCache(Sliced):
         length = self.step.sectors
         meta = 4 * UNIT + -(-length // _BLOCK * _MAPPING // (UNIT * plan.SECTOR)) * UNIT
         self.slices.take(self.step.device.image, meta, length)
+        self.shim.up(below)
         with explained(f"device {self.cached.name}"):
             ssd.wipe(self.meta.node)
-        devices = " ".join(sysfs.number(one) for one in (self.meta.node, self.data.node, below))
+        nodes = (self.meta.node, self.data.node, self.shim.node)
+        devices = " ".join(map(sysfs.number, nodes))
         parameters = f"{devices} {_BLOCK} 1 writethrough smq 0"
         self.cached.set_up([(0, length, "cache", parameters)])

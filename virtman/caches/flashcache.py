@@ -1,9 +1,6 @@
 """The flashcache driver: for kernels that have the module; in writearound mode.
 
-flashcache wants a writable device below, so a shim lies between it and the image::
-
-    cached (flashcache) ── shim (dm-snapshot) ── stripe
-       └── cachedata, on the SSD group
+What is written takes what the cache holds of it away.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from pathlib import Path
 
 from virtman import plan
 from virtman.caches import Figures, Member, Step, Volume, unsupported
-from virtman.caches.local import Shim
 from virtman.caches.slices import Sliced, Slices
 from virtman.layers import explained
 from virtman.privileged import flashcache, ssd
@@ -40,19 +36,6 @@ class Group:
 
 class FlashCache(Sliced):
     """One image's flashcache."""
-
-    read_only = False
-
-    def __init__(self, step: plan.Cache, slices: Slices, folder: Path) -> None:
-        super().__init__(step, slices)
-        self.shim = Shim(step, folder)
-
-    def down(self) -> None:
-        """Take the cache away, then the shim below it."""
-        try:
-            super().down()
-        finally:
-            self.shim.down()
 
     def _read(self, status: str) -> Figures:
         reads, hits, bypassed = (

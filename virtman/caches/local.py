@@ -10,8 +10,7 @@ from virtman.layers import Mapped, detach_loop, explained
 from virtman.naming import Device
 from virtman.privileged import loop
 
-_SHIM_STORE = 4 * 1024 * 1024
-_SHIM_CHUNK = 2048
+_MIB = 1024 * 1024
 
 
 class LocalFile:
@@ -54,23 +53,33 @@ class LocalFile:
 class Shim(Mapped):
     """A writable device over a read-only one, for drivers that ask for one.
 
-    A dm-snapshot with a throw-away store: passes reads through, keeps stray writes off
-    the image.
+    A dm-snapshot with a throw-away store: passes reads through, keeps writes off the image.
+
+    :param chunk: bytes that the store keeps at a time
+    :param store: bytes that it keeps at most; with more it is lost, and the image with it
     """
 
     read_only = False
 
-    def __init__(self, step: plan.Cache, folder: Path) -> None:
+    def __init__(
+        self, step: plan.Cache, folder: Path, chunk: int = _MIB, store: int = 4 * _MIB
+    ) -> None:
         super().__init__(str(Device(step.device.image, "shim")))
         self.sectors = step.sectors
-        self.store = LocalFile(folder / f"{step.device.image}.shim", _SHIM_STORE)
+        self.chunk = chunk
+        self.store = LocalFile(folder / f"{step.device.image}.shim", store)
 
     def up(self, below: str) -> str:
         """Lie on the device below."""
         store = sysfs.number(self.store.up())
-        parameters = f"{sysfs.number(below)} {store} N {_SHIM_CHUNK}"
+        parameters = f"{sysfs.number(below)} {store} N {self.chunk // plan.SECTOR}"
         self.set_up([(0, self.sectors, "snapshot", parameters)])
         return self.node
+
+    def below(self) -> str:
+        """Return the path of the mapped device that it lies on."""
+        ((_, _, _, words),) = self.table()
+        return f"/dev/mapper/{sysfs.mapped_name(words.split()[0])}"
 
     def down(self) -> None:
         """Remove the device and its store."""

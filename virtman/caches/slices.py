@@ -4,7 +4,11 @@
 
     cached (dm-cache, flashcache)
        ├── cachedata, cachemeta     dm-linear: extents of the SSD group
-       └── stripe                   what is cached
+       └── shim (dm-snapshot)       keeps writes off the image
+              └── stripe            what is cached
+
+A block that has rotted is healed by writing the right one over it: dm-cache then holds that one,
+flashcache none. It goes into the shim, too, from where it may be cached again later.
 
 An image's slice is as large as the image, or what is left. A cache of its own means that
 an image whose parents hang, or which comes or goes, holds up no other, and that its space
@@ -20,15 +24,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import ClassVar
+from pathlib import Path
 
 from virtman import layers, naming, plan, sysfs
-from virtman.caches import Figures, undroppable
+from virtman.caches import Figures
+from virtman.caches.local import Shim
 from virtman.caches.ssd import Ssd
 from virtman.errors import KernelFailure, VirtmanError
-from virtman.layers import Mapped, Table
+from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
 from virtman.plan import SECTOR
+from virtman.privileged import chunks
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +43,7 @@ UNIT = 1024 * 1024 // SECTOR
 
 _ROLES = ("cachemeta", "cachedata")
 _LEAST = 8 * UNIT
+_SHIM_CHUNK = 64 * 1024
 
 
 class Full(KernelFailure):
@@ -122,29 +129,29 @@ def _taken() -> list[tuple[int, int]]:
 class Sliced:
     """An image's cache on its slice."""
 
-    read_only: ClassVar[bool]
-    """Whether the driver takes a device below that cannot be written to."""
-
-    def __init__(self, step: plan.Cache, slices: Slices) -> None:
+    def __init__(self, step: plan.Cache, slices: Slices, folder: Path) -> None:
         self.step = step
         self.slices = slices
         image = step.device.image
         self.device = str(Device(image, "cached"))
         self.cached = Mapped(self.device)
-        self.cached.read_only = self.read_only
+        self.cached.read_only = False
         self.cached.flush = False
         self.meta, self.data = _parts(image)
+        # the store has a place for each block of the image: it cannot fill
+        room = step.sectors * SECTOR + 2 * _SHIM_CHUNK
+        self.shim = Shim(step, folder, _SHIM_CHUNK, room)
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below; without space, that device is all there is."""
         if _has_failed(self.cached.status()):
             self.cached.set_up(self._errors())
-            self.slices.give_back(self.step.device.image)
+            self._give_back()
         if not self.is_up():
             try:
                 self._make(below[0])
             except Full as err:
-                self.slices.give_back(self.step.device.image)
+                self._give_back()
                 LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
                 return below[0]
         return self.cached.node
@@ -160,7 +167,7 @@ class Sliced:
             self.cached.set_up(self._errors())
             raise
         finally:
-            self.slices.give_back(self.step.device.image)
+            self._give_back()
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache."""
@@ -175,12 +182,15 @@ class Sliced:
         return self._read(status[0][3]) if _caches(status) else Figures()
 
     def can_drop(self) -> bool:
-        """Refuse: the driver can only drop all."""
-        raise undroppable(type(self).__name__.lower())
+        """Tell whether there is a cache that can be written to; earlier ones lacked the shim."""
+        return self.is_up() and self.shim.exists()
 
     def drop(self, offset: int) -> None:
-        """Refuse: the driver can only drop all."""
-        raise undroppable(type(self).__name__.lower())
+        """Write what lies below over what the cache holds; nothing goes to the image."""
+        runs = [[offset, plan.BLOCK]]
+        with explained(f"healing a block of {self.cached.name}"):
+            right = chunks.read(self.shim.below(), runs)
+            chunks.write(self.cached.node, runs, right)
 
     def _read(self, status: str) -> Figures:
         """Return what the driver says in its status line."""
@@ -189,6 +199,10 @@ class Sliced:
     def _make(self, below: str) -> None:
         """Take a slice and make the cache on it."""
         raise NotImplementedError
+
+    def _give_back(self) -> None:
+        self.slices.give_back(self.step.device.image)
+        self.shim.down()
 
     def _errors(self) -> Table:
         return [(0, self.step.sectors, "error", "")]

@@ -19,6 +19,7 @@ import json
 import os
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -216,7 +217,6 @@ class Member:
     :ivar uuid: under which the cache keeps what it holds of it
     :ivar waits: for the set that it was a member of; until then there is no bcache device
     :ivar dirty: bytes that are in the cache alone
-    :ivar rotten: where in the image the cache device gives wrong bytes
     """
 
     number: str
@@ -228,7 +228,6 @@ class Member:
     settings: dict[str, str] = field(default_factory=dict)
     reads: tuple[int, int, int] = (0, 0, 0)
     dirty: int = 0
-    rotten: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -307,6 +306,7 @@ class Kernel:
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
     :ivar forgotten: devices, and where on them the page cache was dropped
+    :ivar rotten: where in an image its cache, of this name, gives wrong bytes
     """
 
     def __init__(self, network: Network, name: str) -> None:
@@ -330,6 +330,7 @@ class Kernel:
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
         self.forgotten: list[tuple[str, int]] = []
+        self.rotten: dict[str, set[int]] = defaultdict(set)
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -822,13 +823,16 @@ class Kernel:
         if self._mapping(name).suspended:
             raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
         return b"".join(
-            self.read(name, at // CHUNK).encode().ljust(CHUNK, b"\0")
+            self.read(name, at // CHUNK).encode().ljust(CHUNK, b"\0")[: offset + length - at]
             for offset, length in runs
             for at in range(offset, offset + length, CHUNK)
         )
 
     def chunks_write(self, device: str, runs: list[list[int]], data: bytes) -> None:
         name, start = self._named(self._number(device)), 0
+        if name in self.rotten:
+            self.rotten[name] -= {offset for offset, _ in runs if not any(data)}
+            return
         for offset, length in runs:
             for at in range(offset, offset + length, CHUNK):
                 text = data[start : start + CHUNK].rstrip(b"\0").decode()
@@ -845,15 +849,17 @@ class Kernel:
         return (_ZERO_DIGEST * (length // 32))[:length]
 
     def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
-        member = self._member(device.rsplit("/", 1)[-1])
+        self._number(device)
+        rotten = self.rotten[device.rsplit("/", 1)[-1]]
         right = hashlib.sha256(salt + bytes(4096)).digest()
         return b"".join(
-            bytes(32) if at in member.rotten else right
-            for at in range(offset, offset + length, 4096)
+            bytes(32) if at in rotten else right for at in range(offset, offset + length, 4096)
         )
 
     def block_discard(self, device: str, offset: int, length: int) -> None:
-        self._member(device.rsplit("/", 1)[-1]).rotten.discard(offset)
+        name = device.rsplit("/", 1)[-1]
+        self._member(name)
+        self.rotten[name].discard(offset)
 
     def block_forget(self, device: str, offset: int, length: int) -> None:
         self._number(device)

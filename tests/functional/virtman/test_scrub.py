@@ -1,7 +1,7 @@
 """What has rotted in the cache is found, and dropped without anything else."""
 
 from tests.functional.virtman.base import MIB, SIZE, TestCase
-from virtman.errors import CacheUnsupported, DeviceBusy, ImageUnknown, InvalidRequest
+from virtman.errors import DeviceBusy, ImageUnknown, InvalidRequest
 from virtman.scrub import Scrubbing, scrub
 
 
@@ -10,7 +10,11 @@ class ScrubTest(TestCase):
         super().setUp()
         self.node = self.bed.node()
         self.node.create("vm1")
-        (self.member,) = self.node.kernel.members.values()
+        self.rotten = self.node.kernel.rotten[self.cache()]
+
+    def cache(self):
+        (member,) = self.node.kernel.members
+        return member
 
     def scrub(self, **settings):
         with self.node.process.here():
@@ -22,7 +26,7 @@ class ScrubTest(TestCase):
 
     def test_only_wrong_blocks_are_dropped_from_all_caches(self):
         wrong = (0, 3 * MIB + 4096, SIZE - 4096)
-        self.member.rotten.update(wrong)
+        self.rotten.update(wrong)
         self.assertEqual(wrong, self.scrub().dropped)
         self.assertEqual(
             {(f"virtman_debian_export{stripe}", at + MIB) for stripe in (0, 1) for at in wrong},
@@ -52,10 +56,10 @@ class ScrubTest(TestCase):
     def test_all_images_with_hashes_are_scrubbed_in_turn(self):
         self.bed.register("plain", hashed=False)
         self.node.create("vm2", "plain")
-        self.member.rotten.add(MIB)
+        self.rotten.add(MIB)
         with self.node.process.here():
             Scrubbing(self.node.agent, 0, 1e6).round()
-        self.assertEqual(set(), self.member.rotten)
+        self.assertEqual(set(), self.rotten)
 
     def test_what_cannot_be_scrubbed_is_refused(self):
         self.bed.register("plain", hashed=False)
@@ -75,11 +79,12 @@ class UncachedScrubTest(TestCase):
             self.assertEqual(0, scrub(node.agent.attached("debian")).checked)
 
 
-class UndroppableScrubTest(TestCase):
+class DmCacheScrubTest(ScrubTest):
     driver = "dmcache"
 
-    def test_a_cache_that_can_only_drop_all_is_said(self):
-        node = self.bed.node()
-        node.create("vm1")
-        with node.process.here():
-            self.assertRaises(CacheUnsupported, scrub, node.agent.attached("debian"))
+    def cache(self):
+        return "virtman_debian_cached"
+
+
+class FlashCacheScrubTest(DmCacheScrubTest):
+    driver = "flashcache"

@@ -1,5 +1,7 @@
 """A disk that forgets: blocks of an image, wherever a node's cache device holds them."""
 
+import json
+
 BLOCK = 4096
 
 # Overwrites blocks wherever a disk holds them; they are known by how they begin.
@@ -19,11 +21,28 @@ with open(sys.argv[1], "r+b") as disk:
 """
 
 
-def rot(node, disk, content, offsets):
-    """Overwrite these blocks of an image in the node's cache, and have nothing else keep them.
+class Rotting:
+    """For cases with a node whose cache device forgets."""
 
-    :param content: of the image
-    """
-    heads = [content[at : at + 32].hex() for at in offsets]
-    node.run(["python3", "-c", ROT, disk, *heads], timeout=120)
-    node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+    def rot(self, node, disk, offsets):
+        """Overwrite these blocks of the image in the node's cache; return those that it had.
+
+        A cache may not have kept all, and may have copies that it does not use any more.
+        """
+        right = (self.bed.folder / "image").read_bytes()
+        heads = [right[at : at + 32].hex() for at in offsets]
+        node.run(["python3", "-c", ROT, disk, *heads], timeout=120)
+        node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        device = f"/dev/mapper/virtman_{self.image}_image"
+        node.run(["dd", f"if={device}", "of=/host/image", "bs=1M", "iflag=direct"], timeout=120)
+        cached = (node.share / "image").read_bytes()
+        wrong = [at for at in range(0, self.size, BLOCK)
+                 if cached[at : at + BLOCK] != right[at : at + BLOCK]]  # fmt: skip
+        self.assertTrue(wrong)
+        self.assertEqual([], [at for at in wrong if at not in offsets])
+        return wrong
+
+    def scrub(self, node):
+        """Have the node's cache compared; return where it was wrong."""
+        done = self.virtman(node, "image", "scrub", "--json", self.image, timeout=120)
+        return json.loads(done.stdout)["dropped"]

@@ -8,6 +8,7 @@ import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.rot import BLOCK, Rotting
 
 DEVICE = "/dev/mapper/ssd"
 BEHIND = "/dev/ubdb"
@@ -238,7 +239,7 @@ class TestVolume(CacheCase):
         self.assertEqual(expected, sha256(self.node, self.FILE))
 
 
-class TestDmCache(CacheCase):
+class TestDmCache(Rotting, CacheCase):
     name = "dmcache"
     driver = "dmcache"
 
@@ -249,8 +250,16 @@ class TestDmCache(CacheCase):
         wait_until(lambda: self.hits(device), "blocks that are read again and again", 60, 0.5)
         report(f"dmcache, smaller than the image, served something after "
                f"{time.monotonic() - begin:.1f} s: {self.figures()}")  # fmt: skip
-        said = self.refused(self.node, "image", "scrub", self.image)
-        self.assertIn("cannot drop single blocks", said)
+
+    def test_a_scrub_heals_blocks_that_have_rotted(self):
+        self.make_ssd(64 * MIB)
+        device = self.create(self.node, "vm1")
+        wait_until(lambda: self.hits(device), "blocks that are read again and again", 60, 0.5)
+        rotten = self.rot(self.node, BEHIND, range(0, self.size, MIB // 4 + BLOCK))
+        self.assertEqual(rotten, self.scrub(self.node))
+        self.assert_reads_right(f"/dev/mapper/virtman_{self.image}_image")
+        self.assertEqual([], self.scrub(self.node))
+        report(f"dmcache: a scrub healed {len(rotten)} blocks")
 
     def hits(self, device):
         self.assert_reads_right(device)

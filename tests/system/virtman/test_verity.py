@@ -1,14 +1,13 @@
 """Wrong bytes are found out: those of a parent by its children, those of a cache by a scrub."""
 
-import json
 import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
-from tests.system.virtman.rot import BLOCK, rot
+from tests.system.virtman.rot import BLOCK, Rotting
 
 
-class TestWrongBytes(DeployedCase):
+class TestWrongBytes(Rotting, DeployedCase):
     name = "verity"
     node_count = 3
     size = 32 * MIB
@@ -19,7 +18,7 @@ class TestWrongBytes(DeployedCase):
                            strict=True))  # fmt: skip
         child, parent, stripe = self.fed()
         self.assertEqual(self.sha256, sha256(parent, devices[parent]))
-        rotten = self.rot(parent, [(2 * region + stripe) * MIB + region * BLOCK
+        rotten = self.rot(parent, "/dev/ubdb", [(2 * region + stripe) * MIB + region * BLOCK
                                    for region in range(16)])  # fmt: skip
 
         begin = time.monotonic()
@@ -51,23 +50,3 @@ class TestWrongBytes(DeployedCase):
                 if feed["parent"]["host"]:
                     return child, by_name[feed["parent"]["host"]], feed["stripe"]
         return self.fail("nobody feeds anybody")
-
-    def rot(self, node, offsets):
-        """Overwrite these blocks of the image in the node's cache; return those that it had.
-
-        bcache may not have kept all, and may have copies that it does not use any more.
-        """
-        right = (self.bed.folder / "image").read_bytes()
-        rot(node, "/dev/ubdb", right, offsets)
-        device = f"/dev/mapper/virtman_{self.image}_image"
-        node.run(["dd", f"if={device}", "of=/host/image", "bs=1M", "iflag=direct"], timeout=120)
-        cached = (node.share / "image").read_bytes()
-        wrong = [at for at in range(0, self.size, BLOCK)
-                 if cached[at : at + BLOCK] != right[at : at + BLOCK]]  # fmt: skip
-        self.assertTrue(wrong)
-        self.assertEqual([], [at for at in wrong if at not in offsets])
-        return wrong
-
-    def scrub(self, node):
-        done = self.virtman(node, "image", "scrub", "--json", self.image, timeout=120)
-        return json.loads(done.stdout)["dropped"]
