@@ -21,6 +21,16 @@ with open(sys.argv[1], "r+b") as disk:
 """
 
 
+def rot(node, disk, content, offsets):
+    """Overwrite these blocks of an image in the node's cache, and have nothing else keep them.
+
+    :param content: of the image
+    """
+    heads = [content[at : at + 32].hex() for at in offsets]
+    node.run(["python3", "-c", ROT, disk, *heads], timeout=120)
+    node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
+
 class Rotting:
     """For cases with a node whose cache device forgets."""
 
@@ -30,9 +40,7 @@ class Rotting:
         A cache may not have kept all, and may have copies that it does not use any more.
         """
         right = (self.bed.folder / "image").read_bytes()
-        heads = [right[at : at + 32].hex() for at in offsets]
-        node.run(["python3", "-c", ROT, disk, *heads], timeout=120)
-        node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        rot(node, disk, right, offsets)
         device = f"/dev/mapper/virtman_{self.image}_image"
         node.run(["dd", f"if={device}", "of=/host/image", "bs=1M", "iflag=direct"], timeout=120)
         cached = (node.share / "image").read_bytes()
