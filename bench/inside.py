@@ -116,7 +116,7 @@ def bare(origin: str, size: str, *vms: str) -> object:
         _run("truncate", "-s", str(length), str(file))
         store = _run("losetup", "--find", "--show", str(file))
         _run("dmsetup", "create", f"{vm}-store", "--table",
-             f"0 {sectors} snapshot {origin} {store} P 64")  # fmt: skip
+             f"0 {sectors} snapshot {origin} {store} P 128")  # fmt: skip
         _run("dmsetup", "create", vm, "--table", f"0 {sectors} linear /dev/mapper/{vm}-store 0")
 
     return _timed(make, vms)

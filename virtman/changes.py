@@ -1,7 +1,7 @@
 """Which parts of a VM's data have to be sent, and in what portions.
 
 Pure. A map has a bit for each chunk of a device, the lowest bit of the first byte for chunk 0:
-8 MiB for 2 TiB, whatever was written.
+4 MiB for 2 TiB, whatever was written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-CHUNK = 64 * 512
+CHUNK = 128 * 512
 """Bytes; what an exception store keeps at a time."""
 
 PORTION = 1024 * 1024

@@ -47,7 +47,7 @@ from virtman.privileged import (
 )
 
 SECTOR = 512
-CHUNK = 32768
+CHUNK = 65536
 SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21

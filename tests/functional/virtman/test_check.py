@@ -73,7 +73,7 @@ class CheckTest(TestCase):
             device = self.kernel.loop_attach(str(file), 0, False)
             number = self.kernel.loops[device].number
             self.kernel.dm_create(
-                "virtman_debian_store_s9", [(0, length, "snapshot", f"{origin} {number} P 64")],
+                "virtman_debian_store_s9", [(0, length, "snapshot", f"{origin} {number} P 128")],
                 False,
             )  # fmt: skip
             store = self.kernel.mappings["virtman_debian_store_s9"].number

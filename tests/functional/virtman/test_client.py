@@ -113,8 +113,8 @@ class ShellTest(ServedCase):
         device = "/dev/mapper/virtman_debian_vm_vm1"
         self.assertEqual(f"{device}\n", self.run_shell("create", "debian", "vm1"))
         self.assertEqual(
-            "VM   IMAGE   STATE  TAKEN  QUOTA  DEVICE\n"
-            f"vm1  debian  ready  65536  -      {device}\n",
+            "VM   IMAGE   STATE  TAKEN   QUOTA  DEVICE\n"
+            f"vm1  debian  ready  131072  -      {device}\n",
             self.run_shell("list"),
         )
         self.assertEqual(
@@ -209,11 +209,11 @@ class MoveTest(ServedCase):
         self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
         self.assertRegex(
             self.run_shell("clone", "vm1", "--to", "b", "--as", "copy"),
-            r"^copy is on b: 32768 bytes, \d+ on the way\n$",
+            r"^copy is on b: 65536 bytes, \d+ on the way\n$",
         )
         self.assertRegex(
             self.run_shell("migrate", "vm1", "--to", "b"),
-            r"^vm1 is on b: 32768 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+            r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
         )
         self.assertEqual([], self.client.list())
         (ended,) = json.loads(self.run_shell("move", "list", "--json"))
@@ -232,7 +232,7 @@ class MoveTest(ServedCase):
         self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
         self.assertRegex(
             self.run_shell("move", "finish", "vm1"),
-            r"^vm1 is on b: 32768 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+            r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
         )
         self.assertEqual([], self.client.list())
 

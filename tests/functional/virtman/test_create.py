@@ -85,7 +85,7 @@ class CreateTest(TestCase):
         )
         table = f"{paths} 1 1 round-robin 0 1 1 {ours}readers 1"
         self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables["origin"])
-        snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 64"
+        snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 128"
         self.assertEqual(
             ([(0, sectors, "snapshot", snapshot)], "live", "rw"), tables[f"store_{store}"]
         )

@@ -144,7 +144,7 @@ class TableTest(testtools.TestCase):
         for merging, target in ((False, "snapshot"), (True, "snapshot-merge")):
             step = plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", merging)
             self.assertEqual(
-                [(0, MIB, target, "254:8 7:3 P 64")], self.table(Store, step, "/dev/x")
+                [(0, MIB, target, "254:8 7:3 P 128")], self.table(Store, step, "/dev/x")
             )
         self.assertEqual(["virtman_i_store_s1"], self.tables.swapped)
 

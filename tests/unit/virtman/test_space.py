@@ -40,7 +40,7 @@ class SpaceTest(testtools.TestCase):
     def test_a_store_is_empty_and_cannot_fill(self):
         store = File(self.vm("vm1").path)
         self.assertEqual(0, store.allocated())
-        chunks = 8 * MIB // 32768
+        chunks = 8 * MIB // 65536
         self.assertGreater(os.stat(store.path).st_size, 8 * MIB + chunks * 16)
 
     def test_space_is_not_promised_twice(self):
