@@ -61,7 +61,7 @@ class _Agent:
         disks = [self._write("image", SIZE), self._write("small", SMALL)]
         self._storage = self._bed.start_node("storage", "320M", "64M", disks)
         step.advance()
-        parent, self._node = self._bed.start_nodes(["node1", "node2"], "512M")
+        parent, self._node = self._bed.start_nodes(["node1", "node2"], "768M")
         step.advance(2)
         self._deployment.start_volt()
         self._deployment.add_source(self._storage, IMAGE)
@@ -155,13 +155,24 @@ class _Agent:
         wait_until(lambda: self._below(origin) == cache, "reads from the cache", WARM_WITHIN, 1)
 
     def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
-        """Create VMs of many images; return what the agent has in memory then."""
+        """Create VMs of many images; return the memory of the agent then, and what all took."""
         each = -(-vms // images)
+        available = self._available()
         for number in range(images):
             names = [f"small{number}-{one}" for one in range(each)]
             self._inside("create", f"small{number}", *names)
             step.advance()
-        return {"images": images, "vms": images * each, **self._inside("memory")}
+        return {
+            "images": images,
+            "vms": images * each,
+            **self._inside("memory"),
+            "node": available - self._available(),
+        }
+
+    def _available(self) -> int:
+        """Return the bytes of memory that the node could still give to programs."""
+        known = self._node.run(["cat", "/proc/meminfo"]).stdout
+        return int(known.split("MemAvailable:")[1].split()[0]) * 1024
 
     def _below(self, device: str) -> str:
         """Return the device that an image reads first."""

@@ -68,7 +68,9 @@ class Volt:
         """Start volt-api and wait until it answers; it dies with the thread that did this."""
         command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self._config]
         command = [*processes.MORTAL, *command]
-        self._process = processes.start(command, "volt-api", self.log, cwd=TOP)
+        # What a killed one leaves in its folder for temporary files goes with the log's.
+        env = os.environ | {"TMPDIR": str(self.log.parent)}
+        self._process = processes.start(command, "volt-api", self.log, env, TOP)
         wait_until(lambda: self._answers() or not self._process.alive(), "an answer of Volt", START)
         if not self._process.alive():
             raise VoltLost(f"Volt ended: {self.log.read_text()[-4000:]}")

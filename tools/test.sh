@@ -114,7 +114,7 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in chaos | horizon | system | faults | openstack) options=(--serial) ;; esac
+    case $part in horizon | system | faults | openstack) options=(--serial) ;; esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
