@@ -209,6 +209,16 @@ class TestCycles(AgentCase):
         )
         return json.loads(done.stdout)
 
+    def warm(self, device):
+        """Read all of an image, and wait until it has the devices that only warm ones have."""
+        self.nodes[0].run(["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"])
+
+        def warm():
+            (image,) = json.loads(self.virtman(self.nodes[0], "image", "list", "--json").stdout)
+            return image["warm"]
+
+        wait_until(warm, "a warm image", 180, 1)
+
     def resources(self):
         lines = self.nodes[0].run(["sh", "-c", RESOURCES]).stdout.splitlines()
         return {name: int(number) for name, number in map(str.split, lines)}
@@ -222,7 +232,7 @@ class TestCycles(AgentCase):
         self.assertEqual(VM, self.listed(self.nodes[0]))
 
     def test_many_one_after_another(self):
-        self.create(self.nodes[0], "vm1")
+        self.warm(self.create(self.nodes[0], "vm1"))
         self.cycles(30, 1)
         before = self.resources()
         done = self.cycles(300, 1)
