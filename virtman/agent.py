@@ -23,6 +23,8 @@ from virtman.volumes import device
 
 LOG = logging.getLogger(__name__)
 
+_PATIENCE = 10.0  # seconds for who changes the same VM; it may be this agent, just after its start
+
 
 @dataclass(frozen=True)
 class Host:
@@ -75,6 +77,7 @@ class Agent:
         self.cached = CachedVolumes(stack.group, self.records.stores.parent / "cached")
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
+        self._given_back = threading.Condition(self._lock)
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
 
@@ -327,19 +330,20 @@ class Agent:
 
     @contextlib.contextmanager
     def claim(self, vm: str) -> Iterator[None]:
-        """Let nobody else change a VM meanwhile.
+        """Let nobody else change a VM meanwhile, after who does so already.
 
-        :raises InstanceExists: if somebody does
+        :raises InstanceExists: if that one takes long
         """
-        with self._lock:
-            if vm in self._busy:
-                raise InstanceExists(f"VM {vm} is being changed by another request right now")
+        with self._given_back:
+            if not self._given_back.wait_for(lambda: vm not in self._busy, _PATIENCE):
+                raise InstanceExists(f"VM {vm} is being changed by another request: try again")
             self._busy.add(vm)
         try:
             yield
         finally:
-            with self._lock:
+            with self._given_back:
                 self._busy.discard(vm)
+                self._given_back.notify_all()
 
     def recover(self) -> Sequence[str]:
         """Take over what an earlier agent left, or build it again after a reboot.

@@ -3,10 +3,12 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 
+import fixtures
+
 from tests.functional.virtman.base import FOREVER, TestCase, hashes
-from virtman import plan
+from virtman import agent, plan
 from virtman.agent import device_path
-from virtman.errors import ParentUnreachable, VirtmanError
+from virtman.errors import InstanceExists, ParentUnreachable, VirtmanError
 
 MANY = 16
 
@@ -209,6 +211,25 @@ class CreateTest(TestCase):
         self.await_(lambda: node.agent._attachments["debian"]._timer is None)
         node.settle()
         self.assertIn("virtman_debian_vm_vm2", node.kernel.state()["dm"])
+
+    def test_a_vm_that_is_being_changed_is_waited_for(self):
+        node = self.bed.node(keep=0)
+        node.create("vm1")
+        with ThreadPoolExecutor(1) as pool:
+            with node.agent.claim("vm1"):
+                destroyed = pool.submit(node.destroy, "vm1")
+                self.assertRaises(TimeoutError, destroyed.result, 0.1)
+            destroyed.result()
+        self.assert_nothing_is_left(node)
+
+    def test_a_vm_that_is_being_changed_for_long_is_left_alone(self):
+        node = self.bed.node(keep=0)
+        node.create("vm1")
+        self.useFixture(fixtures.MockPatchObject(agent, "_PATIENCE", 0.1))
+        with node.agent.claim("vm1"):
+            self.assertRaises(InstanceExists, node.destroy, "vm1")
+        node.destroy("vm1")
+        self.assert_nothing_is_left(node)
 
     def test_creating_and_destroying_side_by_side_leaves_nothing(self):
         node = self.bed.node(keep=0)
