@@ -19,7 +19,8 @@ Parts that run only when they are named:
 
   horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
   nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
-  faults      the table of faults, and checks by other tools, on the test bed; an hour
+  faults      the table of faults, and checks by other tools, on the test bed; three hours,
+              or one with VIRTMAN_FAULTS_STRIDE=4
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, 40 minutes
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
