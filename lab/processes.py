@@ -80,20 +80,22 @@ class Process:
         return stat is not None and stat.state not in "ZX"
 
     def group(self, namespace: int | None = None) -> list[int]:
-        """Return the living members of its group.
+        """Return the living members of its group, the leader first.
 
         Without the leader only members inside the bed's network namespace
         (its inode) count: nothing else proves that the group is still ours.
         """
         _reap(self.pid)
         led = self.stat() is not None
-        return [
+        members = [
             stat.pid
             for stat in all_stats()
             if stat.group == self.pid
             and stat.state not in "ZX"
             and (led or (namespace is not None and network_namespace(stat.pid) == namespace))
         ]
+        # A kernel that is killed after its programs panics first, and says so in its log.
+        return sorted(members, key=lambda pid: pid != self.pid)
 
     def end(self, namespace: int | None = None, grace: float = 0) -> None:
         """End the group: asked first if `grace` seconds are given, then killed."""
