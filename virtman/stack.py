@@ -49,6 +49,7 @@ class Stack:
     :param folder: where small files of the stack may live; they survive a reboot
     :param verify: whether what parents send is held against the images' hash trees
     :param selector: of the stripes' multipath
+    :param shared: whether parent and standby share a stripe's reads
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Stack:
         *,
         verify: bool = True,
         selector: str = "service-time",
+        shared: bool = False,
     ) -> None:
         self.folder = folder
         self.verify = verify
@@ -68,7 +70,7 @@ class Stack:
             plan.Path: PathLayer,
             plan.Verity: Verity,
             plan.Hashes: Hashes,
-            plan.Multipath: lambda step: Multipath(step, selector),
+            plan.Multipath: lambda step: Multipath(step, selector, shared=shared),
             plan.Stripe: Stripe,
             plan.Cache: self.group.member,
             plan.Image: Image,

@@ -142,6 +142,7 @@ def _agent(conf: cfg.ConfigOpts, host: Host) -> Agent:
         images,
         verify=conf.image.verify,
         selector=conf.image.path_selector,
+        shared=conf.image.path_grouping_policy == "multibus",
     )
     return Agent(
         host,

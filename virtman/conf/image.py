@@ -51,9 +51,25 @@ OPTS = [
     cfg.StrOpt(
         "path_selector",
         default="service-time",
-        choices=["service-time", "queue-length", "round-robin"],
-        help="How the kernel chooses among paths of equal rank: by what they have been asked for "
-        "and how fast they are, by how much they have been asked for, or in turn.",
+        choices=[
+            ("service-time", "by how long it will take to do what each was asked for"),
+            ("queue-length", "by how many requests each has to do"),
+            ("round-robin", "in turn"),
+        ],
+        help="How the kernel chooses among paths of equal rank. There are such with "
+        "path_grouping_policy = multibus.",
+    ),
+    cfg.StrOpt(
+        "path_grouping_policy",
+        default="failover",
+        choices=[
+            ("failover", "the standby is read only while the parent does not work"),
+            ("multibus", "parent and standby are of equal rank, and share the reads"),
+        ],
+        help="How a node uses the two hosts that feed a stripe. With failover each block goes "
+        "through the tree once, and the source sends it about once. With multibus a node whose "
+        "parent has a slower link or disk than itself reads faster; in return the hosts above, "
+        "and the source, send more. A change counts for images that are attached from then on.",
     ),
     cfg.FloatOpt(
         "scrub_interval",

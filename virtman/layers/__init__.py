@@ -171,14 +171,17 @@ class Mapped:
         """Tell whether any path of a multipath does not work."""
         return failed(self.status())
 
-    def reinstate(self, devices: Collection[str]) -> None:
-        """Use failed paths again, the best path that works first."""
+    def reinstate(self, devices: Collection[str], *, shared: bool = False) -> None:
+        """Use failed paths again, the best path that works first.
+
+        :param shared: whether all paths are one group
+        """
         paths = self.path_states()
         for device in devices:
             with contextlib.suppress(OSError):
                 dm.message(self.name, f"reinstate_path {device}")
         works = [state == "A" or device in devices for device, state in paths]
-        if devices and any(works):
+        if devices and any(works) and not shared:
             with contextlib.suppress(OSError):
                 dm.message(self.name, f"switch_group {works.index(True) + 1}")
 

@@ -1,8 +1,10 @@
 """Trees of some depth: the same data at the bottom, and nobody waits for the levels above."""
 
 import time
+from typing import ClassVar
 
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
 
 
 class TestForest(DeployedCase):
@@ -45,3 +47,32 @@ class TestChain(DeployedCase):
         report(f"attached, first block read, by depth: {shown}")
         self.assertEqual([1, 2, 3, 4], sorted(by_depth))
         self.assertLess(by_depth[4], 1.5 * by_depth[1])
+
+
+class TestShared(DeployedCase):
+    name = "shared"
+    node_count = 2
+    size = 32 * MIB
+    link_rate = "40mbit"
+    paths_may_fail = True
+    options: ClassVar = {
+        "image": {"path_grouping_policy": "multibus", "path_selector": "queue-length"}
+    }
+
+    def test_parent_and_standby_share_the_reads_and_either_may_die(self):
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        device = self.create(child, "vm2")
+        wait_until(lambda: len(self.paths(child)) == 3, "the standby's path", 60, 0.2)
+        pid = child.spawn(["sha256sum", device], log="sum")
+        wait_until(lambda: min(self.paths(child).values()) > MIB, "reads by all paths", 60, 0.2)
+        report(f"MiB that came by each path: {self.paths(child)}")
+        parent.kill()
+        child.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=180)
+        self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
+
+    def paths(self, node):
+        """Bytes that were read by each path to the image's regions."""
+        names = [line.split()[0] for line in node.run(["dmsetup", "ls"]).stdout.splitlines()]
+        prefix = f"virtman_{self.image}_path"
+        return {name: read_bytes(node, name) for name in names if name.startswith(prefix)}

@@ -25,7 +25,7 @@ MIB = 2048
 
 
 def plain(step):
-    return Multipath(step, "service-time")
+    return Multipath(step, "service-time", shared=False)
 
 
 class Tables(fixtures.Fixture):
@@ -85,10 +85,23 @@ class TableTest(testtools.TestCase):
     def test_paths_are_chosen_as_the_option_says(self):
         step = plan.Multipath(Device("i", "s0"), MIB, ())
         for selector in ("round-robin", "queue-length"):
-            layer = Multipath(replace(step, device=Device("i", selector[:5])), selector)
+            device = Device("i", selector[:5])
+            layer = Multipath(replace(step, device=device), selector, shared=False)
             layer.up(["/dev/x"])
             ((_, _, _, words),) = self.tables.live[layer.name]
             self.assertTrue(words.endswith(f"1 1 {selector} 0 1 1 254:8 1"), words)
+
+    def test_paths_that_share_what_is_read_are_one_group(self):
+        layer = Multipath(plan.Multipath(Device("i", "s0"), MIB, ()), "round-robin", shared=True)
+        features = "3 queue_if_no_path queue_mode bio 0"
+        for below, groups in (
+            ((), "0 0"),
+            (("/dev/x",), "1 1 round-robin 0 1 1 254:8 1"),
+            (("/dev/x", "/dev/y"), "1 1 round-robin 0 2 1 254:8 1 254:9 1"),
+        ):
+            layer.up(below)
+            ((_, _, _, words),) = self.tables.live[layer.name]
+            self.assertEqual(f"{features} {groups}", words)
 
     def test_what_is_verified_is_hashed_in_blocks_of_4_kib(self):
         tree = HashTree("aa", "bb")
