@@ -1,6 +1,7 @@
 """What the rows of the fault table have in common: a VM under load, and what it saw."""
 
 import json
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -139,11 +140,12 @@ class FaultCase(DeployedCase):
         return load
 
     @contextmanager
-    def unseen(self, row, node, device, deadline=60, **settings):
+    def unseen(self, row, node, device, deadline=60, at_most=math.inf, **settings):
         """A row: what is done meanwhile, from this moment on, a VM under load must not see.
 
         :param row: how it is called where its figures are noted
         :param deadline: seconds until the device is steady again, from the end of what is done
+        :param at_most: seconds that a read or write may take
         :param settings: of the load
         """
         load, fault = self.load(node, device, **settings), time.time()
@@ -155,6 +157,7 @@ class FaultCase(DeployedCase):
             f"{seen.steady:.1f} s, {seen.reads} blocks compared"
         )
         self.assertEqual(0, seen.errors)
+        self.assertLess(seen.longest, at_most)
 
     def pass_time(self, since, seconds):
         """Wait until it is so many seconds after a moment."""

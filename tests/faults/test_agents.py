@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import time
 
 from lab.deployment import leftovers
 from lab.errors import DeadlinePassed
 from lab.waiting import wait_until
-from tests.faults.base import PROGRAMS
+from tests.faults.base import PROGRAMS, FaultCase
 from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 STRIDE = int(os.environ.get("VIRTMAN_FAULTS_STRIDE", "1"))
@@ -15,6 +16,8 @@ STRIDE = int(os.environ.get("VIRTMAN_FAULTS_STRIDE", "1"))
 
 AGENT = ("python3", f"{PROGRAMS}/stopping.py")
 VM = {"vm1": "ready"}
+KILLS = 6
+AWAY = 20  # seconds
 
 WRITE = ("head -c 2M /dev/zero | tr '\\0' '\\7' | "
          "dd of=/dev/mapper/virtman_image1_vm_vm1 bs=64k iflag=fullblock oflag=direct")  # fmt: skip
@@ -38,18 +41,11 @@ echo files $(find /var/lib/virtman -type f | wc -l)
 """
 
 
-class AgentCase(DeployedCase):
+class StopCase(DeployedCase):
+    """An agent is killed before each root verb in turn; the next one finds what it left."""
+
     node_count = 1
     size = 8 * MIB
-
-    def listed(self, node):
-        """States of a node's VMs, by name."""
-        done = self.virtman(node, "list", "--json")
-        return {one["vm"]: one["state"] for one in json.loads(done.stdout)}
-
-
-class StopCase(AgentCase):
-    """An agent is killed before each root verb in turn; the next one finds what it left."""
 
     def setUp(self):
         super().setUp()
@@ -107,8 +103,12 @@ class StopCase(AgentCase):
         self.assertEqual(self.content, sha256(node, device), after)
         self.virtman(node, "destroy", vm)
 
+    def listed(self, node):
+        """States of a node's VMs, by name."""
+        return states(self.virtman(node, "list", "--json"))
+
     def has_ended(self, pid):
-        return self.nodes[0].run(["kill", "-0", str(pid)], check=False).status != 0
+        return has_ended(self.nodes[0], pid)
 
     def assert_nothing_left(self, after):
         try:
@@ -198,50 +198,100 @@ class TestMoves(StopCase):
         return [one for one in moves if one["state"] not in ("done", "failed")]
 
 
-class TestCycles(AgentCase):
-    name = "faults-cycles"
+class LoadedCase(FaultCase):
+    """One node, where a VM is under load all the time."""
+
+    node_count = 1
     memory = "384M"
+    size = 32 * MIB
+
+    def setUp(self):
+        super().setUp()
+        (self.node,) = self.nodes
+        self.device = self.create(self.node, "vm1")
+
+    def listed(self):
+        """States of the node's VMs, by name."""
+        return states(self.virtman(self.node, "list", "--json"))
+
+
+class TestTakeover(LoadedCase):
+    name = "faults-takeover"
+
+    def test_the_agent_is_killed_while_vms_come_and_go(self):
+        act = f"while virtman create {self.image} vm2 && virtman destroy vm2; do :; done"
+        row = f"agent killed {KILLS} times, and away for {AWAY} s"
+        with self.unseen(row, self.node, self.device, at_most=AWAY / 2):
+            for number in range(KILLS):
+                pid = self.node.spawn(["sh", "-c", act], log="act")
+                time.sleep(1 + number / KILLS)
+                self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+                wait_until(lambda pid=pid: has_ended(self.node, pid), "the command", 60, 0.1)
+                if number == 0:
+                    time.sleep(AWAY)
+                self.deployment.start_agent(self.node, self.options)
+                self.await_settled()
+                self.virtman(self.node, "destroy", "vm2", check=False)
+        self.assertEqual(VM, self.listed())
+
+    def await_settled(self):
+        """Wait until the new agent has what it found: all of a VM, or nothing."""
+        wait_until(lambda: set(self.listed().values()) == {"ready"}, "VMs that are ready", 60, 0.2)
+
+
+class TestCycles(LoadedCase):
+    name = "faults-cycles"
 
     def cycles(self, count, width):
-        done = self.nodes[0].run(
+        done = self.node.run(
             ["python3", f"{PROGRAMS}/cycles.py", self.image, str(count), str(width)],
-            timeout=600,
+            timeout=900,
         )
         return json.loads(done.stdout)
 
-    def warm(self, device):
-        """Read all of an image, and wait until it has the devices that only warm ones have."""
-        self.nodes[0].run(["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"])
+    def await_warm(self):
+        """Read all of the image, and wait until it has the devices that only warm ones have."""
+        self.read_image(self.node)
 
         def warm():
-            (image,) = json.loads(self.virtman(self.nodes[0], "image", "list", "--json").stdout)
+            (image,) = json.loads(self.virtman(self.node, "image", "list", "--json").stdout)
             return image["warm"]
 
         wait_until(warm, "a warm image", 180, 1)
 
     def resources(self):
-        lines = self.nodes[0].run(["sh", "-c", RESOURCES]).stdout.splitlines()
+        lines = self.node.run(["sh", "-c", RESOURCES]).stdout.splitlines()
         return {name: int(number) for name, number in map(str.split, lines)}
 
     def test_many_at_once(self):
-        self.create(self.nodes[0], "vm1")
-        done = self.cycles(50, 50)
+        with self.unseen("50 create/destroy cycles at once", self.node, self.device):
+            done = self.cycles(50, 50)
         report(f"50 create/destroy cycles at once: {len(done['errors'])} errors, "
                f"{done['seconds']:.1f} s in all, the longest {done['longest']:.1f} s")  # fmt: skip
         self.assertEqual([], done["errors"])
-        self.assertEqual(VM, self.listed(self.nodes[0]))
+        self.assertEqual(VM, self.listed())
 
     def test_many_one_after_another(self):
-        self.warm(self.create(self.nodes[0], "vm1"))
-        self.cycles(30, 1)
-        before = self.resources()
-        done = self.cycles(300, 1)
+        row = "300 create/destroy cycles one after another"
+        self.await_warm()
+        with self.unseen(row, self.node, self.device):
+            self.cycles(30, 1)
+            before = self.resources()
+            done = self.cycles(300, 1)
+            after = self.resources()
         self.assertEqual([], done["errors"])
-        after = self.resources()
-        report(f"300 create/destroy cycles one after another: {done['seconds']:.0f} s, "
-               f"before {before}, after {after}")  # fmt: skip
+        report(f"{row}: {done['seconds']:.0f} s, before {before}, after {after}")
         grown = {name: after[name] - before[name] for name in before}
         self.assertLess(grown.pop("KiB"), 4096)
         self.assertLess(grown.pop("threads"), 8)  # pools that were not full before
         self.assertLess(grown.pop("descriptors"), 8)
         self.assertEqual({name: 0 for name in grown}, grown)
+
+
+def states(listed):
+    """States of VMs by name, as a command listed them."""
+    return {one["vm"]: one["state"] for one in json.loads(listed.stdout)}
+
+
+def has_ended(node, pid):
+    return node.run(["kill", "-0", str(pid)], check=False).status != 0

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from lab.remote import PORT as LAB_PORT
+from lab.rootfs import TOP
 from tests.faults.base import PROGRAMS, FaultCase
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 
@@ -124,10 +125,12 @@ class TestNode(DeployedCase):
         return int(summary[1]), failed
 
     def test_nothing_listens_but_what_the_documentation_lists(self):
+        self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.start_agent(self.node, {"peers": {"ip": self.node.address}})
         self.create(self.node, "vm1")
         found = self.scan(self.node.address)
         report(f"TCP ports of a node that are open: {sorted(found)}")
-        self.assertEqual({3260, LAB_PORT}, found)
+        self.assertEqual({*documented_ports(), LAB_PORT}, found)
         # no one answers on UDP either; what is not bound to the loopback would be shown here
         self.assertEqual("", self.sh("cat /proc/net/udp /proc/net/udp6 | grep -v local_address"
                                      " | grep -v 0100007F: || true"))  # fmt: skip
@@ -145,6 +148,18 @@ class TestNode(DeployedCase):
 
     def sh(self, command):
         return self.node.run(["sh", "-c", command]).stdout
+
+
+def documented_ports():
+    """Return the TCP ports that the documentation lists for a compute node."""
+    page = (TOP / "doc/source/operator/security.rst").read_text()
+    _, _, rows, *_ = re.split(r"^=+ =+ =+\n", page.partition("\nPorts\n")[2], flags=re.MULTILINE)
+    host, found = "", set()
+    for row in rows.splitlines():
+        host = row[:24].strip() or host
+        if host == "compute node":
+            found |= set(map(int, re.findall(r"\d+", row[24:50])))
+    return found
 
 
 def _tests(failed):

@@ -8,7 +8,7 @@ from tests.system.virtman.base import MIB, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
-HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 60, 60, 35, 120  # seconds
+NOTICED, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 60, 60, 35, 120  # seconds
 ROTTEN = 32  # each n-th block that a cache device forgets
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
@@ -32,8 +32,12 @@ class TestNodes(FaultCase):
         parent, child, _ = self.nodes
         *_, device = self.populate(2)
         self.assertIn(parent.name, self.parents(child))
-        with self.unseen("parent killed", child, device):
+        log = child.share / "agent.log"
+        with self.unseen("parent killed", child, device) as fault:
             parent.kill()
+            told = f"the kernel of {parent.name} is silent"
+            wait_until(lambda: told in log.read_text(), "the parent being missed", NOTICED, 0.05)
+            report(f"parent killed: its child noticed after {time.time() - fault:.1f} s")
         self.revive(parent)
 
     def test_parent_and_standby_are_killed_at_once(self):

@@ -308,6 +308,21 @@ class MigrateTest(MoveCase):
         self.a.create("vm2", snapshot="mine")
         self.assertEqual(("a", "b"), (self.read(self.a, "vm2", 1), self.read(self.b, "vm1", 1)))
 
+    def test_a_vm_can_begin_elsewhere_at_a_snapshot(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c3="b")
+        self.a.snapshot("vm1", "mine")
+        self.write(self.a, "vm1", c0="x", c1="y")
+        self.a.create("vm2", snapshot="mine")
+        self.a.migrate("vm2", "b")
+        self.assertEqual("done", self.ended("vm2").state)
+        self.assertEqual("a..b....", self.read(self.b, "vm2"))
+        self.assertEqual(["vm1"], self.names(self.a))
+        self.assertEqual("xy.b....", self.read(self.a, "vm1"))
+        self.assertEqual(["mine"], list(self.a.records.inventory().snapshots))
+        self.a.delete_snapshot("mine")
+        self.assert_tidy(self.a, self.b)
+
     def test_who_has_the_old_device_open_gets_errors(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
