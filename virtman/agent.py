@@ -14,7 +14,7 @@ from virtman.attachment import Attachment, Times
 from virtman.cached import CachedVolumes
 from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator, ImageInfo
-from virtman.errors import ImageUnknown, InstanceExists, VirtmanError
+from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
@@ -175,9 +175,13 @@ class Agent:
 
         :raises InstanceUnknown: if there is no such VM
         """
-        instance = self.records.get(vm)
-        self._attachment(instance.image).acquire(vm)
-        self.stores.resume(vm)
+        attachment = self._attachment(self.records.get(vm).image)
+        attachment.acquire(vm)
+        try:
+            self.stores.resume(vm)
+        except InstanceUnknown:  # it was destroyed, or handed over, meanwhile
+            attachment.release(vm)
+            raise
 
     def info(self, image: str) -> ImageInfo:
         """Return what an image was when it was attached, or else is for Volt."""
@@ -239,8 +243,8 @@ class Agent:
 
         :raises InstanceUnknown: if there is none
         """
-        with self.stores.held(naming.check("VM", vm)) as instance:
-            (found,) = self._shown([instance], self.records.inventory())
+        inventory = self.records.inventory()
+        (found,) = self._shown([inventory.instance(naming.check("VM", vm))], inventory)
         return found
 
     def snapshots(self) -> Sequence[Kept]:
@@ -374,8 +378,7 @@ class Agent:
             attachment = self._attachment(instance.image)
             served = self.stores.is_served(instance) and self.stores.is_right(instance)
             if instance.vm not in attachment.users or not served:
-                attachment.acquire(instance.vm)
-                self.stores.resume(instance.vm)
+                self.bring_back(instance.vm)
                 self.stores.changed.set()
 
     def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:

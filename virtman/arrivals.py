@@ -293,6 +293,9 @@ def _unpacked(piece: Piece, packed: bytes, size: int) -> bytes:
     ):
         raise InvalidRequest(f"runs {piece.runs}: not of a device of {size} bytes")
     try:
+        # the frame says what it grows to, and is taken at its word
+        if zstandard.frame_content_size(packed) != length:
+            raise MoveGarbled("a piece is not as long as was said")
         content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=length)
     except zstandard.ZstdError as err:
         raise MoveGarbled(f"a piece cannot be unpacked: {err}") from err

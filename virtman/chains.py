@@ -20,6 +20,8 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from virtman.errors import InstanceUnknown
+
 LONGEST = 3
 """Stores of a chain. More cost each read another look-up, and nobody any data."""
 
@@ -109,6 +111,16 @@ class Inventory:
         self.stores = {one.name: one for one in stores}
         self.instances = {one.vm: one for one in instances}
         self.snapshots = {one.name: one for one in snapshots}
+
+    def instance(self, vm: str) -> Instance:
+        """Return a VM.
+
+        :raises InstanceUnknown: if there is none
+        """
+        found = self.instances.get(vm)
+        if found is None:
+            raise InstanceUnknown(f"there is no VM {vm} on this node")
+        return found
 
     def chain(self, top: str) -> tuple[Store, ...]:
         """Return the stores of a VM or snapshot that ends at ``top``, the one on the image first.

@@ -159,7 +159,8 @@ class Check:
 
     def _vms(self) -> Iterator[Difference]:
         for vm in self.agent.settled():
-            with contextlib.suppress(InstanceUnknown), self.stores.held(vm) as instance:
+            with contextlib.suppress(InstanceUnknown):
+                instance = self.agent.records.get(vm)
                 if not self.stores.fits(instance):
                     yield Difference("vm.remade", vm)
                 elif not self.stores.is_served(instance):

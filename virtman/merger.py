@@ -50,7 +50,7 @@ class Merger:
             if found is None:
                 return
             upper = self._begin(found)
-            if upper is not None and not self._await(upper):
+            if upper is None or not self._await(upper):
                 return
 
     def _run(self) -> None:
@@ -84,6 +84,8 @@ class Merger:
             return self._empty(merge, merge.lower)
         image, lower = merge.lower.image, merge.lower
         with self.stores.locks[image]:
+            if self._is_still(self.records.inventory().on(merge.upper)):
+                return None
             copy = self.stores.add(image, lower.size, lower.lower)
             self.stores.kept.add(copy.name)
         try:
@@ -133,7 +135,7 @@ class Merger:
         with self.stores.locks[store.image]:
             inventory = self.records.inventory()
             users = inventory.on(store)
-            if self._is_still(users):
+            if store.name not in inventory.stores or self._is_still(users):
                 return False
             for changed in inventory.without(store):
                 self.records.put(changed)

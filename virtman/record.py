@@ -21,7 +21,6 @@ from typing import Any
 from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.errors import (
     InstanceExists,
-    InstanceUnknown,
     MoveInProgress,
     SnapshotExists,
     SnapshotUnknown,
@@ -43,6 +42,8 @@ class Records:
         self.snapshots = folder / "snapshots"
         self.moves = folder / "moves"
         self.arrivals = folder / "arrivals"
+        # No name of a store comes twice: who waits while stores change still means the old one.
+        self._numbers = itertools.count(1)
         # What the files say, and what two stores made side by side must not share: a name.
         self._lock = threading.RLock()
         self._written = Inventory((), (), ())
@@ -84,10 +85,7 @@ class Records:
 
         :raises InstanceUnknown: if there is none
         """
-        found = self._written.instances.get(vm)
-        if found is None:
-            raise InstanceUnknown(f"there is no VM {vm} on this node")
-        return found
+        return self._written.instance(vm)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return a snapshot's record.
@@ -150,7 +148,7 @@ class Records:
         :param path: where the volume of a store of some name is
         """
         with self._lock:
-            name = next(f"s{n}" for n in itertools.count(1) if f"s{n}" not in self._written.stores)
+            name = next(f"s{n}" for n in self._numbers if f"s{n}" not in self._written.stores)
             store = Store(name, image, size, path(name), lower)
             self.put(store)
         return store
@@ -169,9 +167,11 @@ class Records:
             self._table(record)[name] = record
 
     def forget(self, record: Record) -> None:
-        """Remove a record; that there is none is fine."""
+        """Remove a record, for good once this returns; that there is none is fine."""
+        file = self._file(record)
         with self._lock:
-            self._file(record).unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+            _keep(file.parent)
             self._table(record).pop(_name(record), None)
 
     def _table(self, record: Record) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def _name(record: Record) -> str:
 
 
 def _keep(folder: Path) -> None:
-    """Have a folder's entries on disk: what a VM writes next may rely on them."""
+    """Have a folder's entries on disk: what a VM writes next, or another node, relies on them."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -58,7 +58,7 @@ def loop_of(path: str, offset: int = 0) -> str | None:
     """Return the loop device that shows this file or device from a byte on; None if none does."""
     for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if _shown(loop) == (path, offset):
+            if _shown(loop) == (os.path.realpath(path), offset):
                 return f"/dev/{loop.parent.name}"
     return None
 

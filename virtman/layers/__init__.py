@@ -111,11 +111,21 @@ class Mapped:
         with explained(f"device {self.name}"):
             present = self.table()
             if not present:
-                dm.create(self.name, table, self.read_only)
+                self._create(table)
             elif _shape(present) != _shape(table):
                 dm.reload(self.name, table, self.read_only, self.flush, self.freeze)
             if self.read_ahead is not None:
                 block.read_ahead(sysfs.kernel_name(self.node), self.read_ahead)
+
+    def _create(self, table: Table) -> None:
+        try:
+            dm.create(self.name, table, self.read_only)
+        except OSError as err:
+            if err.errno != errno.EBUSY or self.table():
+                raise
+            # an agent that died in the middle of this left a device without a table
+            dm.remove(self.name)
+            dm.create(self.name, table, self.read_only)
 
     def down(self) -> None:
         """Remove the device.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from virtman import naming, sysfs
 from virtman.layers import Mapped, detach_loop, explained
 from virtman.naming import MAPPER, PREFIX
@@ -22,7 +24,7 @@ def idle_loops(folder: str) -> list[tuple[str, int]]:
     :param folder: whose files are ours
     :returns: each with the byte from which on it is shown
     """
-    ours = (_OURS, f"{folder.rstrip('/')}/")
+    ours = (_OURS, f"{os.path.realpath(folder)}/")
     return sorted(one for one in sysfs.idle_loops() if one[0].startswith(ours))
 
 

@@ -52,6 +52,7 @@ SSD = "/dev/ssd"
 _SSD_NUMBER = "259:0"
 _SSD_SECTORS = 1 << 21
 _NUMBER = re.compile(r"\b\d+:\d+\b")
+_STORE = re.compile(r"(?:(?<=_store_)|(?<=/stores/))s(\d+)\b")
 _SUPERBLOCK = "bcache superblock"
 SALT = hashlib.sha256(b"debian").digest()
 _ZERO_DIGEST = hashlib.sha256(SALT + bytes(4096)).digest()
@@ -355,23 +356,33 @@ class Kernel:
     # What tests ask.
 
     def state(self) -> dict[str, object]:
-        """All that the kernel has, with devices named, not numbered: for comparison."""
+        """All that the kernel has, with devices named, not numbered: for comparison.
+
+        Stores are counted from 1 in it, as a name never comes twice.
+        """
         with self.lock:
             names = self._names()
+            found = {int(match[1]) for name in self.mappings if (match := _STORE.search(name))}
+            ranks = {str(number): rank for rank, number in enumerate(sorted(found), 1)}
+
+            def counted(text: str) -> str:
+                return _STORE.sub(lambda match: f"s{ranks.get(match[1], match[1])}", text)
 
             def named(text: str) -> str:
-                return _NUMBER.sub(lambda match: names.get(match[0], "gone"), text)
+                return counted(_NUMBER.sub(lambda match: names.get(match[0], "gone"), text))
 
             return {
                 "dm": {
-                    one.name: (
+                    counted(one.name): (
                         [(*row[:3], named(row[3])) for row in one.table],
                         "suspended" if one.suspended else "live",
                         "ro" if one.read_only else "rw",
                     )
                     for one in self.mappings.values()
                 },
-                "loops": sorted((one.path, one.offset, one.read_only) for one in self._live()),
+                "loops": sorted(
+                    (counted(one.path), one.offset, one.read_only) for one in self._live()
+                ),
                 "sessions": sorted(one.key for one in self.sessions),
                 "records": sorted(self.remembered),
                 "targets": sorted(

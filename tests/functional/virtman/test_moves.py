@@ -1,10 +1,13 @@
 """VMs that are copied and moved between nodes: right bytes, one owner, whoever dies and when."""
 
 import contextlib
+import hashlib
 import math
 import threading
+import tracemalloc
 
 import fixtures
+import zstandard
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import CHUNK, Killed, current
@@ -15,6 +18,7 @@ from virtman.errors import (
     InstanceUnknown,
     InvalidName,
     InvalidRequest,
+    MoveGarbled,
     MoveInProgress,
     MoveStale,
     MoveUnknown,
@@ -26,7 +30,7 @@ from virtman.errors import (
 from virtman.peers import Peer
 from virtman.record import Records
 from virtman.stores import Stores
-from virtman.transfer import Move
+from virtman.transfer import Move, Piece
 
 ENOUGH = 400
 
@@ -288,6 +292,14 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(Peer, "send", sending))
         self.move()
         self.assertEqual("a..b..c.", self.read(self.b, "vm1"))
+
+    def test_what_would_grow_beyond_its_piece_is_not_unpacked(self):
+        packed = zstandard.compress(bytes(64 << 20))
+        piece = Piece("1", 0, ((0, CHUNK),), 1, hashlib.sha256(bytes(CHUNK)).hexdigest())
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self.assertRaises(MoveGarbled, arrivals._unpacked, piece, packed, 8 << 20)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 1 << 20)
 
     def test_a_vm_can_go_and_come_back(self):
         self.a.create("vm1")

@@ -1,7 +1,9 @@
 """An agent that died anywhere is followed by one that makes everything right."""
 
+import fixtures
+
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
-from tests.functional.virtman.kernel import Killed
+from tests.functional.virtman.kernel import Killed, Mapping
 from virtman.attachment import look
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.naming import iqn
@@ -254,6 +256,38 @@ class RecoveryTest(TestCase):
         self.assertEqual(before, node.kernel.state())
         self.assertEqual([], node.recover())
         node.destroy("vm1")
+        self.assert_nothing_is_left(node)
+
+    def test_a_device_without_a_table_that_was_left_is_made_anew(self):
+        node = self.bed.node(keep=FOREVER)
+        node.create("vm1")
+        node.settle()
+        expected = node.kernel.state()
+        node.stop()
+        node.reboot()
+        for number, role in enumerate(("image", "store_s1", "vm_vm1"), 90):
+            name = f"virtman_debian_{role}"
+            node.kernel.mappings[name] = Mapping(name, f"253:{number}", [], False)
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(expected, node.kernel.state())
+
+    def test_an_image_is_not_kept_for_a_vm_that_went_while_it_was_taken_over(self):
+        node = self.bed.node(keep=FOREVER)
+        node.create("vm1")
+        node.settle()
+        node.stop()
+        node.start()
+        found = node.agent._attachment
+
+        def gone(image):
+            self.useFixture(fixtures.MockPatchObject(node.agent, "_attachment", found))
+            node.agent.remove("vm1")
+            return found(image)
+
+        self.useFixture(fixtures.MockPatchObject(node.agent, "_attachment", gone))
+        self.assertEqual(["vm1"], node.recover())
+        node.drop()
         self.assert_nothing_is_left(node)
 
     def test_a_store_that_nobody_refers_to_goes(self):

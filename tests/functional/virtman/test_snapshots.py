@@ -2,7 +2,10 @@
 
 import contextlib
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
+
+import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.kernel import Killed, Logical
@@ -15,6 +18,7 @@ from virtman.errors import (
     StoreUnusable,
     VirtmanError,
 )
+from virtman.merger import Merger
 
 ENOUGH = 400
 
@@ -203,6 +207,49 @@ class MergeTest(SnapshotCase):
         self.node.create("vm3", snapshot="two")
         self.assertEqual(("ab..", "ab.."), (self.read("vm1"), self.read("vm3")))
         self.assertEqual(2, len(self.node.chain("vm1")))
+
+    def test_nothing_is_merged_of_a_vm_that_is_handed_over(self):
+        self.node.create("vm1")
+        for name in ("a", "b", "c"):
+            self.node.snapshot("vm1", name)
+        self.node.agent.stores.still.add("vm1")
+        before = self.stores()
+        timer = threading.Timer(5, self.node.merger.stop)
+        timer.start()
+        self.node.merge("vm1")
+        timer.cancel()
+        self.assertFalse(self.node.merger._stopped.is_set())
+        self.assertEqual(before, self.stores())
+        self.node.agent.stores.still.clear()
+        self.node.merge("vm1")
+        self.assertEqual(3, len(self.node.chain("vm1")))
+
+    def test_a_merge_that_ends_late_touches_no_later_store(self):
+        self.node.create("vm1")
+        self.node.snapshot("vm1", "mine")
+        self.node.delete_snapshot("mine")
+        end = Merger._end
+
+        def late(merger, store):
+            self.node.destroy("vm1")
+            self.node.create("vm2")
+            self.node.create("vm3")
+            return end(merger, store)
+
+        self.useFixture(fixtures.MockPatchObject(Merger, "_end", late))
+        self.node.merge("vm1")
+        chains = [self.node.chain(vm) for vm in ("vm2", "vm3")]
+        self.assertEqual([1, 1], list(map(len, chains)))
+        self.assertNotEqual(*chains)
+
+    def test_a_vm_is_shown_while_its_stores_are_changed(self):
+        def show():
+            with self.node.process.here():
+                return self.node.agent.show("vm1")
+
+        self.node.create("vm1")
+        with ThreadPoolExecutor(1) as pool, self.node.agent.stores.locks["debian"]:
+            self.assertEqual("ready", pool.submit(show).result(10).state)
 
 
 class CrowdTest(SnapshotCase):

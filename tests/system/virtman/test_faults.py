@@ -83,14 +83,18 @@ class TestAgentDies(DeployedCase):
 
     def test_a_new_agent_takes_over_what_runs(self):
         (node,) = self.nodes
+        self.kill_agent(node)
+        node.run(["ln", "-sfn", "virtman", "/var/lib/linked"])  # as where the disk is elsewhere
+        options = {"agent": {"state_dir": "/var/lib/linked"}}
+        self.deployment.start_agent(node, options)
         device = self.create(node, "vm1")
         node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
-        tables = node.run(["dmsetup", "table"]).stdout
+        tables, loops = self.kernel(node)
         holder = node.spawn(["sh", "-c", f"exec 3<{device}; exec sleep 600"], log="holder")
-        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
-        self.deployment.start_agent(node)
+        self.kill_agent(node)
+        self.deployment.start_agent(node, options)
         self.await_takeover(node, "vm1")
-        self.assertEqual(tables, node.run(["dmsetup", "table"]).stdout)
+        self.assertEqual((tables, loops), self.kernel(node))
         node.run(["kill", str(holder)])
         self.assertEqual("mine", self.written(node, device))
 
@@ -112,7 +116,7 @@ class TestAgentDies(DeployedCase):
         )
         self.assertEqual("mine", self.written(node, device))
         self.assertEqual(self.sha256, sha256(node, self.create(node, "vm2")))
-        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.kill_agent(node)
         self.deployment.start_agent(node)
         self.await_takeover(node, "vm1", "vm2")
 
@@ -133,6 +137,14 @@ class TestAgentDies(DeployedCase):
         report(f"virtman check repaired two differences in {since(begin)} s")
         node.run(["test", "-e", device])
         node.run(["dmsetup", "remove", "theirs"])
+
+    def kill_agent(self, node):
+        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+
+    def kernel(self, node):
+        """Tables of devices, and what loop devices show."""
+        return (node.run(["dmsetup", "table"]).stdout,
+                node.run(["losetup", "--list", "--noheadings"]).stdout)  # fmt: skip
 
     def await_takeover(self, node, *vms):
         """Wait until an agent that has just started knows the VMs of the one before."""

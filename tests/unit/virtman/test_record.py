@@ -6,6 +6,7 @@ from pathlib import Path
 import fixtures
 import testtools
 
+from virtman import record
 from virtman.chains import Instance, Snapshot, Store
 from virtman.errors import InstanceExists, InstanceUnknown, SnapshotExists, SnapshotUnknown
 from virtman.record import Records
@@ -43,15 +44,29 @@ class RecordsTest(testtools.TestCase):
         self.records.check_vm("vm2")
         self.records.check_snapshot("vm2")
 
+    def test_what_is_forgotten_is_forgotten_for_good(self):
+        kept = []
+        self.useFixture(fixtures.MockPatchObject(record, "_keep", kept.append))
+        vm = Instance("vm1", "debian", MIB, "s1")
+        self.records.put(vm)
+        del kept[:]
+        self.records.forget(vm)
+        self.assertEqual([self.records.instances], kept)
+
+    def test_no_store_has_the_name_of_one_that_went(self):
+        first = self.records.add_store("debian", MIB, "", str)
+        self.records.forget(first)
+        self.assertNotEqual(first.name, self.records.add_store("debian", MIB, "", str).name)
+
     def test_each_store_has_a_name_and_file_of_its_own(self):
         made = [self.records.add_store("debian", MIB, "", str) for _ in range(3)]
         self.assertEqual(3, len({one.name for one in made}))
         self.assertEqual(3, len({one.path for one in made}))
 
     def test_what_is_forgotten_is_unknown(self):
-        for record in (Instance("a", "i", MIB, "s"), Snapshot("a", "v", "i", MIB, "s", 0)):
-            self.records.put(record)
-            self.records.forget(record)
+        for one in (Instance("a", "i", MIB, "s"), Snapshot("a", "v", "i", MIB, "s", 0)):
+            self.records.put(one)
+            self.records.forget(one)
             self.records.forget(record)
         self.assertRaises(InstanceUnknown, self.records.get, "a")
         self.assertRaises(SnapshotUnknown, self.records.snapshot, "a")
