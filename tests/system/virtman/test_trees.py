@@ -66,7 +66,7 @@ class TestShared(DeployedCase):
         wait_until(lambda: len(self.paths(child)) == 3, "the standby's path", 60, 0.2)
         pid = child.spawn(["sha256sum", device], log="sum")
         wait_until(lambda: min(self.paths(child).values()) > MIB, "reads by all paths", 60, 0.2)
-        report(f"MiB that came by each path: {self.paths(child)}")
+        report(f"bytes that came by each path: {self.paths(child)}")
         parent.kill()
         child.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=180)
         self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
