@@ -194,7 +194,7 @@ class Client:
     def scrub(self, image: str) -> dict[str, Any]:
         """Compare an image's cache with its hashes; return ``{"checked", "dropped"}``, in bytes.
 
-        Takes as long as reading what the cache holds of it.
+        Takes as long as reading the whole image.
         """
         path = f"/v1/images/{naming.check('image', image)}/scrub"
         found: dict[str, Any] = self._call("POST", path, patient=True)

@@ -51,7 +51,6 @@ def scrub(
 
     :param rate: bytes a second, at most; 0 for no limit
     :raises InvalidRequest: if the image has no hash tree
-    :raises CacheUnsupported: if the cache driver cannot drop single blocks
     """
     info = attachment.info
     if info.tree is None:

@@ -346,7 +346,7 @@ def drop(client: Client, name: str) -> None:
 def scrub(client: Client, name: str, as_json: bool) -> None:
     """Compare what the cache holds of IMAGE with its hashes, and drop what is wrong.
 
-    Nothing else of IMAGE is read.
+    What the cache lacks of IMAGE is fetched for that.
     """
     found = client.scrub(name)
     if as_json:
