@@ -34,6 +34,9 @@ class Store:
     :ivar path: file or block device that holds it
     :ivar lower: name of the store below; empty if it lies on the image
     :ivar merging: it is being emptied into the one below
+    :ivar identity: tells a device that somebody else connects from others that may have its path;
+        perhaps nothing
+    :ivar length: bytes of that device; 0 if that was not known, and for all other stores
     """
 
     name: str
@@ -42,6 +45,8 @@ class Store:
     path: str
     lower: str = ""
     merging: bool = False
+    identity: str = ""
+    length: int = 0
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class NoSpace(VirtmanError):
 
 
 class StoreUnusable(VirtmanError):
-    """A device that is to hold an exception store is somebody else's, or too short."""
+    """A device that is to hold an exception store is somebody else's, too short, or not its own."""
 
     code = "virtman.store.unusable"
     status = 409

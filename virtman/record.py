@@ -142,14 +142,23 @@ class Records:
                 "another name"
             )
 
-    def add_store(self, image: str, size: int, lower: str, path: Callable[[str], str]) -> Store:
+    def add_store(
+        self,
+        image: str,
+        size: int,
+        lower: str,
+        path: Callable[[str], str],
+        identity: str = "",
+        length: int = 0,
+    ) -> Store:
         """Write a store down, under a new name; there is no volume of it yet.
 
         :param path: where the volume of a store of some name is
+        :param identity: of the device there, if somebody else connects it; as is ``length``
         """
         with self._lock:
             name = next(f"s{n}" for n in self._numbers if f"s{n}" not in self._written.stores)
-            store = Store(name, image, size, path(name), lower)
+            store = Store(name, image, size, path(name), lower, identity=identity, length=length)
             self.put(store)
         return store
 

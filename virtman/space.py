@@ -102,7 +102,9 @@ def volume(store: Store) -> Volume:
     """Return the volume that a store is in."""
     if not store.path.startswith("/dev/"):
         return File(store.path)
-    return Logical(store.path) if is_logical(store.path) else Given(store.path)
+    if is_logical(store.path):
+        return Logical(store.path)
+    return Given(store.path, store.identity, store.length)
 
 
 def _promised(inventory: Inventory, but: str) -> int:

@@ -39,7 +39,7 @@ from virtman.record import Records
 from virtman.space import Space, volume
 from virtman.stack import Stack
 from virtman.volumes import full_size
-from virtman.volumes.device import Given
+from virtman.volumes.device import Given, measured
 
 LOG = logging.getLogger(__name__)
 
@@ -379,8 +379,9 @@ class Stores:
 
     def add(self, image: str, size: int, lower: str, path: str = "") -> Store:
         """Write a new store down."""
-        place = (lambda _: path) if path else self.space.backing.path
-        return self.records.add_store(image, size, lower, place)
+        if path:
+            return self.records.add_store(image, size, lower, lambda _: path, *measured(path))
+        return self.records.add_store(image, size, lower, self.space.backing.path)
 
     def layer(self, store: Store) -> StoreLayer:
         """Return what makes the device of a store."""
@@ -419,7 +420,7 @@ class Stores:
         elif any(one.path == path for one in self.records.inventory().stores.values()):
             raise StoreUnusable(f"{path} is the exception store of another VM or snapshot")
         else:
-            Given(path).make(full_size(wanted.size))
+            Given(path).claim(full_size(wanted.size))
 
     def _make(self, image: str, size: int, lower: str, path: str = "") -> str:
         """Make an empty store; return its name."""
@@ -469,7 +470,14 @@ class Stores:
             )
 
     def _chain(self, instance: Instance) -> tuple[Store, ...]:
-        return self.records.inventory().chain(instance.store)
+        """Return the stores of a VM, for their devices to be brought up.
+
+        :raises StoreUnusable: if another device has the path of one of them
+        """
+        chain = self.records.inventory().chain(instance.store)
+        for store in chain:
+            volume(store).check()
+        return chain
 
     def _up(self, steps: plan.Plan) -> None:
         """Bring devices up; what the first one lies on is there."""

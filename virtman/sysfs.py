@@ -142,7 +142,7 @@ def idle_sessions() -> list[Portal]:
 
 def is_held(name: str) -> bool:
     """Tell whether another device lies on a block device, named as in ``/sys/block``."""
-    return any(Path(f"/sys/block/{name}/holders").glob("*"))
+    return any((_BLOCK / name / "holders").glob("*"))
 
 
 def session_in_use(iqn: str) -> bool:

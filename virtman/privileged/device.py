@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
+import struct
 
 from virtman.privileged import context
 
@@ -12,6 +14,9 @@ _STEP = 1024 * 1024
 _HEAD = 64 * 1024
 _MAGIC = b"SnAp"
 """What dm-snapshot writes first."""
+
+_SECTOR = 512
+_VALID = _VERSION = 1
 
 
 @context.entrypoint
@@ -31,6 +36,38 @@ def claim(path: str, size: int) -> None:
             raise OSError(errno.ENOSPC, f"shorter than {size} bytes")
         if any(os.pread(descriptor, _HEAD, 0)):
             raise OSError(errno.EEXIST, "it holds something; erase its start if that may go")
+    finally:
+        os.close(descriptor)
+
+
+@context.entrypoint
+def begin(path: str, chunk: int) -> None:
+    """Make an empty exception store of a device that begins with zeros.
+
+    As the kernel does: no entry in the first table of chunks, and before that a header.
+
+    :param chunk: bytes of one
+    :raises OSError: EBUSY if it is in use
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_EXCL | os.O_CLOEXEC)
+    try:
+        os.pwrite(descriptor, bytes(chunk), chunk)
+        os.fsync(descriptor)  # a header says that the table is one
+        header = struct.pack("<4sIII", _MAGIC, _VALID, _VERSION, chunk // _SECTOR)
+        os.pwrite(descriptor, header, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@context.entrypoint
+def is_store(path: str) -> bool:
+    """Tell whether a device begins as an exception store does, whatever the page cache says."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+    try:
+        with mmap.mmap(-1, mmap.PAGESIZE) as memory:
+            os.preadv(descriptor, [memory], 0)
+            return memory[: len(_MAGIC)] == _MAGIC
     finally:
         os.close(descriptor)
 

@@ -28,6 +28,12 @@ class Volume(Protocol):
         :raises NoSpace: if it does not fit
         """
 
+    def check(self) -> None:
+        """Check that what is at its path is the volume still.
+
+        :raises StoreUnusable: if not
+        """
+
     def reserve(self, end: int) -> None:
         """Have disk space for all bytes up to ``end``, as far as the volume goes.
 

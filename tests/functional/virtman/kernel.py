@@ -438,6 +438,7 @@ class Kernel:
         self._check_table(table, read_only)
         number = f"253:{next(self._minors)}"
         self.mappings[name] = Mapping(name, number, [_reworded(row) for row in table], read_only)
+        self._begin_stores(table)
 
     def dm_reload(
         self,
@@ -617,6 +618,14 @@ class Kernel:
             raise OSError(errno.ENOSPC, f"shorter than {size} bytes")
         if any(volume.file.read_bytes()[: 64 * 1024]):
             raise OSError(errno.EEXIST, "it holds something")
+
+    def device_begin(self, path: str, chunk: int) -> None:
+        if self._is_used(self.volumes[path].number, path):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        _hold(self.volumes[path].file, {})
+
+    def device_is_store(self, path: str) -> bool:
+        return self.volumes[path].file.read_bytes().startswith(b"{")
 
     def device_copy(self, source: str, target: str, length: int) -> None:
         old, new = (
@@ -996,7 +1005,7 @@ class Kernel:
         return [Portal(*one.key) for one in self.sessions if not self._holds(one)]
 
     def sys_is_held(self, name: str) -> bool:
-        number = self._member(name).number
+        number = self._member(name).number if name in self.members else name
         return any(number in one.below for one in self.mappings.values())
 
     def sys_bcache_over(self, device: str) -> str | None:
@@ -1130,6 +1139,13 @@ class Kernel:
             raise OSError(errno.EINVAL, f"{target}: the store is another device's")
         if target == "cache":
             self._check_metadata(numbers)
+
+    def _begin_stores(self, table: list[tuple[int, int, str, str]]) -> None:
+        """dm-snapshot takes a device that begins with zeros for a new store."""
+        used = {number for row in table if row[2] == "snapshot" for number in row[3].split()}
+        for volume in self.volumes.values():
+            if volume.number in used and not any(volume.file.read_bytes()[:4]):
+                _hold(volume.file, {})
 
     def _check_metadata(self, numbers: list[str]) -> None:
         """dm-cache takes metadata that it finds for those of what lies below now."""

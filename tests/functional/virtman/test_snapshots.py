@@ -4,6 +4,7 @@ import contextlib
 import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import fixtures
 
@@ -482,6 +483,76 @@ class GivenDeviceTest(SnapshotCase):
         away = self.node.kernel.volumes.pop(self.PATH)
         self.assertEqual(["vm1"], list(self.node.recover()))
         self.node.kernel.volumes[self.PATH] = away
+        self.assertEqual([], self.node.recover())
+        self.assertEqual("a...", self.read("vm1"))
+
+    def exchange(self, identity, size, content=b""):
+        """Have another device under the path after a reboot; return it and the one before."""
+        before = self.node.kernel.volumes[self.PATH]
+        self.give("/dev/other", size)
+        other = self.node.kernel.volumes[self.PATH] = self.node.kernel.volumes.pop("/dev/other")
+        other.identity = identity
+        other.file.write_bytes(content.ljust(size, b"\0"))
+        self.node.stop()
+        self.node.reboot()
+        return other, before
+
+    def begun(self, identity="naa.1"):
+        """Give a VM its device and let it write; return what the device holds."""
+        volume = self.node.kernel.volumes[self.PATH]
+        volume.identity = identity
+        self.node.create("vm1", store=self.PATH)
+        self.write("vm1", c0="a")
+        return volume.file.read_bytes()
+
+    def test_another_device_of_its_path_is_never_the_store(self):
+        held = self.begun()
+        for identity, size, content in (
+            ("naa.2", 2 * SIZE, b""),
+            ("naa.2", 2 * SIZE, b"LABELONE"),
+            ("naa.2", 2 * SIZE, held),
+            ("naa.1", 2 * SIZE - 4096, held[:-4096]),
+            ("", 2 * SIZE, held),
+            ("naa.1", 2 * SIZE, b""),
+        ):
+            other, right = self.exchange(identity, size, content)
+            before = other.file.read_bytes()
+            self.assertEqual(["vm1"], list(self.node.recover()), identity)
+            self.assertEqual(before, other.file.read_bytes(), identity)
+            self.assertIn(f"{self.PATH} ", self.log.output)
+            self.node.kernel.volumes[self.PATH] = right
+            self.assertEqual([], self.node.recover())
+            self.assertEqual("a...", self.read("vm1"))
+
+    def test_without_an_identity_the_size_tells_a_device_from_others(self):
+        held = self.begun(identity="")
+        _, right = self.exchange("", 3 * SIZE, held)
+        self.assertEqual(["vm1"], list(self.node.recover()))
+        self.node.kernel.volumes[self.PATH] = right
+        self.assertEqual([], self.node.recover())
+
+    def test_one_that_was_made_longer_is_the_same(self):
+        held = self.begun()
+        self.exchange("naa.1", 3 * SIZE, held)
+        self.assertEqual([], self.node.recover())
+        self.assertEqual("a...", self.read("vm1"))
+
+    def test_another_device_is_left_alone_when_the_vm_is_given_up(self):
+        held = self.begun()
+        other, _ = self.exchange("naa.2", 2 * SIZE, held)
+        self.assertEqual(["vm1"], list(self.node.recover()))
+        self.node.destroy("vm1")
+        self.assertEqual(held, other.file.read_bytes())
+        self.assertEqual({}, self.node.records.inventory().stores)
+
+    def test_a_store_of_an_earlier_version_must_hold_something(self):
+        self.begun()
+        (store,) = self.node.records.inventory().stores.values()
+        self.node.records.put(replace(store, identity="", length=0))
+        other, right = self.exchange("naa.2", 2 * SIZE)
+        self.assertEqual(["vm1"], list(self.node.recover()))
+        self.assertFalse(any(other.file.read_bytes()))
+        self.node.kernel.volumes[self.PATH] = right
         self.assertEqual([], self.node.recover())
         self.assertEqual("a...", self.read("vm1"))
 
