@@ -300,9 +300,9 @@ class Stores:
     # These two do not wait for the lock, for space may be short. A swap of tables at the same
     # moment lets the VM go on, until the next look at its stores.
 
-    def hold(self, instance: Instance) -> None:
-        """Let a VM wait."""
-        self._device(instance).hold()
+    def hold(self, instance: Instance) -> bool:
+        """Begin to let a VM wait; tell whether that was still to begin."""
+        return self._device(instance).hold()
 
     def release(self, instance: Instance) -> None:
         """Let a VM go on, unless it is being handed over, or was."""
@@ -328,7 +328,7 @@ class Stores:
             with self._stilling:
                 self.still.add(vm)
             try:
-                self._device(instance).hold(settled=True)
+                self._device(instance).quiet()
             except VirtmanError:
                 self.unquiet(vm)
                 raise

@@ -26,8 +26,6 @@ from virtman.stores import Room, Stores
 LOG = logging.getLogger(__name__)
 
 _CALM, _TIGHT = 2.0, 0.2
-_HOLDS = 4
-"""VMs at once; each takes a thread of the privileged part."""
 
 
 def must_wait(room: Room, quota: int, free: float, limits: Limits) -> str:
@@ -49,9 +47,6 @@ class Supply:
         self.stores = stores
         self.limits = stores.space.limits
         self._warned: set[str] = set()
-        # Holding a VM takes until its I/O that is on its way has ended: where its parents are
-        # away that is long, and must not keep others from what they need.
-        self._holding: dict[str, threading.Thread] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="supply", daemon=True)
 
@@ -95,25 +90,12 @@ class Supply:
         reason = must_wait(room, quota, self.stores.space.left(), self.limits)
         waits = self.stores.waits(instance)
         if reason and not waits:
-            self._hold(instance, reason)
+            # begun at an earlier look if its I/O that is on its way takes long to end
+            if self.stores.hold(instance):
+                LOG.error("VM %s waits: %s", instance.vm, reason)
         elif waits and not reason:
             self.stores.release(instance)
             LOG.info("VM %s goes on", instance.vm)
-
-    def _hold(self, instance: Instance, reason: str) -> None:
-        self._holding = {vm: one for vm, one in self._holding.items() if one.is_alive()}
-        if instance.vm in self._holding or len(self._holding) == _HOLDS:
-            return
-        LOG.error("VM %s waits: %s", instance.vm, reason)
-        thread = threading.Thread(target=self._hold_now, args=(instance,), daemon=True)
-        self._holding[instance.vm] = thread
-        thread.start()
-
-    def _hold_now(self, instance: Instance) -> None:
-        try:
-            self.stores.hold(instance)
-        except VirtmanError as err:
-            LOG.warning("VM %s: %s", instance.vm, err)
 
     def _warn(self, what: str, low: bool, text: str) -> None:
         """Log a warning when something becomes low, once."""

@@ -53,13 +53,18 @@ class Instance(Mapped):
                 return sysfs.is_suspended(self.node)
         return None
 
-    def hold(self, *, settled: bool = False) -> None:
-        """Let the VM wait: all that it reads or writes, until ``resume``.
+    def hold(self) -> bool:
+        """Begin to let the VM wait: all that it reads or writes from now on, until ``resume``.
 
-        :param settled: have in the store before what is still in this node's memory
+        :returns: whether that was still to begin; it ``waits`` once all before that has ended
         """
         with explained(f"device {self.name}"):
-            dm.suspend(self.name, True, settled)
+            return bool(dm.hold(self.name))
+
+    def quiet(self) -> None:
+        """Let the VM wait, with all in the store that is on its way or in this node's memory."""
+        with explained(f"device {self.name}"):
+            dm.suspend(self.name, True, True)
 
     def seal(self) -> None:
         """Fail all I/O from now on, of whoever still has the device open."""

@@ -11,11 +11,14 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import errno
+import logging
 import os
 import threading
 from collections.abc import Callable
 
 from virtman.privileged import context
+
+LOG = logging.getLogger(__name__)
 
 Table = list[tuple[int, int, str, str]]
 
@@ -28,6 +31,10 @@ _CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _M
 # that makes or removes nodes may run at a time. Suspend touches no node and may wait
 # for I/O, so it runs outside: it must never hold up the verb that lets the I/O end.
 _nodes = threading.Lock()
+
+# Devices that are being held, each by a thread of its own, and what guards their names.
+_holding: set[str] = set()
+_holds = threading.Lock()
 
 
 class _Names(ctypes.Structure):
@@ -181,9 +188,36 @@ def suspend(name: str, flush: bool, freeze: bool) -> None:
 
 
 @context.entrypoint
+def hold(name: str) -> bool:
+    """Begin to hold back a device's I/O until it is resumed; tell whether that was still to begin.
+
+    What is submitted from now on waits. The device counts as suspended once what was submitted
+    before has ended: the kernel waits for that, without a flush too, as a target has nothing to
+    give back that it has passed on. A read whose parents are away may never end. So no thread of
+    the verbs waits for it: they are few, and one of them has to bring the parents back.
+    """
+    with _holds:
+        if name in _holding:
+            return False
+        threading.Thread(target=_hold, args=(name,), name=f"hold {name}", daemon=True).start()
+        _holding.add(name)
+    return True
+
+
+@context.entrypoint
 def resume(name: str) -> None:
     """Let a suspended device's I/O go on."""
     _resume(name)
+
+
+def _hold(name: str) -> None:
+    try:
+        _suspend(name, True, False)
+    except OSError as err:
+        LOG.warning("holding back I/O: %s", err)
+    finally:
+        with _holds:
+            _holding.discard(name)
 
 
 def _suspend(name: str, flush: bool, freeze: bool) -> None:

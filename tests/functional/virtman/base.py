@@ -224,8 +224,6 @@ class Node:
         """Look once whether VMs have room to write."""
         with self.process.here():
             self.supply.look()
-        for held in self.supply._holding.values():
-            held.join()
 
     def chain(self, vm: str) -> list[str]:
         """Names of a VM's stores."""

@@ -138,6 +138,8 @@ class Network:
 class Mapping:
     """A device-mapper device.
 
+    :ivar hung: whether reads are on their way through it that have no end
+    :ivar holding: whether it is being suspended, which such reads keep from its end
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
     :ivar read_ahead: bytes, for those who open it from now on
@@ -148,6 +150,8 @@ class Mapping:
     table: list[tuple[int, int, str, str]]
     read_only: bool
     suspended: bool = False
+    hung: bool = False
+    holding: bool = False
     reloads: int = 0
     wiped: bool = False
     failed: set[str] = field(default_factory=set)
@@ -314,6 +318,7 @@ class Kernel:
         self.network = network
         self.name = name
         self.lock = network.lock
+        self.ended = threading.Condition(self.lock)
         self.mappings: dict[str, Mapping] = {}
         self.loops: dict[str, Loop] = {}
         self.sessions: list[Session] = []
@@ -463,7 +468,25 @@ class Kernel:
         self._settle()
 
     def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
-        self._mapping(name).suspended = True
+        device = self._mapping(name)
+        while device.hung:
+            device.holding = True
+            self.ended.wait()
+        device.holding, device.suspended = False, True
+
+    def dm_hold(self, name: str) -> bool:
+        device = self._mapping(name)
+        begins = not device.holding
+        device.holding, device.suspended = device.hung, not device.hung
+        return begins
+
+    def end_reads(self) -> None:
+        """Let all reads on their way end, and with them what waited for that."""
+        with self.lock:
+            for device in self.mappings.values():
+                device.hung = False
+                device.holding, device.suspended = False, device.suspended or device.holding
+            self.ended.notify_all()
 
     def dm_resume(self, name: str) -> None:
         self._mapping(name).suspended = False
@@ -517,7 +540,7 @@ class Kernel:
     def write(self, name: str, chunk: int, text: str) -> None:
         """Write to a device as a VM does."""
         device = self._mapping(name)
-        if device.suspended:
+        if device.suspended or device.holding:
             raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
         ((_, _, target, _),) = device.table
         if target == "error":

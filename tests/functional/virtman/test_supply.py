@@ -122,6 +122,28 @@ class SupplyTest(TestCase):
         self.node.look()
         self.assertEqual("waits", self.state("vm1"))
 
+    def test_vms_whose_reads_have_no_end_keep_no_other_from_waiting(self):
+        hung = [f"vm{number}" for number in range(1, 21)]
+        for vm in (*hung, "warm"):
+            self.node.create(vm, quota=EMPTY + CHUNK)
+            self.write(vm, 1)
+        for vm in hung:
+            self.node.kernel.mappings[f"virtman_debian_vm_{vm}"].hung = True
+        for _ in range(2):
+            with self.node.process.here():
+                self.node.supply.look()
+        self.assertEqual("waits", self.state("warm"))
+        for vm in (*hung, "warm"):
+            self.assertRaises(BlockingIOError, self.write, vm, 1, "y")
+            self.assertEqual(1, self.log.output.count(f"VM {vm} waits"))
+        self.node.kernel.end_reads()
+        self.assertEqual({"waits"}, {self.state(vm) for vm in hung})
+        for vm in (*hung, "warm"):
+            with self.node.process.here():
+                self.node.agent.limit(vm, MIB)
+        self.node.look()
+        self.assertEqual({"ready"}, {self.state(vm) for vm in (*hung, "warm")})
+
     def test_a_vm_that_waits_can_be_given_up(self):
         self.node.create("vm1", quota=CHUNK)
         self.node.look()

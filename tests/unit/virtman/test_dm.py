@@ -1,0 +1,52 @@
+"""Devices are held, however many of them have I/O on its way that does not end."""
+
+import errno
+import threading
+
+import fixtures
+import testtools
+
+from virtman.privileged import dm
+
+HOLD = dm.hold.args[0]  # what the privileged part calls
+
+
+class HoldTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger())
+        self.ended = threading.Event()
+        self.addCleanup(self.end)
+        self.begun = []
+        self.useFixture(fixtures.MockPatchObject(dm, "_suspend", self.suspend))
+
+    def suspend(self, name, flush, freeze):
+        self.begun.append(name)
+        self.ended.wait()
+        if name == "gone":
+            raise OSError(errno.ENXIO, "device mapper, gone: No such device or address")
+
+    def end(self):
+        """Let all I/O end."""
+        self.ended.set()
+        for one in threading.enumerate():
+            if one.name.startswith("hold "):
+                one.join()
+
+    def test_each_begins_once_whatever_becomes_of_the_others(self):
+        names = [f"vm{number}" for number in range(40)]
+        self.assertEqual({True}, {HOLD(name) for name in names})
+        self.assertEqual({False}, {HOLD(name) for name in names})
+        self.end()
+        self.assertEqual(sorted(names), sorted(self.begun))
+
+    def test_one_that_went_on_can_be_held_again(self):
+        self.assertTrue(HOLD("vm1"))
+        self.end()
+        self.assertTrue(HOLD("vm1"))
+
+    def test_what_cannot_be_held_is_told_and_tried_again(self):
+        self.assertTrue(HOLD("gone"))
+        self.end()
+        self.assertIn("gone: No such device", self.log.output)
+        self.assertTrue(HOLD("gone"))
