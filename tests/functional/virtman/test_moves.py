@@ -115,6 +115,22 @@ class CloneTest(MoveCase):
         self.write(self.b, "copy", c0="z")
         self.assertEqual("a", self.read(self.a, "vm1", 1))
 
+    def test_what_goes_over_the_wire_is_compressed(self):
+        take, taken = arrivals.Arrivals.take, []
+
+        def taking(one, host, vm, piece, packed):
+            taken.append(len(packed))
+            take(one, host, vm, piece, packed)
+
+        self.useFixture(fixtures.MockPatchObject(arrivals.Arrivals, "take", taking))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", **{f"c{number}": "again and " * 100 for number in range(8)})
+        self.a.clone("vm1", "b", "copy")
+        ended = self.ended()
+        self.assertEqual(("done", 8 * CHUNK), (ended.state, ended.sent), ended)
+        self.assertEqual(sum(taken), ended.wire)
+        self.assertLess(ended.wire, ended.sent // 100)
+
     def test_a_vm_that_wrote_nothing_can_be_copied(self):
         self.a.create("vm1", quota=1 << 30)
         self.a.clone("vm1", "b", "vm1")
