@@ -111,6 +111,20 @@ class SupplyTest(TestCase):
         self.node.look()
         self.assertEqual("ready", self.state("vm1"))
 
+    def test_a_disk_that_gets_short_is_warned_of_once_each_time(self):
+        self.node.create("vm1")
+        self.node.look()
+        self.assertNotIn("bytes left", self.log.output)
+        said = f"WARNING:virtman.supply:the file system of the stores has only {2 * RESERVE - 1} "
+        for _ in range(2):
+            self.free = 2 * RESERVE - 1
+            with self.assertLogs("virtman", "WARNING") as logged:
+                for _ in range(3):
+                    self.node.look()
+            self.assertEqual([f"{said}bytes left"], logged.output)
+            self.free = 2 * RESERVE
+            self.node.look()
+
     def test_a_new_agent_lets_a_vm_wait_on(self):
         self.node.create("vm1", quota=EMPTY + CHUNK)
         self.write("vm1", 1)
