@@ -1,5 +1,6 @@
 """A VM gets its device, alone and among many."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 
@@ -129,6 +130,22 @@ class CreateTest(TestCase):
         self.assertEqual(before["sessions"], after["sessions"])
         self.assertEqual(1, node.kernel.logins())
         self.assertEqual(["vm1", "vm2"], [one.vm for one in node.records.all()])
+
+    def test_a_second_vm_takes_a_look_and_a_verb_for_each_device_and_no_process(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.settle()
+        before = len(node.kernel.log)
+        store = node.create("vm2").store
+        node.settle()
+        devices = (f"virtman_debian_store_{store}", "virtman_debian_vm_vm2")
+        # none of these starts a process: the first does only for modules that are not loaded yet
+        enough = Counter([
+            ("load_modules", str(list(node.agent.stack.modules))),
+            ("attach", f"{node.folder}/stores/{store}.cow"),
+            *((verb, device) for verb in ("table", "create") for device in devices),
+        ])  # fmt: skip
+        self.assertEqual(Counter(), Counter(node.kernel.log[before:]) - enough)
 
     def test_two_images_share_the_cache_group(self):
         node = self.bed.node()
