@@ -23,7 +23,7 @@ from pathlib import Path
 from virtman import naming, sysfs
 from virtman.agent import Agent
 from virtman.attachment import Attachment
-from virtman.chains import Store
+from virtman.chains import LONGEST, Store
 from virtman.errors import (
     CoordinatorUnreachable,
     ImageUnknown,
@@ -45,6 +45,8 @@ KINDS = {
     "vm.orphan": ("a VM's device of which nothing is written down", "it goes, unless it is open"),
     "vm.remade": ("a VM is of an earlier image of the same name",
                   "nothing: see virtman.image.remade"),
+    "vm.unmerged": ("a VM has more than three stores, and none is being merged",
+                    "merging is tried again: the log says what hinders it"),
     "store.lost": ("the kernel gave a store up: what it held is lost",
                    "nothing: roll back to a snapshot, or destroy the VM"),
     "store.missing": ("the file or device of a store is not there",
@@ -158,6 +160,7 @@ class Check:
     # What is written down, and the kernel.
 
     def _vms(self) -> Iterator[Difference]:
+        unmerged = self._unmerged()
         for vm in self.agent.settled():
             with contextlib.suppress(InstanceUnknown):
                 instance = self.agent.records.get(vm)
@@ -167,10 +170,20 @@ class Check:
                     yield Difference("vm.absent", vm, partial(self._resume, vm))
                 elif not self.stores.is_right(instance):
                     yield Difference("vm.moved", vm, partial(self._resume, vm))
+                elif vm in unmerged:
+                    yield Difference("vm.unmerged", vm, self.stores.changed.set)
 
     def _resume(self, vm: str) -> None:
         with contextlib.suppress(InstanceUnknown):
             self.agent.resume(self.agent.records.get(vm))
+
+    def _unmerged(self) -> set[str]:
+        """Return the VMs with long chains; none while there is a merge, for which others wait."""
+        inventory = self.agent.records.inventory()
+        if self.stores.kept or any(one.merging for one in inventory.stores.values()):
+            return set()
+        vms = (one for one in inventory.instances.values() if not self.stores.is_still(one.vm))
+        return {one.vm for one in vms if len(inventory.chain(one.store)) > LONGEST}
 
     def _stores(self) -> Iterator[Difference]:
         inventory = self.agent.records.inventory()

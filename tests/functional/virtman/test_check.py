@@ -1,13 +1,20 @@
 """What differs between kernel, records and Volt is found, named and mended."""
 
+import contextlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.kernel import Lun, Mapping, Session, Target
 from virtman import check
 from virtman.check import Check
+from virtman.errors import NoSpace
+from virtman.merger import Merger
 from virtman.naming import iqn
+from virtman.space import Space
 
 
 class CheckTest(TestCase):
@@ -99,6 +106,58 @@ class CheckTest(TestCase):
         (file,) = (self.node.folder / "stores").glob("s1.cow")
         file.rename(self.node.folder / "elsewhere")
         self.assertEqual([("store.missing", str(file))], self.repair())
+
+    def test_a_chain_that_stays_long_for_want_of_space(self):
+        self.lengthen("vm1")
+        self.free = 0
+        self.useFixture(fixtures.MockPatchObject(Space, "left", lambda _: self.free))
+        self.check = partial(Check, self.node.agent, self.merge)
+        self.assertEqual([("vm.unmerged", "vm1")], self.look())
+        self.assertEqual([("vm.unmerged", "vm1")], self.repair())
+        self.free = 1 << 40
+        self.assertEqual([], self.repair())
+        self.assertEqual(3, len(self.node.chain("vm1")))
+
+    def test_a_long_chain_is_none_while_it_is_merged(self):
+        self.lengthen("vm1")
+        copy, found = Merger._copy, []
+
+        def copying(*arguments):
+            copy(*arguments)
+            found.append(self.look())
+
+        self.useFixture(fixtures.MockPatchObject(Merger, "_copy", copying))
+        self.node.merge("vm1")
+        self.assertEqual([[]], found)
+
+    def test_a_long_chain_is_none_while_it_waits_for_another(self):
+        self.lengthen("vm1")
+        self.node.create("vm2")
+        self.node.snapshot("vm2", "another")
+        self.node.kernel.write("virtman_debian_vm_vm2", 0, "x")
+        self.node.delete_snapshot("another")
+        with self.node.process.here():
+            self.node.merger._begin(self.node.merger._find("vm2"))
+        self.assertEqual([], self.look())
+        self.node.merge("vm2")
+        self.assertEqual([("vm.unmerged", "vm1")], self.look())
+
+    def test_a_long_chain_is_none_while_its_vm_is_handed_over(self):
+        self.lengthen("vm1")
+        self.node.agent.stores.still.add("vm1")
+        self.assertEqual([], self.look())
+
+    def lengthen(self, vm):
+        for name in ("then", "later"):
+            self.node.snapshot(vm, name)
+
+    def merge(self, seconds):
+        """Do what the merger's thread does meanwhile."""
+        changed = self.node.agent.stores.changed
+        if changed.is_set():
+            changed.clear()
+            with contextlib.suppress(NoSpace):
+                self.node.merge("vm1")
 
     # What the kernel has beyond that.
 
