@@ -3,6 +3,7 @@
 import time
 from typing import ClassVar
 
+from lab.deployment import SOCKET
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report
 
@@ -67,6 +68,18 @@ class TestSecrets(DeployedCase):
                 look = ["setpriv", "--reuid=nobody", "--clear-groups", "grep", "-rlsF", secret]
                 places = ["/etc/iscsi", CONFIGFS, "/var/lib/virtman", "/run"]
                 self.assertEqual("", node.run([*look, *places], check=False).stdout)
+
+    def test_an_agent_answers_its_group_and_nobody_else(self):
+        node = self.nodes[0]
+        mode = node.run(["stat", "-c", "%A %U %G", SOCKET]).stdout.strip()
+        self.assertEqual("srw-rw---- virtman virtman", mode)
+        asked = ["virtman", "list", "--json"]
+        member = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--groups=virtman"]
+        self.assertEqual("[]", node.run([*member, *asked]).stdout.strip())
+        stranger = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+        done = node.run([*stranger, *asked], check=False)
+        self.assertEqual((1, ""), (done.status, done.stdout))
+        self.assertIn("Permission denied", done.stderr)
 
     def test_a_new_secret_comes_into_use_while_a_vm_reads(self):
         parent, child = self.nodes
