@@ -7,38 +7,45 @@ import re
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting
 
-DEVICE = "/dev/mapper/ssd"
 BEHIND = "/dev/ubdb"
 
 
 class CacheCase(DeployedCase):
-    """A node whose cache device is made by each test, as large as it wants."""
+    """A node whose cache devices are made by each test, as large as it wants."""
 
     node_count = 1
     size = 32 * MIB
     driver = "bcache"
+    ssds = ("ssd",)
     warm_after = 60
 
     @classmethod
     def setUpClass(cls):
+        devices = ",".join(f"/dev/mapper/{name}" for name in cls.ssds)
         cls.options = {
-            "cache": {"driver": cls.driver, "devices": DEVICE},
+            "cache": {"driver": cls.driver, "devices": devices},
             "image": {"warm_after": cls.warm_after},
         }
         super().setUpClass()
 
     def setUp(self):
         (self.node,) = self.nodes
-        self.addCleanup(self.node.run, ["dmsetup", "remove", "--force", "ssd"], check=False)
+        for name in self.ssds:
+            self.addCleanup(self.node.run, ["dmsetup", "remove", "--force", name], check=False)
         super().setUp()
 
     def make_ssd(self, size, erase=True):
-        if erase:
-            self.node.run(["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=4"])
-        self.node.run(["dmsetup", "create", "ssd"], input=f"0 {size // 512} linear {BEHIND} 0")
+        """Make each cache device, of this size."""
+        zeros = ["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=4"]
+        for number, name in enumerate(self.ssds):
+            start = number * size
+            if erase:
+                self.node.run([*zeros, f"seek={start // MIB}"])
+            table = f"0 {size // 512} linear {BEHIND} {start // 512}"
+            self.node.run(["dmsetup", "create", name], input=table)
 
     def set_ssd(self, table):
         """Swap what the cache device is, under load."""
@@ -60,6 +67,10 @@ class CacheCase(DeployedCase):
     def figures(self):
         (image,) = json.loads(self.virtman(self.node, "image", "list", "--json").stdout)
         return image["cache"]
+
+    def drop_caches(self):
+        """Have what is read next come from below the page cache."""
+        self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
 
     def assert_reads_right(self, device):
         self.assertEqual(self.sha256, sha256(self.node, device))
@@ -154,7 +165,39 @@ class TestCache(CacheCase):
         device = self.create(self.node, "vm1")
         for _ in range(3):
             self.assert_reads_right(device)
-            self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+            self.drop_caches()
+
+
+class TestGroup(CacheCase):
+    name = "group"
+    size = 80 * MIB
+    ssds = ("ssd", "ssd2")
+
+    def test_two_devices_keep_together_an_image_that_is_larger_than_either(self):
+        self.make_ssd(72 * MIB)
+        device = self.create(self.node, "vm1")
+        self.assert_reads_right(device)
+        below = re.findall(r"\((\S+)\)", self.group("deps", "-o", "devname"))
+        self.assertEqual({"ssd", "ssd2"}, set(below))
+        each = str(71 * MIB // 512)  # all but what says that a device is ours
+        rows = [line.split()[:3] for line in self.group("table").splitlines()]
+        self.assertEqual([["0", each, "linear"], [each, each, "linear"]], rows)
+        self.drop_caches()
+        before, received = self.given(), self.node.received_bytes()
+        self.assert_reads_right(device)
+        again = (self.node.received_bytes() - received) / self.size
+        given = [now - then for now, then in zip(self.given(), before, strict=True)]
+        report(f"two cache devices gave {' and '.join(str(one >> 20) for one in given)} MiB of "
+               f"{self.size >> 20}; {again:.0%} came from parents again")  # fmt: skip
+        self.assertLess(again, 0.2)
+        self.assertGreater(min(given), MIB)
+
+    def group(self, *words):
+        return self.node.run(["dmsetup", *words, "virtman_cachegroup"]).stdout
+
+    def given(self):
+        """Bytes that were read from each cache device."""
+        return [read_bytes(self.node, name) for name in self.ssds]
 
 
 class TestWarm(CacheCase):
@@ -178,7 +221,9 @@ class TestWarm(CacheCase):
         self.make_ssd(256 * MIB)
         device = self.create(self.node, "vm1")
         self.assertEqual(["A"], self.states())
-        self.assert_reads_right(device)
+        for _ in range(2):
+            self.assert_reads_right(device)
+            self.drop_caches()
         begin = time.monotonic()
         wait_until(lambda: self.states() == ["A", "A"], "reads from the cache", 120, 0.5)
         report(f"VMs read from the cache {time.monotonic() - begin:.1f} s after all was read")
@@ -188,6 +233,10 @@ class TestWarm(CacheCase):
         self.node.run(["blkdiscard", "--force", "--offset", "4M", "--length", "4M", cache])
         self.assertEqual(self.sha256, self.read(device))
         self.assertNotIn("F", self.states())
+        # bcache adds up what happened only every 38 seconds
+        wait_until(lambda: self.figures()["hits"], "what was read twice being counted", 60, 0.5)
+        self.assertGreater(self.figures()["misses"], 0)
+        self.assertGreaterEqual(self.figures()["bypassed"], 0)
         self.assertEqual("512", self.node.run(["blockdev", "--getss", device]).stdout.strip())
 
 
@@ -263,5 +312,5 @@ class TestDmCache(Rotting, CacheCase):
 
     def hits(self, device):
         self.assert_reads_right(device)
-        self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        self.drop_caches()
         return self.figures()["hits"]
