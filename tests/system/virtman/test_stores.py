@@ -204,6 +204,27 @@ class TestStores(DeployedCase):
             self.assertEqual("ready", self.ask("show", vm)["state"])
             self.assertEqual(0, self.count_others(device))
 
+    def test_a_vm_at_its_quota_waits_until_it_gets_more_and_no_other_does(self):
+        node = self.node
+        self.virtman(node, "create", "--quota", "4M", self.image, "vm1")
+        self.created.append((node, "vm1"))
+        limited, other = self.ask("show", "vm1")["device"], self.create(node, "vm2")
+        self.fill(limited, "limited", 28, pause=0.3)
+        wait_until(lambda: self.ask("show", "vm1")["state"] == "waits", "vm1 waiting", 60, 0.2)
+        taken = self.ask("show", "vm1")["taken"]
+        self.fill(other, "other", 28)
+        self.assertEqual(["0"], self.written("other"))
+        self.assertEqual(0, self.count_others(other))
+        self.assertEqual("ready", self.ask("show", "vm2")["state"])
+        shown = self.ask("show", "vm1")
+        self.assertEqual(("waits", taken), (shown["state"], shown["taken"]))
+        self.assertEqual("", (node.share / "limited").read_text())
+        report(f"a VM with a quota of 4 MiB waited with {taken / MIB:.1f} MiB taken")
+        self.virtman(node, "limit", "vm1", "64M")
+        self.assertEqual(["0"], self.written("limited"))
+        self.assertEqual(0, self.count_others(limited))
+        self.assertEqual("ready", self.ask("show", "vm1")["state"])
+
     def test_logical_volumes(self):
         node = self.node
         self.end_agent()
@@ -283,10 +304,14 @@ class TestStores(DeployedCase):
             self.addCleanup(node.run, ["losetup", "--detach", loops[-1]])
         self.assertEqual(["0", "1", "5", "127"], self.python(EARLIER, *loops))
 
-    def fill(self, device, log, count):
-        """Write zeros over the start of a device; the log has dd's status when it is done."""
-        command = f"dd if=/dev/zero of={device} bs=1M count={count} oflag=direct 2>&3; echo $?"
-        self.node.spawn(["sh", "-c", f"{{ {command}; }} 3>/dev/null"], log=log)
+    def fill(self, device, log, count, pause=0):
+        """Write zeros over the start of a device; the log has dd's status when it is done.
+
+        :param pause: seconds before each MiB
+        """
+        zeros = f"for n in $(seq {count}); do sleep {pause}; head -c 1M /dev/zero; done"
+        command = f"dd of={device} bs=1M iflag=fullblock oflag=direct 2>&3; echo $?"
+        self.node.spawn(["sh", "-c", f"{{ {zeros} | {command}; }} 3>/dev/null"], log=log)
 
     def count_others(self, device):
         """Bytes of a device's first 28 MiB that are not zero."""
