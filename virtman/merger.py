@@ -76,7 +76,7 @@ class Merger:
         return self.records.inventory().merge(vm)
 
     def _begin(self, merge: Merge) -> Store | None:
-        """Let the kernel empty a store into the one below; None if it is not wanted any more.
+        """Let the kernel empty a store into the one below; None if that must not be, or not now.
 
         :raises NoSpace: if the one below has no room for it
         """
