@@ -11,6 +11,7 @@ as long as it takes, so ``detach`` is called again until it says that nothing is
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -87,6 +88,7 @@ class CachedVolumes:
         self.folder = folder
         # A verb changes a volume from its first look to its last; they are few and short.
         self._lock = threading.Lock()
+        group.protect(self._written_back)
 
     def attach(self, path: str, mode: str = WRITETHROUGH) -> Shown:
         """Put the cache before a volume; one that has it, in this mode, is left alone.
@@ -181,12 +183,14 @@ class CachedVolumes:
         return Shown(one, state, layer.dirty(), layer.figures())
 
     def _layer(self, one: Cached) -> Layer:
-        return self.group.volume(
-            Step(
-                one.name, one.path, one.size // SECTOR, one.mode,
-                self.folder / f"{one.name}.superblock", one.leaving,
-            )
-        )  # fmt: skip
+        return self.group.volume(self._step(one))
+
+    def _step(self, one: Cached) -> Step:
+        superblock = self.folder / f"{one.name}.superblock"
+        return Step(one.name, one.path, one.size // SECTOR, one.mode, superblock, one.leaving)
+
+    def _written_back(self) -> Sequence[Step]:
+        return [self._step(one) for one in self._all() if one.mode == WRITEBACK]
 
     def _undo(self, one: Cached) -> None:
         try:
@@ -203,9 +207,11 @@ class CachedVolumes:
         return next((one for one in self._all() if one.path == path), None)
 
     def _all(self) -> Sequence[Cached]:
-        files = self.folder.glob("*.json")
-        return sorted((Cached(**json.loads(one.read_text())) for one in files),
-                      key=lambda one: one.path)  # fmt: skip
+        found = []
+        for file in self.folder.glob("*.json"):
+            with contextlib.suppress(FileNotFoundError):  # given back meanwhile
+                found.append(Cached(**json.loads(file.read_text())))
+        return sorted(found, key=lambda one: one.path)
 
     def _put(self, one: Cached) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -178,6 +178,12 @@ def awaits_cache(device: str) -> bool:
     return running.exists() and running.read_text().strip() == "0"
 
 
+def is_clean(device: str) -> bool:
+    """Tell whether bcache has a backing device of which nothing is in a cache alone."""
+    state = Path(f"/sys/block/{kernel_name(device)}/bcache/state")
+    return state.exists() and state.read_text().strip() in ("no cache", "clean")
+
+
 def cache_set_on(device: str) -> str | None:
     """Return the UUID of the cache set on a cache device; None if there is none."""
     return _target(Path(f"/sys/block/{kernel_name(device)}/bcache/set"))

@@ -7,6 +7,7 @@ outlived a reboot is used again for that very image, and for no other.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -115,6 +116,12 @@ class Group(Protocol):
         """Return a volume's part.
 
         :raises CacheUnsupported: if the driver cannot do that
+        """
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """Give up nothing that the cache alone may have of volumes.
+
+        :param volumes: returns those that are written back, whether or not they are there
         """
 
 

@@ -82,8 +82,9 @@ class Backed:
             except OSError:
                 bcache.format_backing(self.device.node, _HEAD, block)
                 bcache.register(self.device.node)
-            if sysfs.awaits_cache(self.device.node):
-                self._put_before(sysfs.kernel_name(self.device.node), cache_set)
+            waiting = self._waiting()
+            if waiting is not None:
+                self._put_before(waiting, cache_set)
         wait_until(lambda: self.member() is not None, DEADLINE, f"bcache taking {self.device.name}")
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -105,7 +106,7 @@ class Backed:
 
     def stop(self) -> None:
         """Drop what the cache holds and take the bcache device away."""
-        member = self.member()
+        member = self.member() or self._waiting()
         if member is None:
             return
         if sysfs.is_held(member):  # it would lose its cache and vanish with its last user
@@ -116,7 +117,17 @@ class Backed:
             self.set.detach(member)
         with explained(f"cache member {member}"):
             bcache.stop(member)
-        wait_until(lambda: self.member() is None, DEADLINE, f"stopping {member}")
+        wait_until(
+            lambda: self.member() is None and self._waiting() is None,
+            DEADLINE,
+            f"stopping {member}",
+        )
+
+    def _waiting(self) -> str | None:
+        """Kernel name of the backing device while bcache has it, but no device over it."""
+        if not self.device.exists() or not sysfs.awaits_cache(self.device.node):
+            return None
+        return sysfs.kernel_name(self.device.node)
 
     def _put_before(self, name: str, cache_set: str) -> None:
         """Attach a device, by its kernel name; one that its set took back meanwhile is fine."""

@@ -34,7 +34,7 @@ from virtman.caches import Figures, Member, Step
 from virtman.caches.backed import DEADLINE as _DEADLINE
 from virtman.caches.backed import SUPERBLOCK, Backed
 from virtman.caches.local import LocalFile, Shim
-from virtman.caches.ssd import Ssd
+from virtman.caches.ssd import Full, Ssd
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.layer import wait_until
 from virtman.layers import Mapped, Table, explained
@@ -70,6 +70,7 @@ class Group:
         # Images come and go side by side, but the node has one cache set to make or stop.
         self._changing = threading.Lock()
         self._images: set[str] = set()
+        self._volumes: Callable[[], Sequence[Step]] = lambda: ()
 
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part."""
@@ -78,6 +79,10 @@ class Group:
     def volume(self, step: Step) -> Volume:
         """Return a volume's part."""
         return Volume(step, self)
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """Give up nothing that the cache alone may have of volumes."""
+        self._volumes = volumes
 
     def enter(self, image: str) -> str:
         """Bring the cache set up for an image and return its UUID.
@@ -93,17 +98,22 @@ class Group:
 
         bcache never gives a place in that table to another member, and with buckets of
         64 KiB it has 512. All members lose what is cached of them, none sees an error.
+
+        :raises Full: while the cache alone may have data of a volume
         """
         with self._changing:
             found = self._uuid()
             if found != cache_set:  # somebody else was here first
                 return self._up()
-            members = sysfs.members(found)
-            if any(map(sysfs.dirty, members)):
-                raise KernelFailure(
-                    f"cache set {found} has no place for another member, and cannot be made anew "
-                    "while it has data of a volume that are not written back: detach that volume"
+            # A volume that is not connected is no member, and yet its data may be here alone.
+            held = [one.path for one in self._volumes() if not self.volume(one).is_clean()]
+            if held:
+                raise Full(
+                    f"cache set {found} has no place for another member, and is not made anew "
+                    "while it may have data that are not written back: connect "
+                    f"{', '.join(held)} if that is absent, and run 'virtman cache detach'"
                 )
+            members = sysfs.members(found)
             LOG.info("cache set %s has no place for another member: making it anew", found)
             for member in members:
                 self.detach(member)
@@ -177,9 +187,13 @@ class Bcache:
         self.backed = Backed(self.device, step.sectors, superblock, group)
 
     def up(self, below: Sequence[str]) -> str:
-        """Put the cache before the device below."""
+        """Put the cache before the device below; without a place, that device is all there is."""
         if not self.is_up():
-            self._make(below[0])
+            try:
+                self._make(below[0])
+            except Full as err:
+                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
+                return below[0]
         elif not self.backed.is_attached():
             try:
                 self.backed.attach(self.group.enter(self.step.device.image))
@@ -306,6 +320,10 @@ class Volume:
     def is_caching(self) -> bool:
         """Tell whether the cache set is before the volume."""
         return self.backed.is_attached()
+
+    def is_clean(self) -> bool:
+        """Tell whether the volume is there, and nothing of it is in the cache alone."""
+        return self.backed.device.exists() and sysfs.is_clean(self.backed.device.node)
 
     def dirty(self) -> int:
         """Return the bytes that are in the cache alone."""

@@ -7,7 +7,7 @@ second, and not at all from the fourth on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman import plan, sysfs
@@ -38,6 +38,9 @@ class Group:
     def volume(self, step: Step) -> Volume:
         """Refuse: this driver caches images only."""
         raise unsupported("dmcache")
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """There are none."""
 
 
 class DmCache(Sliced):

@@ -6,7 +6,7 @@ What is written takes what the cache holds of it away.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman import plan
@@ -32,6 +32,9 @@ class Group:
     def volume(self, step: Step) -> Volume:
         """Refuse: this driver caches images only."""
         raise unsupported("flashcache")
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """There are none."""
 
 
 class FlashCache(Sliced):

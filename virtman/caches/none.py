@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman import plan
@@ -25,6 +25,9 @@ class Group:
     def volume(self, step: Step) -> Volume:
         """Refuse: this driver caches images only."""
         raise unsupported("none")
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """There are none."""
 
 
 class Uncached:

@@ -29,8 +29,8 @@ from pathlib import Path
 from virtman import layers, naming, plan, sysfs
 from virtman.caches import Figures
 from virtman.caches.local import Shim
-from virtman.caches.ssd import Ssd
-from virtman.errors import KernelFailure, VirtmanError
+from virtman.caches.ssd import Full, Ssd
+from virtman.errors import VirtmanError
 from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
 from virtman.plan import SECTOR
@@ -44,10 +44,6 @@ UNIT = 1024 * 1024 // SECTOR
 _ROLES = ("cachemeta", "cachedata")
 _LEAST = 8 * UNIT
 _SHIM_CHUNK = 64 * 1024
-
-
-class Full(KernelFailure):
-    """The SSD group has no space for another image."""
 
 
 class Slices:

@@ -19,6 +19,10 @@ UNIT = 1024 * 1024 // SECTOR
 """Sectors that are left out."""
 
 
+class Full(KernelFailure):
+    """The SSD group has no space for another image."""
+
+
 class Ssd(Mapped):
     """A dm-linear over ``[cache] devices``, in their order."""
 

@@ -1040,6 +1040,10 @@ class Kernel:
         return any(one.waits for one in self.members.values()
                    if one.backing == self._number(device))  # fmt: skip
 
+    def sys_is_clean(self, device: str) -> bool:
+        number = self._number(device)
+        return any(one.backing == number and not one.dirty for one in self.members.values())
+
     def sys_cache_set_on(self, device: str) -> str | None:
         number = self._number(device)
         return next((name for name, one in self.cache_sets.items() if one.device == number), None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import fixtures
 
 from tests.functional.virtman.base import MIB, TestCase
+from tests.functional.virtman.kernel import Ssd
 from virtman import cached
 from virtman.cached import WRITEBACK, WRITETHROUGH
 from virtman.errors import CacheUnsupported, DeviceBusy, VolumeUnknown, VolumeUnusable
@@ -153,6 +154,93 @@ class CachedTest(CachedCase):
         self.assertRaises(VolumeUnknown, self.call, "detach", "/dev/cinder/odd")
         self.assertEqual(busy, self.kernel.mappings)
         self.call("detach", VOLUME)
+        self.assert_nothing_is_left_of_it()
+
+
+class FullTest(CachedCase):
+    """A cache that can have no more members, with what it alone has of a volume."""
+
+    def setUp(self):
+        super().setUp()
+        self.attach(WRITEBACK)
+        self.volume = self.member().uuid
+
+    def fill(self):
+        self.kernel.ssd.places = 0
+
+    def caches(self):
+        """Whether the cache set is before each member, by what it is a member for."""
+        states = self.kernel.state()["caches"]
+        return {name.split("_")[1]: attached for name, attached, _ in states}
+
+    def assert_uncached(self, image="debian"):
+        ((_, _, _, words),), *_ = self.kernel.state()["dm"][f"virtman_{image}_image"]
+        self.assertNotIn("bcache", words)
+        self.assertIn(f"virtman_{image}_stripe", words)
+        self.assertIn(f"image {image} goes on without a cache", self.log.output)
+        self.assertIn(f"connect {VOLUME} if that is absent, and run 'virtman cache detach'",
+                      self.log.output)  # fmt: skip
+        self.assertIn(self.volume, self.kernel.ssd.holds)
+
+    def assert_mended(self):
+        self.node.beat()
+        self.assertEqual({"debian": True}, self.caches())
+        ((_, _, _, words),), *_ = self.kernel.state()["dm"]["virtman_debian_image"]
+        self.assertIn("bcache", words)
+        self.node.destroy("vm1")
+        self.node.drop()
+        self.assert_nothing_is_left_of_it()
+
+    def test_it_is_not_made_anew_while_the_volume_is_not_connected(self):
+        volume = self.kernel.volumes.pop(VOLUME)
+        self.node.reboot()
+        self.assertEqual([], list(self.node.recover()))
+        self.fill()
+        self.node.create("vm1")
+        self.assert_uncached()
+        self.kernel.volumes[VOLUME] = volume
+        self.assertEqual(None, self.call("detach", VOLUME))
+        self.assert_mended()
+
+    def test_it_is_not_made_anew_while_the_volume_is_not_written_back(self):
+        self.member().dirty = 1
+        self.fill()
+        self.node.create("vm1")
+        self.assert_uncached()
+        self.assertEqual("ready", self.shown().state)
+        self.assertEqual(None, self.call("detach", VOLUME))
+        self.assert_mended()
+
+    def test_it_is_made_anew_once_the_volume_is_written_back(self):
+        self.member().dirty = 1
+        self.fill()
+        self.node.create("vm1")
+        (volume, _) = self.kernel.members.values()
+        volume.dirty = 0
+        self.node.beat()
+        self.assertEqual([True, True], list(self.caches().values()))
+        self.assertEqual("ready", self.shown().state)
+
+    def test_it_is_made_anew_for_a_volume_that_never_was_in_it(self):
+        self.kernel.lvm_create("cinder", "volume-2", 64 * MIB)
+        self.fill()
+        made = self.call("attach", "/dev/cinder/volume-2", WRITEBACK)
+        self.assertEqual("ready", made.state)
+
+    def test_an_image_that_awaits_an_earlier_cache_can_be_used_and_left(self):
+        self.node.create("vm1")
+        self.node.destroy("vm1")
+        self.node.stop()
+        self.kernel.ssd = Ssd()
+        self.node.reboot()
+        self.assertEqual([], list(self.node.recover()))
+        self.member().dirty = 1
+        self.fill()
+        self.node.create("vm1")
+        self.assert_uncached()
+        self.node.destroy("vm1")
+        self.node.drop()
+        self.assertEqual(None, self.call("detach", VOLUME))
         self.assert_nothing_is_left_of_it()
 
 
