@@ -339,18 +339,22 @@ class Attachment:
 
     def _connect_standby(self) -> None:
         if self.placement is not None:
-            self._devices = self.stack.up(self._layout.connect(self.placement), self._devices)
+            steps = self._layout.connect(self.placement)
+            self._devices = self.stack.connect(steps, self._devices)
 
     def _mend(self, seen: Mapping[str, Table]) -> None:
         if self.placement is None:
             return
         layout = self._layout
         waits = layout.waits(seen)
-        if waits:
-            self._connect_standby()
-        if self._is_unfinished or not layout.is_whole(seen):
-            self._devices = self.stack.up((*layout.assemble(), *layout.origin()), self._devices)
-            self._is_unfinished = False
+        try:
+            if waits:
+                self._connect_standby()
+        finally:  # a cache that is back is of use also while a parent does not answer
+            if self._is_unfinished or not layout.is_whole(seen):
+                steps = (*layout.assemble(), *layout.origin())
+                self._devices = self.stack.up(steps, self._devices)
+                self._is_unfinished = False
         if not waits:  # else reads may hang that a swap of tables has to wait for
             self._weigh(layout.figures(seen))
 

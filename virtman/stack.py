@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from virtman import layers, naming, plan, sysfs
 from virtman.caches import Group, Member, bcache, dmcache, flashcache, none
-from virtman.errors import ModulesMissing, VirtmanError
+from virtman.errors import ModulesMissing, ParentUnreachable, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
 from virtman.layers.hashes import Hashes
@@ -103,6 +104,32 @@ class Stack:
             below = [paths[device] for device in step.below]
             paths[step.device] = self.layer(step).up(below)
             LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
+        return paths
+
+    def connect(self, steps: plan.Plan, made: Mapping[Device, str]) -> dict[Device, str]:
+        """Bring up paths to parents, and what lies on them, as far as the parents answer.
+
+        A multipath lies on those of its paths that are up; without any it stays as it is.
+
+        :param steps: of ``plan.connect``
+        :raises ParentUnreachable: of who does not answer, once all the others are connected
+        """
+        paths, lost = dict(made), set[Device]()
+        silent: dict[str, ParentUnreachable] = {}
+        for step in steps:
+            below = tuple(one for one in step.below if one not in lost)
+            is_cut_off = below != step.below and not isinstance(step, plan.Multipath)
+            # that a host does not answer may take seconds to see, for each path anew
+            if is_cut_off or (step.device.argument in silent and not self.layer(step).is_up()):
+                lost.add(step.device)
+                continue
+            try:
+                paths = self.up((replace(step, below=below),), paths)
+            except ParentUnreachable as err:
+                lost.add(step.device)
+                silent[err.host] = err
+        if silent:
+            raise ParentUnreachable("; ".join(map(str, silent.values())), next(iter(silent)))
         return paths
 
     def down(self, steps: plan.Plan) -> None:

@@ -2,8 +2,11 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import fixtures
+
 from tests.functional.virtman.base import FOREVER, TestCase
 from virtman.errors import CoordinatorUnreachable, KernelFailure
+from virtman.layers import path
 from virtman.naming import iqn
 from virtman.recovery import Recovery
 
@@ -56,6 +59,79 @@ class FeedingTest(PlacementCase):
                 node = next(one for one in nodes if one.name == place.host)
                 self.assertEqual(place.parent or "source", self.parents(node, tree.stripe)[0])
                 self.assertEqual("ready", place.state)
+
+
+class SilentParentTest(PlacementCase):
+    """A parent that does not answer, while Volt does not either."""
+
+    def recovered(self, node, parent):
+        """Reboot a node, without Volt and one of its parents."""
+        node.settle()
+        del self.bed.network.targets[parent.ip, 3260, iqn(parent.name, "debian")]
+        self.bed.volt.silence()
+        node.stop()
+        node.reboot()
+        self.assertEqual([], list(node.recover()))
+        node.settle()
+
+    def fed(self, node):
+        return [self.parents(node, stripe) for stripe in (0, 1)]
+
+    def beat_alone(self, node):
+        self.assertRaises(CoordinatorUnreachable, node.beat)
+        node.settle()
+
+    def test_paths_to_others_are_used_again_once_they_are_back(self):
+        one, two = self.pair()
+        self.recovered(two, one)
+        self.assertEqual([["source"], ["source"]], self.fed(two))
+        tops = [two.kernel.mappings[f"virtman_debian_{name}"] for name in ("leaves", "s0", "s1")]
+        for top in tops:
+            top.failed.update(top.below)
+        asked, connect = [], path._connect
+        self.useFixture(
+            fixtures.MockPatchObject(
+                path, "_connect", lambda portal: (asked.append(portal.ip), connect(portal))
+            )
+        )
+        self.beat_alone(two)
+        self.assertEqual([set()] * 3, [top.failed for top in tops])
+        self.assertEqual([one.ip], asked)
+
+    def test_standbys_of_other_stripes_are_connected(self):
+        nodes = [self.bed.node(name) for name in "abcd"]
+        for node in nodes:
+            node.create("vm1")
+        self.settle(*nodes)
+        child = nodes[-1]
+        first, second = self.fed(child)
+        self.assertEqual((2, 2), (len(first), len(second)))
+        self.recovered(child, next(node for node in nodes if node.name == first[0]))
+        self.assertEqual([first[1:], second], self.fed(child))
+
+    def test_a_cache_that_is_back_is_used(self):
+        one, two = self.pair()
+        self.recovered(two, one)
+        two.kernel.lose_ssd()
+        stripe = two.kernel.mappings["virtman_debian_s1"]
+        for return_ in (lambda: None, two.kernel.return_ssd):
+            return_()
+            stripe.failed.update(stripe.below)
+            self.beat_alone(two)
+        self.assertEqual([True], [attached for _, attached, _ in two.kernel.state()["caches"]])
+
+    def test_it_is_read_from_as_far_as_it_serves(self):
+        _, two = self.pair()
+        (session,) = (one for one in two.kernel.sessions if one.key[2] == self.bed.source.iqn)
+        del session.disks[1]  # of the leaves
+        stripe = two.kernel.mappings["virtman_debian_s1"]
+        stripe.failed.update(stripe.below)
+        two.beat()
+        self.assertEqual([["a", "source"], ["source"]], self.fed(two))
+        self.assertEqual(
+            {"virtman_debian_leafverity_a": "A"}, two.kernel.path_states("virtman_debian_leaves")
+        )
+        self.assertEqual(set(), stripe.failed)
 
 
 class MovingTest(PlacementCase):
