@@ -82,12 +82,13 @@ class Attachment:
         self._warmth = Warmth(times.warm)
         # Whether a change of the devices ended half way, which their status may not show.
         self._is_unfinished = False
-        # Guards the four below; held for moments, never while anything is waited for.
+        # Guards the five below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
         self._up: Future[None] | None = None
         self._timer: threading.Timer | None = None
         self._news: Placement | None = None
+        self._mending: Future[None] | None = None
 
     @property
     def users(self) -> frozenset[str]:
@@ -232,9 +233,14 @@ class Attachment:
     def mend(self, seen: Mapping[str, Table]) -> None:
         """Use paths again that failed and are back, and a cache that is.
 
+        One that is not done yet is enough: parents that do not answer take it longer than a
+        heartbeat, and what Volt says shall not have to wait for many of them.
+
         :param seen: what ``look`` returned
         """
-        self._worker.submit(self._logged, lambda: self._mend(seen))
+        with self._lock:
+            if self._mending is None or self._mending.done():
+                self._mending = self._worker.submit(self._logged, lambda: self._mend(seen))
 
     def drop(self) -> None:
         """Leave the image now.

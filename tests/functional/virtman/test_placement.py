@@ -1,5 +1,6 @@
 """Nodes feed each other, and move when Volt says so."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import fixtures
@@ -132,6 +133,21 @@ class SilentParentTest(PlacementCase):
             {"virtman_debian_leafverity_a": "A"}, two.kernel.path_states("virtman_debian_leaves")
         )
         self.assertEqual(set(), stripe.failed)
+
+    def test_mends_do_not_queue_up_behind_each_other(self):
+        one, _ = self.pair()
+        (image,) = one.agent.attachments()
+        mend, mended, busy = image._mend, [], threading.Event()
+        image._mend = lambda seen: (mended.append(seen), mend(seen))
+        image._worker.submit(busy.wait)
+        with one.process.here():
+            for _ in range(5):
+                one.heartbeat.beat()
+        busy.set()
+        one.settle()
+        self.assertEqual(1, len(mended))
+        one.beat()
+        self.assertEqual(2, len(mended))
 
 
 class MovingTest(PlacementCase):
