@@ -24,6 +24,7 @@ finds the file, and so the data.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
@@ -151,7 +152,9 @@ class Group:
             with explained(f"cache on {self.ssd}"):
                 try:
                     bcache.register(self.ssd.node)
-                except OSError:
+                except OSError as err:
+                    if err.errno != errno.EINVAL:  # there may be a superblock
+                        raise
                     bcache.format_cache(self.ssd.node, self.ssd.block_size())
                     bcache.register(self.ssd.node)
         wait_until(lambda: self._uuid() is not None, _DEADLINE, f"bcache taking {self.ssd}")

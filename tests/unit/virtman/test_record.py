@@ -67,7 +67,7 @@ class RecordsTest(testtools.TestCase):
         for one in (Instance("a", "i", MIB, "s"), Snapshot("a", "v", "i", MIB, "s", 0)):
             self.records.put(one)
             self.records.forget(one)
-            self.records.forget(record)
+            self.records.forget(one)
         self.assertRaises(InstanceUnknown, self.records.get, "a")
         self.assertRaises(SnapshotUnknown, self.records.snapshot, "a")
 
