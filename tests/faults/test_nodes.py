@@ -8,6 +8,7 @@ from tests.system.virtman.base import MIB, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
+HANGING = 20
 NOTICED, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 60, 60, 35, 120  # seconds
 ROTTEN = 32  # each n-th block that a cache device forgets
 KEPT = 88  # MiB, where something is written that must outlive a power cut
@@ -88,6 +89,44 @@ class TestNodes(FaultCase):
             self.storage.kill()
             self.pass_time(fault, SOURCE_AWAY)
             self.restore_source()
+
+    def test_a_vm_at_its_quota_waits_though_others_wait_for_their_source(self):
+        (node, *_), (device,) = self.nodes, self.populate(1)
+        wait_until(lambda: self.is_all_cached(node), "a cache with all of the image", 120, 0)
+        warm, cold = f"vm-{node.name}", [f"cold{number}" for number in range(HANGING)]
+        self.virtman(node, "limit", warm, "2M")
+        for vm in cold:
+            self.virtman(node, "create", "--quota", "1M", CHAIN, vm)
+            self.created.append((node, vm))
+        self.addCleanup(lambda: self.storage.alive() or self.restore_source())
+        self.storage.kill()
+        pids = []
+        for number, vm in enumerate(cold):
+            hung = f"/dev/mapper/virtman_{CHAIN}_vm_{vm}"
+            read = f"dd if={hung} of=/dev/null bs=1M count=1 skip={50 + number} iflag=direct"
+            both = f"({read}; echo read $?) & {self.fill(hung)}; wait"
+            pids.append(node.spawn(["sh", "-c", both], log=vm))
+        pids.append(node.spawn(["sh", "-c", self.fill(device)], log=warm))
+        wait_until(lambda: self.show(node, warm)["state"] == "waits", f"{warm} waiting", 60, 0.2)
+        taken = self.show(node, warm)["taken"] / MIB
+        report(f"{HANGING} VMs wait for their source: another with a quota of 2 MiB waited with "
+               f"{taken:.1f} MiB taken")  # fmt: skip
+        self.restore_source()
+        for vm in (warm, *cold):
+            self.virtman(node, "limit", vm, "0")
+        for vm, pid in zip((*cold, warm), pids, strict=True):
+            node.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=120)
+            said = (node.share / vm).read_text()
+            self.assertIn("written 0", said)
+            self.assertNotIn("read 1", said)
+        self.deployment.destroy(node, *cold)
+        self.created = [one for one in self.created if one[1] == warm]
+        self.deployment.drop(node, CHAIN)
+
+    def fill(self, device):
+        """What writes 8 MiB, whole chunks, to a device, and says how that went."""
+        zeros = f"dd if=/dev/zero of={device} bs=64k count=128 oflag=direct"
+        return f"{zeros}; echo written $?"
 
     def restore_source(self):
         self.storage.boot()
