@@ -23,11 +23,15 @@ KERNEL_FAULT = re.compile(
     r"|rcu.*stall|WARNING: CPU|refcount_t:|Call Trace|EXT4-fs error",
     re.IGNORECASE,
 )
+PLACE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
 def faults_in(log: str) -> list[str]:
-    """Return the lines of a kernel log that no healthy run has."""
-    return [line for line in log.splitlines() if KERNEL_FAULT.search(line)]
+    """Return the lines of a kernel log that no healthy run has, with where the kernel was then."""
+    lines = log.splitlines()
+    if not any(map(KERNEL_FAULT.search, lines)):
+        return []
+    return [line for line in lines if KERNEL_FAULT.search(line) or PLACE.search(line)]
 
 
 def kernel_command(bed: BedRecord, node: NodeRecord, folder: Path, run: Path) -> list[str]:

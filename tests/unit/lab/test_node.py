@@ -43,6 +43,11 @@ class TestKernelLog(testtools.TestCase):
         ):
             self.assertEqual([line], faults_in(f"EXT4-fs (ubda): mounted\n{line}\n"))
 
+    def test_a_fault_is_shown_with_its_call_trace(self):
+        trace = ["WARNING: CPU: 0 PID: 1 at block/bio.c:100 bio_put+0x1/0x20", "Call Trace:",
+                 " [<6025a>] ? dm_submit_bio+0x7f/0x98"]  # fmt: skip
+        self.assertEqual(trace, faults_in("\n".join(["random: crng init done", *trace, "vda"])))
+
     def test_a_healthy_boot_has_none(self):
         healthy = (
             "debug messages on\nEXT4-fs (ubda): mounted filesystem\nRun /usr/local/sbin/init\n"
