@@ -13,7 +13,7 @@ from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.layer import wait_until
 from virtman.layers import Mapped, explained
 from virtman.plan import BLOCK, SECTOR, Chap, Portal
-from virtman.privileged import iscsi, sockets
+from virtman.privileged import block, iscsi, sockets
 
 LOG = logging.getLogger(__name__)
 
@@ -50,6 +50,10 @@ class Path:
         table = [(0, have, "linear", f"{sysfs.disk_number(disk)} {start}")]
         if have < length:
             table.append((have, length - have, "zero", ""))
+        with explained(f"disk {disk}"):
+            # Linux 6.1 warns when a read-ahead that a cache could not answer comes here, and is
+            # made one with a plain read: multipaths have marked the two in different ways
+            block.merge_nothing(disk)
         self.mapped.set_up(table)
         return self.mapped.node
 

@@ -54,6 +54,12 @@ def read_ahead(kernel_name: str, size: int) -> None:
     Path(f"/sys/block/{kernel_name}/queue/read_ahead_kb").write_text(str(size // 1024))
 
 
+@context.entrypoint
+def merge_nothing(kernel_name: str) -> None:
+    """Have requests sent as they come, none made one with its neighbour."""
+    Path(f"/sys/block/{kernel_name}/queue/nomerges").write_text("2")
+
+
 def _read(device: str, offset: int, length: int) -> bytes:
     with _opened(device, os.O_RDONLY | os.O_DIRECT) as descriptor, mmap.mmap(-1, length) as memory:
         done = os.preadv(descriptor, [memory], offset)

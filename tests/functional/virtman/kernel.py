@@ -198,6 +198,7 @@ class Disk:
     name: str
     number: str
     sectors: int
+    merges: bool = True
 
 
 @dataclass
@@ -914,6 +915,11 @@ class Kernel:
                 mapping.read_ahead = size
                 return
         self._member(kernel_name).settings["read_ahead_kb"] = str(size // 1024)
+
+    def block_merge_nothing(self, kernel_name: str) -> None:
+        for session in self.sessions:
+            for disk in session.disks.values():
+                disk.merges &= disk.name != kernel_name
 
     # Modules.
 

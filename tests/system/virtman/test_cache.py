@@ -17,6 +17,7 @@ class CacheCase(DeployedCase):
     """A node whose cache devices are made by each test, as large as it wants."""
 
     node_count = 1
+    memory = "384M"  # a cache set takes 128 KiB in one piece
     size = 32 * MIB
     driver = "bcache"
     ssds = ("ssd",)
