@@ -175,13 +175,7 @@ class Agent:
 
         :raises InstanceUnknown: if there is no such VM
         """
-        attachment = self._attachment(self.records.get(vm).image)
-        attachment.acquire(vm)
-        try:
-            self.stores.resume(vm)
-        except InstanceUnknown:  # it was destroyed, or handed over, meanwhile
-            attachment.release(vm)
-            raise
+        self._serve(self._attachment(self.records.get(vm).image), vm)
 
     def info(self, image: str) -> ImageInfo:
         """Return what an image was when it was attached, or else is for Volt."""
@@ -378,8 +372,16 @@ class Agent:
             attachment = self._attachment(instance.image)
             served = self.stores.is_served(instance) and self.stores.is_right(instance)
             if instance.vm not in attachment.users or not served:
-                self.bring_back(instance.vm)
+                self._serve(attachment, instance.vm)
                 self.stores.changed.set()
+
+    def _serve(self, attachment: Attachment, vm: str) -> None:
+        attachment.acquire(vm)
+        try:
+            self.stores.resume(vm)
+        except InstanceUnknown:  # it was destroyed, or handed over, meanwhile
+            attachment.release(vm)
+            raise
 
     def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:
         snapshots = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)

@@ -56,9 +56,10 @@ def mapper_name(device: str) -> str:
 
 def loop_of(path: str, offset: int = 0) -> str | None:
     """Return the loop device that shows this file or device from a byte on; None if none does."""
+    wanted = os.path.realpath(path), offset
     for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError):
-            if _shown(loop) == (os.path.realpath(path), offset):
+            if _shown(loop) == wanted:
                 return f"/dev/{loop.parent.name}"
     return None
 
