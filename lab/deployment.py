@@ -181,6 +181,10 @@ class Deployment:
             0.2,
         )
 
+    def kill_agent(self, node: Node) -> None:
+        """Kill one node's agent; devices stay."""
+        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+
     def create(self, node: Node, image: str, vm: str) -> dict[str, Any]:
         """Create a VM's device; return the VM as the local API shows it."""
         done = node.run(["virtman", "create", "--json", image, vm], timeout=CREATE_TIMEOUT)

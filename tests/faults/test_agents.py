@@ -225,7 +225,7 @@ class TestTakeover(LoadedCase):
             for number in range(KILLS):
                 pid = self.node.spawn(["sh", "-c", act], log="act")
                 time.sleep(1 + number / KILLS)
-                self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+                self.deployment.kill_agent(self.node)
                 wait_until(lambda pid=pid: has_ended(self.node, pid), "the command", 60, 0.1)
                 if number == 0:
                     time.sleep(AWAY)

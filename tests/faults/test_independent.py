@@ -125,7 +125,7 @@ class TestNode(DeployedCase):
         return int(summary[1]), failed
 
     def test_nothing_listens_but_what_the_documentation_lists(self):
-        self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.kill_agent(self.node)
         self.deployment.start_agent(self.node, {"peers": {"ip": self.node.address}})
         self.create(self.node, "vm1")
         found = self.scan(self.node.address)

@@ -83,7 +83,7 @@ class TestAgentDies(DeployedCase):
 
     def test_a_new_agent_takes_over_what_runs(self):
         (node,) = self.nodes
-        self.kill_agent(node)
+        self.deployment.kill_agent(node)
         node.run(["ln", "-sfn", "virtman", "/var/lib/linked"])  # as where the disk is elsewhere
         options = {"agent": {"state_dir": "/var/lib/linked"}}
         self.deployment.start_agent(node, options)
@@ -91,7 +91,7 @@ class TestAgentDies(DeployedCase):
         node.run(["dd", f"of={device}", "bs=512", "seek=9", "conv=fsync"], input="mine".ljust(512))
         tables, loops = self.kernel(node)
         holder = node.spawn(["sh", "-c", f"exec 3<{device}; exec sleep 600"], log="holder")
-        self.kill_agent(node)
+        self.deployment.kill_agent(node)
         self.deployment.start_agent(node, options)
         self.await_takeover(node, "vm1")
         self.assertEqual((tables, loops), self.kernel(node))
@@ -116,7 +116,7 @@ class TestAgentDies(DeployedCase):
         )
         self.assertEqual("mine", self.written(node, device))
         self.assertEqual(self.sha256, sha256(node, self.create(node, "vm2")))
-        self.kill_agent(node)
+        self.deployment.kill_agent(node)
         self.deployment.start_agent(node)
         self.await_takeover(node, "vm1", "vm2")
 
@@ -137,9 +137,6 @@ class TestAgentDies(DeployedCase):
         report(f"virtman check repaired two differences in {since(begin)} s")
         node.run(["test", "-e", device])
         node.run(["dmsetup", "remove", "theirs"])
-
-    def kill_agent(self, node):
-        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
 
     def kernel(self, node):
         """Tables of devices, and what loop devices show."""

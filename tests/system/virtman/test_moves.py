@@ -113,7 +113,7 @@ class TestMoves(DeployedCase):
         second.spawn(["python3", "-c", WAITER, device], log="waiter")
         wait_until(lambda: "open" in (second.share / "waiter").read_text(), "an open device", 20)
         for node in (second, first):
-            node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+            self.deployment.kill_agent(node)
             self.start_agent(node)
             wait_until(lambda: self.is_ready(first), "a VM that can go", 60, 0.5)
         moved = self.ask(first, "move", "finish", "vm1")
@@ -135,7 +135,7 @@ class TestMoves(DeployedCase):
         source.spawn(["virtman", "migrate", "vm1", "--to", destination.name], log="migrate")
         wait_until(lambda: any(one["sent"] for one in self.ask(source, "move", "list")),
                    "something sent", 30, 0.1)  # fmt: skip
-        source.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.kill_agent(source)
         source.run(["test", "-e", device])
         self.start_agent(source)
         self.created[:] = [(destination, "vm1")]

@@ -108,7 +108,7 @@ class TestMissingModule(DeployedCase):
             60,
             0.2,
         )
-        node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        cls.deployment.kill_agent(node)
         # as on a host whose kernel was installed without its extra modules
         node.run(["sh", "-ec", "rmmod dm_switch; mv $(modinfo -n dm-switch) /tmp; depmod -a"])
         cls.deployment.start_agent(node)

@@ -319,4 +319,4 @@ class TestStores(DeployedCase):
         return int(done.stdout)
 
     def end_agent(self):
-        self.node.run(["pkill", "-KILL", "-f", "virtman.cmd.agent"])
+        self.deployment.kill_agent(self.node)
