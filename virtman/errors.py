@@ -104,6 +104,13 @@ class DeviceBusy(VirtmanError):
     status = 409
 
 
+class DevicePending(VirtmanError):
+    """I/O that is on its way through the device does not end, so its table cannot be swapped."""
+
+    code = "virtman.device.pending"
+    status = 503
+
+
 class NoSpace(VirtmanError):
     """The exception store does not fit."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 
 from virtman.chains import Instance, Merge, Store
-from virtman.errors import VirtmanError
+from virtman.errors import DevicePending, VirtmanError
 from virtman.space import volume
 from virtman.stores import Stores
 from virtman.volumes import full_size
@@ -17,6 +18,7 @@ LOG = logging.getLogger(__name__)
 
 _LOOK = 0.5
 _AGAIN = 30.0
+_PENDING = 600.0
 _SLACK = 1024 * 1024
 
 
@@ -54,16 +56,25 @@ class Merger:
                 return
 
     def _run(self) -> None:
+        later: dict[str, float] = {}
         while not self._stopped.is_set():
             self.stores.changed.wait(_AGAIN)
             self.stores.changed.clear()
-            for instance in self.records.all():
+            vms = [one.vm for one in self.records.all()]
+            later = {vm: until for vm, until in later.items() if vm in vms}
+            for vm in vms:
+                if time.monotonic() < later.get(vm, 0):
+                    continue
                 try:
-                    self.merge(instance.vm)
+                    self.merge(vm)
+                except DevicePending as err:
+                    # a swap holds the VM back for as long as it waits
+                    later[vm] = time.monotonic() + _PENDING
+                    LOG.warning("merging stores of VM %s, later: %s", vm, err)
                 except (VirtmanError, OSError) as err:
-                    LOG.warning("merging stores of VM %s: %s", instance.vm, err)
+                    LOG.warning("merging stores of VM %s: %s", vm, err)
                 except Exception:
-                    LOG.exception("merging stores of VM %s", instance.vm)
+                    LOG.exception("merging stores of VM %s", vm)
 
     def _find(self, vm: str) -> Merge | None:
         """Return what there is to merge in a VM's chain, or is being merged."""

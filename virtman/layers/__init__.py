@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from virtman import plan, sysfs
-from virtman.errors import DeviceBusy, KernelFailure
+from virtman.errors import DeviceBusy, DevicePending, KernelFailure
 from virtman.layer import wait_until
 from virtman.privileged import block, dm, kernel, loop
 
@@ -29,6 +29,11 @@ def explained(what: str) -> Iterator[None]:
     except OSError as err:
         if err.errno == errno.EBUSY:
             raise DeviceBusy(f"{what}: still in use; stop what holds it and try again") from err
+        if err.errno == errno.EINTR:
+            raise DevicePending(
+                f"{what}: what is being read or written does not end; reads wait for the image's "
+                "parents while those do not answer ('virtman check' tells): try again later"
+            ) from err
         raise KernelFailure(f"{what}: {err.strerror or err}") from err
 
 

@@ -9,6 +9,7 @@ as OSError, whose text says which tool or file refused and why.
 
 from __future__ import annotations
 
+import signal
 import warnings
 
 with warnings.catch_warnings():
@@ -37,7 +38,9 @@ context = priv_context.PrivContext(
 def start() -> None:
     """Fork the privileged part off, as root; the caller may then become another account.
 
-    Repeatable.
+    Repeatable. Only the main thread can call it.
     """
     if context.channel is None:
+        # inherited; without a handler it would end no wait in the kernel
+        signal.signal(signal.SIGURG, lambda *_: None)
         context.start(priv_context.Method.FORK)

@@ -8,13 +8,16 @@ A table is a list of (start, length, target, parameters), in sectors of 512 byte
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import errno
 import logging
+import math
 import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from virtman.privileged import context
 
@@ -35,6 +38,10 @@ _nodes = threading.Lock()
 # Devices that are being held, each by a thread of its own, and what guards their names.
 _holding: set[str] = set()
 _holds = threading.Lock()
+
+# Seconds that whoever uses a device is held back for I/O that is on its way to end.
+_PATIENCE = 10.0
+_INTERRUPTING = 0.1
 
 
 class _Names(ctypes.Structure):
@@ -166,12 +173,14 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
     :param flush: wait for I/O in flight to end first. False where that I/O can only
         end after the swap (a multipath that queues because it has no path)
     :param freeze: have a file system that is mounted on the device settle before
+    :raises OSError: EINTR if I/O in flight did not end in time to be flushed; the device then
+        goes on with the table it had
     """
     with _Task(_RELOAD, name, read_only=read_only) as task:
         task.targets(table)
         task.run()
     try:
-        _suspend(name, flush, freeze)
+        _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
         _resume(name)
     except OSError:
         # else whoever resumes the device next would bring the new table in
@@ -184,7 +193,7 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
 @context.entrypoint
 def suspend(name: str, flush: bool, freeze: bool) -> None:
     """Hold back a device's I/O until it is resumed or reloaded; see ``reload``."""
-    _suspend(name, flush, freeze)
+    _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
 
 
 @context.entrypoint
@@ -212,7 +221,7 @@ def resume(name: str) -> None:
 
 def _hold(name: str) -> None:
     try:
-        _suspend(name, True, False)
+        _suspend(name, True, False, math.inf)
     except OSError as err:
         LOG.warning("holding back I/O: %s", err)
     finally:
@@ -220,13 +229,41 @@ def _hold(name: str) -> None:
             _holding.discard(name)
 
 
-def _suspend(name: str, flush: bool, freeze: bool) -> None:
+def _suspend(name: str, flush: bool, freeze: bool, patience: float) -> None:
     with _Task(_SUSPEND, name) as task:
         if not freeze:
             task.lib.dm_task_skip_lockfs(task.handle)
         if not flush:
             task.lib.dm_task_no_flush(task.handle)
-        task.run()
+        with _interrupted_after(patience):
+            task.run()
+
+
+@contextlib.contextmanager
+def _interrupted_after(patience: float) -> Iterator[None]:
+    """Interrupt what the kernel does for this thread if it takes longer: a suspend is undone then.
+
+    The signal has a handler only where ``start`` set one; elsewhere it is lost, and the kernel
+    waits on.
+    """
+    if math.isinf(patience):
+        yield
+        return
+    waiting, over = threading.get_ident(), threading.Event()
+
+    def interrupt() -> None:
+        pause = patience
+        while not over.wait(pause):
+            signal.pthread_kill(waiting, signal.SIGURG)
+            pause = _INTERRUPTING  # the first may have come just before the ioctl
+
+    watcher = threading.Thread(target=interrupt, name="patience", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
 
 
 def _resume(name: str) -> None:

@@ -319,7 +319,6 @@ class Kernel:
         self.network = network
         self.name = name
         self.lock = network.lock
-        self.ended = threading.Condition(self.lock)
         self.mappings: dict[str, Mapping] = {}
         self.loops: dict[str, Loop] = {}
         self.sessions: list[Session] = []
@@ -458,6 +457,8 @@ class Kernel:
         self._check_table(table, read_only, device.number)
         if flush and device.suspended:
             self.harm.append(f"{name}: flushed while suspended")
+        if flush and device.hung:
+            raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
         kinds = {row[2] for row in (*device.table, *table)}
         if "verity" in kinds and len(kinds) > 1:
             raise OSError(errno.EINVAL, "a verity device stays one")
@@ -470,10 +471,9 @@ class Kernel:
 
     def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
         device = self._mapping(name)
-        while device.hung:
-            device.holding = True
-            self.ended.wait()
-        device.holding, device.suspended = False, True
+        if flush and device.hung:
+            raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
+        device.suspended = True
 
     def dm_hold(self, name: str) -> bool:
         device = self._mapping(name)
@@ -487,7 +487,6 @@ class Kernel:
             for device in self.mappings.values():
                 device.hung = False
                 device.holding, device.suspended = False, device.suspended or device.holding
-            self.ended.notify_all()
 
     def dm_resume(self, name: str) -> None:
         self._mapping(name).suspended = False

@@ -12,6 +12,7 @@ from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.kernel import Killed, Logical
 from virtman.errors import (
     DeviceBusy,
+    DevicePending,
     InstanceNotServed,
     SnapshotExists,
     SnapshotMismatch,
@@ -242,6 +243,54 @@ class MergeTest(SnapshotCase):
         chains = [self.node.chain(vm) for vm in ("vm2", "vm3")]
         self.assertEqual([1, 1], list(map(len, chains)))
         self.assertNotEqual(*chains)
+
+    def test_a_vm_whose_reads_have_no_end_is_not_held_for_a_snapshot(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        before = self.node.chain("vm1"), self.stores()
+        self.node.kernel.mappings["virtman_debian_vm_vm1"].hung = True
+        error = self.assertRaises(DevicePending, self.node.snapshot, "vm1", "mine")
+        self.assertEqual("virtman.device.pending", error.code)
+        self.assertEqual(before, (self.node.chain("vm1"), self.stores()))
+        self.write("vm1", c1="b")
+        self.node.kernel.end_reads()
+        self.node.snapshot("vm1", "mine")
+        self.write("vm1", c1="c")
+        self.node.create("vm2", snapshot="mine")
+        self.assertEqual(("ac..", "ab.."), (self.read("vm1"), self.read("vm2")))
+
+    def test_a_vm_whose_reads_have_no_end_is_merged_later(self):
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "mine")
+        self.write("vm1", c1="b")
+        self.node.delete_snapshot("mine")
+        *_, upper = self.node.chain("vm1")
+        self.node.kernel.mappings[f"virtman_debian_store_{upper}"].hung = True
+        self.assertRaises(DevicePending, self.node.merge, "vm1")
+        self.write("vm1", c2="c")
+        self.assertEqual("abc.", self.read("vm1"))
+        self.node.kernel.end_reads()
+        self.node.merge("vm1")
+        self.assertEqual(("abc.", 1), (self.read("vm1"), len(self.node.chain("vm1"))))
+
+    def test_a_vm_whose_reads_have_no_end_is_not_held_again_and_again(self):
+        asked = []
+
+        def merge(merger, vm):
+            asked.append(vm)
+            if vm == "vm1":
+                raise DevicePending("does not end")
+            merger.stores.changed.set()
+            if asked.count(vm) == 3:
+                merger.stop()
+
+        for vm in ("vm1", "vm2"):
+            self.node.create(vm)
+        self.useFixture(fixtures.MockPatchObject(Merger, "merge", merge))
+        with self.node.process.here():
+            self.node.merger._run()
+        self.assertEqual(["vm1", "vm2", "vm2", "vm2"], asked)
 
     def test_a_vm_is_shown_while_its_stores_are_changed(self):
         def show():

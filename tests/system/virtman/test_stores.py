@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
@@ -304,6 +305,26 @@ class TestStores(DeployedCase):
             self.addCleanup(node.run, ["losetup", "--detach", loops[-1]])
         self.assertEqual(["0", "1", "5", "127"], self.python(EARLIER, *loops))
 
+    def test_a_vm_whose_reads_have_no_end_is_not_held_for_a_snapshot(self):
+        device = self.create(self.node, "vm1")
+        stripe = f"/dev/mapper/virtman_{self.image}_stripe"
+        self.node.run(["dmsetup", "suspend", "--noflush", "--nolockfs", stripe])
+        self.addCleanup(self.node.run, ["dmsetup", "resume", stripe])
+        read = f"dd if={device} of=/dev/null bs=1M count=1 skip=3 iflag=direct; echo $?"
+        self.node.spawn(["sh", "-c", read], log="read")
+        wait_until(lambda: self.inflight(device), "a read on its way", 10, 0.1)
+        write = ["dd", "if=/dev/zero", f"of={device}", "bs=64k", "count=1", "oflag=direct"]
+        begin = time.monotonic()
+        said = self.virtman(self.node, "snapshot", "create", "vm1", "at", check=False).stderr
+        report(f"a snapshot of a VM whose reads hang was refused after "
+               f"{time.monotonic() - begin:.1f} s")  # fmt: skip
+        self.assertIn("[virtman.device.pending]", said)
+        self.node.run(write, timeout=5)
+        self.assertEqual(1, len(self.chain("vm1")))
+        self.node.run(["dmsetup", "resume", stripe])
+        self.assertEqual("0", self.written("read")[-1])
+        self.virtman(self.node, "snapshot", "create", "vm1", "at")
+
     def fill(self, device, log, count, pause=0):
         """Write zeros over the start of a device; the log has dd's status when it is done.
 
@@ -312,6 +333,12 @@ class TestStores(DeployedCase):
         zeros = f"for n in $(seq {count}); do sleep {pause}; head -c 1M /dev/zero; done"
         command = f"dd of={device} bs=1M iflag=fullblock oflag=direct 2>&3; echo $?"
         self.node.spawn(["sh", "-c", f"{{ {zeros} | {command}; }} 3>/dev/null"], log=log)
+
+    def inflight(self, device):
+        """Tell whether something is on its way through a device."""
+        number = self.node.run(["stat", "-Lc", "%Hr:%Lr", device]).stdout.strip()
+        counts = self.node.run(["cat", f"/sys/dev/block/{number}/inflight"]).stdout.split()
+        return any(map(int, counts))
 
     def count_others(self, device):
         """Bytes of a device's first 28 MiB that are not zero."""

@@ -20,7 +20,7 @@ class HoldTest(testtools.TestCase):
         self.begun = []
         self.useFixture(fixtures.MockPatchObject(dm, "_suspend", self.suspend))
 
-    def suspend(self, name, flush, freeze):
+    def suspend(self, name, flush, freeze, patience):
         self.begun.append(name)
         self.ended.wait()
         if name == "gone":
