@@ -191,18 +191,19 @@ class Bcache:
 
     def up(self, below: Sequence[str]) -> str:
         """Put the cache before the device below; without a place, that device is all there is."""
+        image, lack = self.step.device.image, None
         if not self.is_up():
             try:
                 self._make(below[0])
             except Full as err:
-                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
+                self.group.ssd.note(image, err)
                 return below[0]
         elif not self.backed.is_attached():
             try:
-                self.backed.attach(self.group.enter(self.step.device.image))
-            except VirtmanError as err:
-                # VMs may be running over it, and they can do without
-                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
+                self.backed.attach(self.group.enter(image))
+            except VirtmanError as err:  # VMs may be running over it, and they can do without
+                lack = err
+        self.group.ssd.note(image, lack)
         return f"/dev/{self.backed.member()}"
 
     def release(self) -> None:

@@ -21,7 +21,6 @@ cache is made, so nothing of an earlier owner is ever read; after a reboot it st
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,8 +34,6 @@ from virtman.layers import Mapped, Table, explained
 from virtman.naming import Device
 from virtman.plan import SECTOR
 from virtman.privileged import chunks
-
-LOG = logging.getLogger(__name__)
 
 UNIT = 1024 * 1024 // SECTOR
 """Sectors: extents are multiples of it."""
@@ -148,8 +145,9 @@ class Sliced:
                 self._make(below[0])
             except Full as err:
                 self._give_back()
-                LOG.warning("image %s goes on without a cache: %s", self.step.device.image, err)
+                self.slices.ssd.note(self.step.device.image, err)
                 return below[0]
+        self.slices.ssd.note(self.step.device.image, None)
         return self.cached.node
 
     def release(self) -> None:

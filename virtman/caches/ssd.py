@@ -6,14 +6,17 @@ finds a cache there: udev's rules for bcache would take the device before we do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from virtman import sysfs
-from virtman.errors import KernelFailure
+from virtman.errors import KernelFailure, VirtmanError
 from virtman.layers import Mapped, Table
 from virtman.naming import CACHE_GROUP
 from virtman.plan import SECTOR
 from virtman.privileged import ssd
+
+LOG = logging.getLogger(__name__)
 
 UNIT = 1024 * 1024 // SECTOR
 """Sectors that are left out."""
@@ -32,6 +35,7 @@ class Ssd(Mapped):
     def __init__(self, devices: Sequence[str]) -> None:
         super().__init__(CACHE_GROUP)
         self.devices = tuple(devices)
+        self._lacking: dict[str, str] = {}
 
     def __str__(self) -> str:
         """Return the devices' names, for messages."""
@@ -58,6 +62,16 @@ class Ssd(Mapped):
             table.append((start, length - UNIT, "linear", f"{number} {UNIT}"))
             start += length - UNIT
         self.set_up(table)
+
+    def note(self, image: str, lack: VirtmanError | None) -> None:
+        """Log why an image has no cache here, once: each heartbeat tries to give it one.
+
+        :param lack: None once it has one
+        """
+        reason = "" if lack is None else str(lack)
+        if reason and self._lacking.get(image) != reason:
+            LOG.warning("image %s goes on without a cache: %s", image, reason)
+        self._lacking[image] = reason
 
     def block_size(self) -> int:
         """Return the bytes of its blocks."""

@@ -19,6 +19,7 @@ LOG = logging.getLogger(__name__)
 
 _CONNECT_DEADLINE = 3.0
 _DISK_DEADLINE = 15.0
+_LATE_DEADLINE = 2.0
 _REFUSED_DEADLINE = 5.0
 _REFUSED_PAUSE = 0.1
 
@@ -33,7 +34,7 @@ class Path:
     def up(self, below: Sequence[str]) -> str:
         """Log in, wait for the disk, and show the image on it.
 
-        :raises ParentUnreachable: if the portal does not answer or refuses
+        :raises ParentUnreachable: if the portal does not answer, refuses, or has no such disk
         :raises ImageMismatch: if the disk is too small to be the image
         """
         portal = self.step.portal
@@ -113,15 +114,24 @@ class Path:
                 "and that this node reaches it",
                 host,
             ) from err
+        patience = _LATE_DEADLINE
+        if sysfs.session_to(portal.iqn) is None:  # else it has other disks, or an agent died here
+            patience = _DISK_DEADLINE
+            try:
+                self._prove(portal)
+            except OSError as err:
+                raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
         try:
-            self._prove(portal)
-        except OSError as err:
-            raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
-        wait_until(
-            lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
-            _DISK_DEADLINE,
-            f"{what}: LUN {portal.lun} of {portal.iqn}",
-        )
+            wait_until(
+                lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
+                patience,
+                f"{what}: LUN {portal.lun} of {portal.iqn}",
+            )
+        except KernelFailure as err:
+            if not sysfs.session_in_use(portal.iqn):
+                with explained(f"logging out of {portal.iqn}"):
+                    iscsi.logout(portal.ip, portal.port, portal.iqn)  # the kernel looks only once
+            raise ParentUnreachable(f"{err}; check that its disk answers", host) from err
         disk = sysfs.disk(portal.iqn, portal.lun)
         assert disk is not None
         LOG.info("connected to %s (%s) as %s", host, portal.iqn, disk)

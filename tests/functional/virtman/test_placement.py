@@ -67,8 +67,12 @@ class SilentParentTest(PlacementCase):
 
     def recovered(self, node, parent):
         """Reboot a node, without Volt and one of its parents."""
-        node.settle()
         del self.bed.network.targets[parent.ip, 3260, iqn(parent.name, "debian")]
+        self.rebooted(node)
+
+    def rebooted(self, node):
+        """Reboot a node, without Volt."""
+        node.settle()
         self.bed.volt.silence()
         node.stop()
         node.reboot()
@@ -98,6 +102,23 @@ class SilentParentTest(PlacementCase):
         self.beat_alone(two)
         self.assertEqual([set()] * 3, [top.failed for top in tops])
         self.assertEqual([one.ip], asked)
+
+    def test_one_that_shows_no_disk_is_left_and_asked_again(self):
+        one, two = self.pair()
+        self.useFixture(fixtures.MockPatchObject(path, "_DISK_DEADLINE", 0.05))
+        before = self.fed(two)
+        luns = self.bed.network.targets[one.ip, 3260, iqn(one.name, "debian")].luns
+        disks = dict(luns)
+        luns.clear()
+        self.rebooted(two)
+        self.assertEqual([["source"], ["source"]], self.fed(two))
+        self.assertEqual([], [one for one in two.kernel.sessions if not one.disks])
+        luns.update(disks)
+        for name in ("leaves", "s0", "s1"):
+            top = two.kernel.mappings[f"virtman_debian_{name}"]
+            top.failed.update(top.below)
+        self.beat_alone(two)
+        self.assertEqual(sorted(before), sorted(self.fed(two)))
 
     def test_standbys_of_other_stripes_are_connected(self):
         nodes = [self.bed.node(name) for name in "abcd"]
