@@ -124,10 +124,10 @@ def show_agent(run: Mapping[str, Any]) -> None:
     for title, part, name, form in AGENT:
         table.add_row(title, _cell(run[part][name], form))
     Console().print(table)
-    table = Table("warm reads, over the cache device's", *next(iter(run["reads"].values())))
-    for what, rates in run["reads"].items():
-        best = rates["cache device"]
-        table.add_row(what, *(f"{rate / best:.2f}" for rate in rates.values()))
+    compared = run["over_cache_device"]
+    table = Table("warm reads, over the cache device's", *next(iter(compared.values())))
+    for what, ratios in compared.items():
+        table.add_row(what, *(f"{ratio:.2f}" for ratio in ratios.values()))
     Console().print(table)
 
 

@@ -9,6 +9,8 @@ as OSError, whose text says which tool or file refused and why.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import signal
 import warnings
 
@@ -41,6 +43,9 @@ def start() -> None:
     Repeatable. Only the main thread can call it.
     """
     if context.channel is None:
+        for module in pkgutil.iter_modules(__path__, f"{__name__}."):
+            # an upgrade on the disk must not reach a part that runs
+            importlib.import_module(module.name)
         # inherited; without a handler it would end no wait in the kernel
         signal.signal(signal.SIGURG, lambda *_: None)
         context.start(priv_context.Method.FORK)

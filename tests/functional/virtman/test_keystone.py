@@ -9,8 +9,7 @@ from werkzeug.serving import make_server
 from tests.functional.virtman.base import PATIENCE
 from tests.functional.volt.keystone import PASSWORD
 from tests.functional.volt.test_keystone import KeystoneCase
-from virtman import conf
-from virtman.cmd import agent
+from virtman import conf, service
 from virtman.coordinator import Coordinator, Report
 from virtman.errors import CoordinatorUnreachable, Unauthenticated, VirtmanError
 
@@ -51,7 +50,7 @@ class TestHost(KeystoneCase):
         path.write_text("\n".join(["[keystone]", *lines]))
         options = conf.register(cfg.ConfigOpts())
         options(["--config-file", str(path)])
-        return Coordinator(self.url, "node1", PATIENCE, agent._access(options))
+        return Coordinator(self.url, "node1", PATIENCE, service._access(options))
 
     def tokens(self):
         """Return the tokens that the host's account was given and that are good."""
