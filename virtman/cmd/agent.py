@@ -34,10 +34,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.setup(conf, "virtman")
     try:
         _check(conf)
-        _enter(conf)
+        account = pwd.getpwnam(conf.agent.user)
+        _fork(conf)
         # only now: the privileged part has no more in its memory than what it needs
         from virtman import service  # noqa: PLC0415
 
+        _become(conf, account)
         api, services = service.assemble(conf)
     except (VirtmanError, OSError, KeyError) as err:
         sys.exit(f"virtman-agent: {err}")
@@ -57,18 +59,21 @@ def _check(conf: cfg.ConfigOpts) -> None:
             "set [cache] devices to local block devices that may be overwritten, or "
             "[cache] driver = none"
         )
-
-
-def _enter(conf: cfg.ConfigOpts) -> None:
-    """Fork the privileged part off, then become an ordinary account."""
     if os.geteuid() != 0:
         raise VirtmanError("start as root: the privileged part is forked off first, then the "
                            f"agent becomes {conf.agent.user}")  # fmt: skip
-    account = pwd.getpwnam(conf.agent.user)
+
+
+def _fork(conf: cfg.ConfigOpts) -> None:
+    """Fork the privileged part off."""
     # bring-ups, prunes and new VMs each hold a thread while the kernel works
     conf.set_default("thread_pool_size", _PRIVILEGED_THREADS, group="virtman_privileged")
     privileged.start()
     threading.Thread(target=_end_with_privileged, name="privileged", daemon=True).start()
+
+
+def _become(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> None:
+    """Go on as an ordinary account, which has the agent's folders."""
     for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
         folder.mkdir(parents=True, exist_ok=True)
         os.chown(folder, account.pw_uid, account.pw_gid)
