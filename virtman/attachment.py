@@ -97,6 +97,11 @@ class Attachment:
             return frozenset(self._users)
 
     @property
+    def devices(self) -> Mapping[Device, str]:
+        """Paths of the image's devices, as far as they are there."""
+        return self._devices
+
+    @property
     def is_warm(self) -> bool:
         """Whether VMs read from the cache itself."""
         return self._layout.warm

@@ -6,28 +6,33 @@ compares each block with the leaves of the hash tree. A block that differs is dr
 again by whoever wants it next.
 
 Only the cache itself knows what it holds: bcache keeps the newest part of that in memory. So a
-scrub fetches the rest of the image, which is then cached too.
+scrub that somebody asks for fetches the rest of the image, which is then cached too. The one that
+comes by itself finds out by reading one block of a group, at random: where that makes somebody
+below the cache read, the group is left alone. Thus 4 KiB of 512 KiB travel for it, at most 8.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from virtman import plan
+from virtman import plan, sysfs
 from virtman.agent import Agent
 from virtman.attachment import Attachment
 from virtman.errors import InvalidRequest, VirtmanError
-from virtman.hashtree import HashTree
+from virtman.hashtree import BLOCK, HashTree
 from virtman.layers import blocks
 from virtman.naming import Device
 
 LOG = logging.getLogger(__name__)
 
 _MIB = 1024 * 1024
+_PIECE = 64 * 1024
 _USER = "(scrub)"
 """Uses the image meanwhile; no VM can be called so."""
 
@@ -49,7 +54,7 @@ def scrub(
 ) -> Findings:
     """Compare what the cache gives of an image with its hash tree; the image stays meanwhile.
 
-    :param rate: bytes a second, at most; 0 for no limit
+    :param rate: bytes of the image a second, at most; 0 for no limit
     :raises InvalidRequest: if the image has no hash tree
     """
     info = attachment.info
@@ -58,15 +63,23 @@ def scrub(
             f"image {info.name} was registered without a hash tree: nothing tells whether its "
             "blocks are right"
         )
-    devices = attachment.acquire(_USER)
+    work = _Scrub(attachment, attachment.acquire(_USER))
     try:
-        found = _compare(_Scrub(attachment, devices), rate, pause)
+        return _compare(work, work.groups(), lambda *group: [group], rate, pause)
     finally:
         attachment.release(_USER)
-    if found.dropped:
-        LOG.error("image %s: the cache was wrong at bytes %s", info.name, found.dropped)
-    LOG.info("image %s is scrubbed: %d blocks were wrong", info.name, len(found.dropped))
-    return found
+
+
+def scrub_held(attachment: Attachment, rate: float, pause: Callable[[float], object]) -> Findings:
+    """Compare what the cache seems to hold of an image with a hash tree, as long as VMs want it.
+
+    Nobody waits for it who leaves the image: it ends with an error if devices go meanwhile.
+
+    :param rate: bytes of the image a second, at most
+    """
+    work = _Scrub(attachment, attachment.devices)
+    wanted = itertools.takewhile(lambda _: attachment.users, work.groups())
+    return _compare(work, wanted, work.held, rate, pause)
 
 
 class _Scrub:
@@ -75,22 +88,44 @@ class _Scrub:
     def __init__(self, attachment: Attachment, devices: Mapping[Device, str]) -> None:
         name, tree = attachment.info.name, attachment.info.tree
         assert tree is not None
+        self.name = name
         self.tree: HashTree = tree
         self.member = attachment.member()
         self.cache = devices[Device(name, "cache")]
+        self.below = devices[Device(name, "stripe")]
         self.leaves = devices[Device(name, "leafcache")]
         self.exports = [(path, plan.HEADER) for device, path in devices.items()
                         if device.role.startswith("export")]  # fmt: skip
         self.size = plan.padded(attachment.info.size) * plan.SECTOR
 
-    def pieces(self) -> list[tuple[int, int]]:
+    def groups(self) -> list[tuple[int, int]]:
         """Return offset and length of what is to be compared, a group of leaves at a time."""
         end = self.size if self.member.can_drop() else 0
         starts = range(0, end, blocks.GROUP)
         return [(offset, min(blocks.GROUP, end - offset)) for offset in starts]
 
+    def held(self, offset: int, length: int) -> list[tuple[int, int]]:
+        """Return offset and length of pieces of a group that the cache seems to hold.
+
+        The first piece that it lacks ends that, for not much shall be fetched; they are taken in
+        another order each time.
+        """
+        if not self._holds(offset, length):
+            return []
+        end = offset + length
+        pieces = [(start, min(_PIECE, end - start)) for start in range(offset, end, _PIECE)]
+        random.shuffle(pieces)
+        return list(itertools.takewhile(lambda piece: self._holds(*piece), pieces))
+
+    def _holds(self, offset: int, length: int) -> bool:
+        """Tell whether the cache alone answers a read of one of these blocks."""
+        one = offset + random.randrange(length // BLOCK) * BLOCK  # noqa: S311 - no secret
+        before = sysfs.reads(self.below)
+        blocks.read(self.cache, one)
+        return sysfs.reads(self.below) == before
+
     def wrong(self, offset: int, length: int) -> list[int]:
-        """Return where blocks of a piece are wrong."""
+        """Return where blocks of a group, or of a piece of one, are wrong."""
         told = blocks.told(self.leaves, offset // blocks.GROUP)
         return blocks.wrong(self.cache, offset, length, told, self.tree)
 
@@ -100,21 +135,33 @@ class _Scrub:
         blocks.forget(offset, self.exports)
 
 
-def _compare(scrub: _Scrub, rate: float, pause: Callable[[float], object]) -> Findings:
+def _compare(
+    scrub: _Scrub,
+    groups: Iterable[tuple[int, int]],
+    pieces: Callable[[int, int], Sequence[tuple[int, int]]],
+    rate: float,
+    pause: Callable[[float], object],
+) -> Findings:
     checked, dropped = 0, []
-    for offset, length in scrub.pieces():
-        begin = time.monotonic()
-        for one in scrub.wrong(offset, length):
-            scrub.drop(one)
-            dropped.append(one)
-        checked += length
-        if rate:
-            pause(max(0.0, length / rate - (time.monotonic() - begin)))
+    try:
+        for offset, length in groups:
+            begin = time.monotonic()
+            for piece in pieces(offset, length):
+                for one in scrub.wrong(*piece):
+                    scrub.drop(one)
+                    dropped.append(one)
+                checked += piece[1]
+            if rate:
+                pause(max(0.0, length / rate - (time.monotonic() - begin)))
+    finally:
+        if dropped:
+            LOG.error("image %s: the cache was wrong at bytes %s", scrub.name, tuple(dropped))
+    LOG.info("image %s is scrubbed: %d bytes were compared", scrub.name, checked)
     return Findings(checked, tuple(dropped))
 
 
 class Scrubbing:
-    """A thread that scrubs all attached images, one after another, again and again.
+    """A thread that scrubs what is cached of attached images, one after another, again and again.
 
     :param interval: seconds from one round to the next; 0 for never
     :param rate: MiB a second
@@ -137,17 +184,21 @@ class Scrubbing:
         self._stopped.set()
 
     def round(self) -> None:
-        """Scrub each image once."""
+        """Scrub each image once that VMs use, as far as it is cached."""
         for one in self.agent.attachments():
-            if one.info.tree is None:
+            if one.info.tree is None or not one.users or one.is_moving():
                 continue
             try:
-                scrub(one, self.rate * _MIB, self._stopped.wait)
-            except VirtmanError as err:
-                LOG.warning("scrubbing image %s: %s", one.info.name, err)
+                scrub_held(one, self.rate * _MIB, self._stopped.wait)
+            except (VirtmanError, OSError) as err:
+                if one.users:  # else it was left meanwhile
+                    LOG.warning("scrubbing image %s: %s", one.info.name, err)
 
     def _run(self) -> None:
-        while not self._stopped.wait(self.interval):
+        # nodes that were started together do not all begin at once
+        wait = random.uniform(0, self.interval)  # noqa: S311 - no secret
+        while not self._stopped.wait(wait):
+            wait = self.interval
             try:
                 self.round()
             except Exception:

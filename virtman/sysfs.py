@@ -28,6 +28,11 @@ def number(device: str) -> str:
     return f"{os.major(rdev)}:{os.minor(rdev)}"
 
 
+def reads(device: str) -> int:
+    """Return how many reads a block device was asked for since it was made."""
+    return int(Path(f"/sys/dev/block/{number(device)}/stat").read_text().split()[0])
+
+
 def kernel_name(device: str) -> str:
     """Return a block device's name in ``/sys/block``, such as ``dm-3``."""
     return Path(f"/sys/dev/block/{number(device)}").resolve().name

@@ -73,18 +73,19 @@ OPTS = [
     ),
     cfg.FloatOpt(
         "scrub_interval",
-        default=0.0,
+        default=7 * 86400.0,
         min=0.0,
-        help="Seconds after which the caches of all attached images are compared with their hash "
-        "trees again, and wrong blocks dropped. What a cache lacks of an image is fetched for "
-        "that. Lower: rot on local disks is found sooner, at more load. 0: never, but by "
-        "'virtman image scrub'.",
+        help="Seconds after which what is cached of all attached images is compared with their "
+        "hash trees again, and wrong blocks dropped. 4 KiB, or 8, are read of each 512 KiB that "
+        "the cache lacks. Lower: rot on local disks is found sooner, at more load. 0: never, but "
+        "by 'virtman image scrub'.",
     ),
     cfg.FloatOpt(
         "scrub_rate",
-        default=16.0,
+        default=4.0,
         min=0.1,
-        help="MiB a second, at most, that such a comparison reads. Higher: it ends sooner and "
-        "takes more of the disks, the processor and, where the cache lacks blocks, the network.",
+        help="MiB of an image a second, at most, for which that is done. Higher: it ends sooner "
+        "and takes more of the disks, the processor and, where the cache lacks blocks, the "
+        "network; an image whose cache lacks 16 reads a second is not taken for warm.",
     ),
 ]

@@ -21,14 +21,21 @@ def told(leaves: str, group: int) -> bytes:
         return bytes(block.read(leaves, group * BLOCK, BLOCK))
 
 
-def wrong(device: str, offset: int, length: int, leaves: bytes, tree: HashTree) -> list[int]:
-    """Return where blocks of a group differ from what its leaves say.
+def read(device: str, offset: int) -> None:
+    """Read a block, past the page cache."""
+    with explained(f"reading {device}"):
+        block.read(device, offset, BLOCK)
 
-    :param offset: bytes, at which the group begins; ``length`` is in whole blocks
+
+def wrong(device: str, offset: int, length: int, leaves: bytes, tree: HashTree) -> list[int]:
+    """Return where blocks differ from what the leaves of their group say.
+
+    :param offset: bytes; the blocks from here on, for ``length`` bytes, are of one group
     """
     with explained(f"comparing {device} with its hashes"):
         found = block.digests(device, offset, length, bytes.fromhex(tree.salt))
-    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, leaves)]
+    mine = leaves[offset % GROUP // BLOCK * _DIGEST :]
+    return [offset + index * BLOCK for index in hashtree.wrong_blocks(found, mine)]
 
 
 def forget(offset: int, above: Iterable[tuple[str, int]]) -> None:

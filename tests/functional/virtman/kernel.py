@@ -337,6 +337,8 @@ class Kernel:
         self.disk = Path()
         self.forgotten: list[tuple[str, int]] = []
         self.rotten: dict[str, set[int]] = defaultdict(set)
+        self.lacking: dict[str, set[int]] = defaultdict(set)
+        self.fetched = 0
         self._minors = itertools.count()
         network.kernels.append(self)
 
@@ -888,11 +890,19 @@ class Kernel:
     # Blocks. An image is zeros; its leaves are hashes of these.
 
     def block_read(self, device: str, offset: int, length: int) -> bytes:
-        self._number(device)
+        self._fetch(device, offset, length)
         return (_ZERO_DIGEST * (length // 32))[:length]
 
-    def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
+    def _fetch(self, device: str, offset: int, length: int) -> None:
+        """Have a cache fetch what it lacks."""
         self._number(device)
+        lacking = self.lacking[device.rsplit("/", 1)[-1]]
+        missed = lacking.intersection(range(offset, offset + length, 4096))
+        lacking -= missed
+        self.fetched += len(missed)
+
+    def block_digests(self, device: str, offset: int, length: int, salt: bytes) -> bytes:
+        self._fetch(device, offset, length)
         rotten = self.rotten[device.rsplit("/", 1)[-1]]
         right = hashlib.sha256(salt + bytes(4096)).digest()
         return b"".join(
@@ -926,6 +936,10 @@ class Kernel:
         return [name for name in names if name in self.missing_modules]
 
     # Look-ups without root.
+
+    def sys_reads(self, device: str) -> int:
+        self._number(device)
+        return self.fetched
 
     def sys_number(self, device: str) -> str:
         return self._number(device)

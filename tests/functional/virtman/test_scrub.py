@@ -1,8 +1,10 @@
 """What has rotted in the cache is found, and dropped without anything else."""
 
+import fixtures
+
 from tests.functional.virtman.base import MIB, SIZE, TestCase
 from virtman.errors import DeviceBusy, ImageUnknown, InvalidRequest
-from virtman.scrub import Scrubbing, scrub
+from virtman.scrub import Scrubbing, scrub, scrub_held
 
 
 class ScrubTest(TestCase):
@@ -59,6 +61,52 @@ class ScrubTest(TestCase):
         self.rotten.add(MIB)
         with self.node.process.here():
             Scrubbing(self.node.agent, 0, 1e6).round()
+        self.assertEqual(set(), self.rotten)
+
+    def test_what_comes_by_itself_leaves_alone_what_the_cache_lacks(self):
+        cached, piece = {*range(0, MIB, 4096), *range(SIZE // 2, SIZE, 4096)}, 64 * 1024
+        lacking = set(range(0, SIZE, 4096)) - cached
+        self.node.kernel.lacking[self.cache()] = set(lacking)
+        self.rotten.update((MIB - 4096, SIZE - 4096, MIB + piece))
+        with self.node.process.here():
+            Scrubbing(self.node.agent, 0, 1e6).round()
+        self.assertEqual({MIB + piece}, self.rotten)
+        self.assertEqual(len(lacking) // 128, self.node.kernel.fetched)
+
+    def test_what_comes_by_itself_ends_when_no_vm_is_left(self):
+        pauses = []
+
+        def leave(delay):
+            if not pauses:
+                self.node.destroy("vm1")
+                self.node.drop()
+            pauses.append(delay)
+
+        with self.node.process.here():
+            scrub_held(self.node.agent.attached("debian"), 1, leave)
+        self.assertEqual(1, len(pauses))
+        self.assert_nothing_is_left(self.node)
+
+    def test_what_is_left_meanwhile_is_no_fault(self):
+        def gone(attachment, rate, pause):
+            self.node.destroy("vm1")
+            self.node.drop()
+            raise FileNotFoundError("a device")
+
+        self.useFixture(fixtures.MockPatch("virtman.scrub.scrub_held", gone))
+        with self.node.process.here():
+            scrubbing = Scrubbing(self.node.agent, 0, 1)
+            scrubbing.round()
+            scrubbing.round()
+        self.assertNotIn("scrubbing image", self.log.output)
+
+    def test_of_a_group_that_is_cached_in_part_pieces_are_compared(self):
+        piece = 64 * 1024
+        self.node.kernel.lacking[self.cache()] = set(range(0, 5 * piece, 4096))
+        self.rotten.add(5 * piece)
+        with self.node.process.here():
+            for _ in range(64):  # each looks at a block at random
+                Scrubbing(self.node.agent, 0, 1e6).round()
         self.assertEqual(set(), self.rotten)
 
     def test_what_cannot_be_scrubbed_is_refused(self):

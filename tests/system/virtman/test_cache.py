@@ -8,7 +8,7 @@ import time
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, read_bytes, report, sha256
-from tests.system.virtman.rot import BLOCK, Rotting
+from tests.system.virtman.rot import BLOCK, Rotting, rot
 
 BEHIND = "/dev/ubdb"
 
@@ -22,13 +22,18 @@ class CacheCase(DeployedCase):
     driver = "bcache"
     ssds = ("ssd",)
     warm_after = 60
+    scrub_interval = 0
 
     @classmethod
     def setUpClass(cls):
         devices = ",".join(f"/dev/mapper/{name}" for name in cls.ssds)
         cls.options = {
             "cache": {"driver": cls.driver, "devices": devices},
-            "image": {"warm_after": cls.warm_after},
+            "image": {
+                "warm_after": cls.warm_after,
+                "scrub_interval": cls.scrub_interval,
+                "scrub_rate": 1000,
+            },
         }
         super().setUpClass()
 
@@ -167,6 +172,47 @@ class TestCache(CacheCase):
         for _ in range(3):
             self.assert_reads_right(device)
             self.drop_caches()
+
+
+class TestScrub(CacheCase):
+    name = "scrub"
+    size = 96 * MIB
+    scrub_interval = 2
+
+    def test_what_is_cached_is_healed_and_next_to_nothing_fetched(self):
+        cached = 16 * MIB
+        content = (self.bed.folder / "image").read_bytes()
+        self.make_ssd(256 * MIB)
+        self.device = self.create(self.node, "vm1")
+        self.assertTrue(self.read_start(cached) == content[:cached])
+        stripe = f"/dev/mapper/virtman_{self.image}_stripe"
+        wait_until(lambda: self.scrubs() > 1, "two scrubs", 60, 0.2)
+        before, scrubs = read_bytes(self.node, stripe), self.scrubs()
+        wrong = range(0, cached, MIB + BLOCK)
+        rot(self.node, BEHIND, content, wrong)
+        self.assertFalse(self.read_start(cached) == content[:cached])
+        wait_until(lambda: self.read_start(cached) == content[:cached], "all healed", 120, 1)
+        scrubs = self.scrubs() - scrubs
+        fetched = read_bytes(self.node, stripe) - before
+        said = re.findall(r"the cache was wrong at bytes \((.*?)\)", self.log())
+        found = sorted(int(at) for words in said for at in re.findall(r"\d+", words))
+        self.assertEqual(sorted({*found} & {*wrong}), found)
+        lacked = self.size - cached
+        report(f"{scrubs} scrubs healed {len(found)} blocks, and fetched {fetched // 1024} KiB of "
+               f"the {lacked // MIB} MiB that the cache lacked")  # fmt: skip
+        self.assertLessEqual(fetched, (scrubs + 1) * 2 * lacked // 128)
+
+    def read_start(self, length):
+        """Return the first bytes of the VM's device, read past the page cache."""
+        self.node.run(["dd", f"if={self.device}", "of=/host/start", "bs=1M", "iflag=direct",
+                       f"count={length // MIB}"])  # fmt: skip
+        return (self.node.share / "start").read_bytes()
+
+    def scrubs(self):
+        return self.log().count("is scrubbed")
+
+    def log(self):
+        return (self.node.share / "agent.log").read_text()
 
 
 class TestGroup(CacheCase):
