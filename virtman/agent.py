@@ -14,7 +14,13 @@ from virtman.attachment import Attachment, Times
 from virtman.cached import CachedVolumes
 from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.coordinator import Coordinator, ImageInfo
-from virtman.errors import ImageUnknown, InstanceExists, InstanceUnknown, VirtmanError
+from virtman.errors import (
+    DevicePending,
+    ImageUnknown,
+    InstanceExists,
+    InstanceUnknown,
+    VirtmanError,
+)
 from virtman.plan import Placement
 from virtman.stack import Stack, check_modules
 from virtman.stores import Stores
@@ -349,6 +355,7 @@ class Agent:
         :returns: names of VMs and images that could not be served yet; call again for these
         """
         check_modules(self.stack.modules)
+        self.stack.wake()
         failed = []
         for image in {store.image for store in self.records.inventory().stores.values()}:
             self.stores.tidy_up(image)
@@ -372,7 +379,14 @@ class Agent:
             attachment = self._attachment(instance.image)
             served = self.stores.is_served(instance) and self.stores.is_right(instance)
             if instance.vm not in attachment.users or not served:
-                self._serve(attachment, instance.vm)
+                try:
+                    self._serve(attachment, instance.vm)
+                except DevicePending as err:
+                    is_used = instance.vm in attachment.users
+                    if not (is_used and self.stores.is_served(instance)):
+                        raise
+                    # tried again by the merger, which does not hold it back so often
+                    LOG.warning("VM %s goes on as it was: %s", instance.vm, err)
                 self.stores.changed.set()
 
     def _serve(self, attachment: Attachment, vm: str) -> None:

@@ -24,6 +24,7 @@ from virtman.chains import Instance, Snapshot, Store
 from virtman.errors import (
     CoordinatorUnreachable,
     DeviceBusy,
+    DevicePending,
     InstanceExists,
     InstanceNotServed,
     InstanceUnknown,
@@ -53,11 +54,12 @@ SILENCE = 10.0
 """Seconds that a destination may take to answer while a VM is ready: it attaches no image for that,
 as it does for the first offer."""
 
-_AGAIN = 1.0
+_AGAIN, _PENDING = 1.0, 30.0
 _STILL_OPEN = 15.0
 _MERGES, _LOOK = 60.0, 0.1
 _PASSING = (
     CoordinatorUnreachable,
+    DevicePending,
     InstanceNotServed,
     MoveGarbled,
     MoveStale,
@@ -198,6 +200,8 @@ class Journey:
         """Tell whether to try again after an error that may pass."""
         LOG.warning("moving VM %s: %s", self.move.vm, err)
         self._note(state="handed" if self.move.handed else "sending", note=str(err))
+        # each try holds the VM back for as long as it waits
+        self._pace = _PENDING if isinstance(err, DevicePending) else _AGAIN
         waited = time.monotonic() - self._moved
         return waited < self.patience or self._fails(err)
 

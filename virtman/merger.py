@@ -26,8 +26,8 @@ class Merger:
     """A thread. What it begins the kernel goes on with; an agent that starts ends it.
 
     A merge has three steps, each of which can be repeated. The upper store is marked and its
-    device empties it into the one below; all who lie on it are led past it, first in the
-    records; then it is garbage.
+    device empties it into the one below; all who lie on it are held back and led past it, first
+    in the records; then it is garbage.
     """
 
     def __init__(self, stores: Stores) -> None:
@@ -60,21 +60,20 @@ class Merger:
         while not self._stopped.is_set():
             self.stores.changed.wait(_AGAIN)
             self.stores.changed.clear()
-            vms = [one.vm for one in self.records.all()]
-            later = {vm: until for vm, until in later.items() if vm in vms}
-            for vm in vms:
-                if time.monotonic() < later.get(vm, 0):
+            for one in self.records.all():
+                if time.monotonic() < later.get(one.image, 0):
                     continue
                 try:
-                    self.merge(vm)
+                    self.merge(one.vm)
                 except DevicePending as err:
-                    # a swap holds the VM back for as long as it waits
-                    later[vm] = time.monotonic() + _PENDING
-                    LOG.warning("merging stores of VM %s, later: %s", vm, err)
+                    # A swap holds VMs back for as long as it waits, and those of an image may
+                    # have stores in common.
+                    later[one.image] = time.monotonic() + _PENDING
+                    LOG.warning("merging stores of VM %s, later: %s", one.vm, err)
                 except (VirtmanError, OSError) as err:
-                    LOG.warning("merging stores of VM %s: %s", vm, err)
+                    LOG.warning("merging stores of VM %s: %s", one.vm, err)
                 except Exception:
-                    LOG.exception("merging stores of VM %s", vm)
+                    LOG.exception("merging stores of VM %s", one.vm)
 
     def _find(self, vm: str) -> Merge | None:
         """Return what there is to merge in a VM's chain, or is being merged."""
@@ -148,10 +147,11 @@ class Merger:
             users = inventory.on(store)
             if store.name not in inventory.stores or self._is_still(users):
                 return False
-            for changed in inventory.without(store):
-                self.records.put(changed)
-            for one in users:
-                self.stores.resume(one.vm)
+            with self.stores.paused(store):
+                for changed in inventory.without(store):
+                    self.records.put(changed)
+                for one in users:
+                    self.stores.resume(one.vm)
             self.stores.tidy(store.image)
         LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
         return True

@@ -25,7 +25,7 @@ from virtman.layers.store import Store
 from virtman.layers.stripe import Stripe
 from virtman.layers.verity import Verity
 from virtman.layers.void import Void
-from virtman.naming import Device
+from virtman.naming import CACHE_GROUP, Device
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +34,8 @@ _MODULES = (
     "dm-snapshot", "dm-verity", "loop", "iscsi_tcp", "sd_mod", "target_core_mod",
     "target_core_file", "iscsi_target_mod",
 )  # fmt: skip
+# Roles of devices that are held back on purpose at times.
+_HELD = ("image", "origin", "vm")
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], Group]] = {
     "bcache": bcache.Group,
     "dmcache": dmcache.Group,
@@ -179,6 +181,13 @@ class Stack:
     def forget_lost(self) -> None:
         """Forget whom this node read from before it was booted, secrets and all."""
         forget_lost()
+
+    def wake(self) -> None:
+        """Let devices go on that an agent held back as it died, in the middle of a swap."""
+        for name in layers.mapped():
+            device = naming.parse(name)
+            if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
+                layers.wake(name)
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""

@@ -32,6 +32,7 @@ from virtman.errors import (
     StoreUnusable,
     VirtmanError,
 )
+from virtman.layers import Mapped
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
 from virtman.layers.store import Usage, usages
@@ -81,6 +82,7 @@ class Stores:
         self.kept: set[str] = set()
         self.changed = threading.Event()
         self.still: set[str] = set()
+        self._paused: set[str] = set()
         # So that nobody who has just found a VM waiting lets it go on a moment later.
         self._stilling = threading.Lock()
         self.origins: dict[str, str] = {}
@@ -133,10 +135,12 @@ class Stores:
 
         :raises ImageRemade: if the VM is of an earlier image of this name
         """
-        with self.held(vm) as instance:
+        with self.held(vm) as instance, contextlib.ExitStack() as pauses:
             if self.is_still(vm):
                 return
             self._check_origin(instance)
+            for store in self._emptied(instance.image):
+                pauses.enter_context(self.paused(store))
             steps = plan.instance(instance, self._chain(instance))
             arrival = self.records.arrival(vm)
             self._up(steps if arrival is None else steps[:-1])
@@ -328,7 +332,7 @@ class Stores:
             with self._stilling:
                 self.still.add(vm)
             try:
-                self._device(instance).quiet()
+                self._device(instance).suspend()
             except VirtmanError:
                 self.unquiet(vm)
                 raise
@@ -346,9 +350,29 @@ class Stores:
         with self.held(vm) as instance:
             self._device(instance).seal()
 
+    @contextlib.contextmanager
+    def paused(self, store: Store) -> Iterator[None]:
+        """Hold back all that lies on a store, so that it can be led to the one below.
+
+        For that the kernel waits until nothing is on its way through a store that is being merged
+        into that one, and nothing ends this wait. Here it is ended.
+
+        :raises DevicePending: if what is on its way does not end; all goes on then
+        """
+        with self.locks[store.image], contextlib.ExitStack() as stack:
+            if store.name not in self._paused:
+                stack.callback(self._paused.discard, store.name)
+                self._paused.add(store.name)
+                for one in self._on(store):
+                    stack.callback(one.resume)
+                    one.suspend()
+            yield
+
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
-        with self.locks[image]:
+        with self.locks[image], contextlib.ExitStack() as pauses:
+            for store in self._emptied(image):
+                pauses.enter_context(self.paused(store))
             for one in self.records.all():
                 if one.image == image and self.fits(one):
                     self.resume(one.vm)
@@ -397,6 +421,20 @@ class Stores:
         for store in inventory.descending():
             if store.image == image and store.name not in served:
                 self.layer(store).down()
+
+    def _emptied(self, image: str) -> list[Store]:
+        """Return the stores of an image past which VMs are led: merges that were ended half way."""
+        garbage = self.records.inventory().garbage()
+        return [one for one in garbage if one.image == image and one.merging]
+
+    def _on(self, store: Store) -> list[Mapped]:
+        """Return the devices that lie on a store's, whatever the records say."""
+        inventory, image = self.records.inventory(), store.image
+        layers: list[Mapped] = [
+            self.layer(one) for one in inventory.stores.values() if one.image == image
+        ]
+        layers += [self._device(one) for one in inventory.instances.values() if one.image == image]
+        return [one for one in layers if one.lies_on(plan.store(store).device.node)]
 
     def _state(self, instance: Instance, stores: Sequence[Usage | None]) -> tuple[str, int | None]:
         waits = self.waits(instance)
@@ -463,7 +501,7 @@ class Stores:
         )
 
     def _must_be_served(self, instance: Instance) -> None:
-        if not self.is_served(instance):
+        if not (self.is_served(instance) and self.is_right(instance)):
             raise InstanceNotServed(
                 f"the device of VM {instance.vm} is not there yet: the agent tries to bring it "
                 "back, its log says what it waits for"

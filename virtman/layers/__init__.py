@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -11,6 +12,8 @@ from virtman import plan, sysfs
 from virtman.errors import DeviceBusy, DevicePending, KernelFailure
 from virtman.layer import wait_until
 from virtman.privileged import block, dm, kernel, loop
+
+LOG = logging.getLogger(__name__)
 
 Table = list[tuple[int, int, str, str]]
 
@@ -52,6 +55,14 @@ def mapped() -> list[str]:
     """Names of all device-mapper devices that the kernel has."""
     with explained("listing device-mapper devices"):
         return sorted(dm.names())
+
+
+def wake(name: str) -> None:
+    """Let a device go on that is held back."""
+    with explained(f"device {name}"), contextlib.suppress(FileNotFoundError):
+        if sysfs.is_suspended(f"/dev/mapper/{name}"):
+            LOG.warning("device %s was held back: it goes on", name)
+            dm.resume(name)
 
 
 def load_modules(names: Iterable[str]) -> list[str]:
@@ -154,6 +165,19 @@ class Mapped:
                 return False
         return True
 
+    def suspend(self) -> None:
+        """Hold back I/O until ``resume``, or until the table is swapped.
+
+        :raises DevicePending: if I/O that is on its way does not end
+        """
+        with explained(f"device {self.name}"):
+            dm.suspend(self.name, self.flush, self.freeze)
+
+    def resume(self) -> None:
+        """Let I/O go on."""
+        with explained(f"device {self.name}"):
+            dm.resume(self.name)
+
     def release(self) -> None:
         """Fail I/O that waits here: by itself, a device holds none."""
 
@@ -173,6 +197,14 @@ class Mapped:
     def status(self) -> Table:
         """Return the live status; empty if there is no such device."""
         return statuses([self.name]).get(self.name, [])
+
+    def lies_on(self, device: str) -> bool:
+        """Tell whether the device lies on the device of this path."""
+        try:
+            number = sysfs.number(device)
+        except FileNotFoundError:
+            return False
+        return any(number in row[3].split() for row in self.table())
 
     def is_well(self, status: Table) -> bool:
         """Tell by its status whether the device is there, and all paths that it has work."""

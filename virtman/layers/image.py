@@ -32,8 +32,7 @@ class Image(Mapped):
         groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in paths)
         parameters = f"3 queue_if_no_path queue_mode bio 0 {len(paths)} 1{groups}"
         self.set_up([(0, self.step.sectors, "multipath", parameters)])
-        with explained(f"device {self.name}"):
-            dm.resume(self.name)
+        self.resume()
         self.reinstate([device for device, state in self.path_states() if state == "F"])
         return self.node
 

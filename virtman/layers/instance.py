@@ -37,14 +37,6 @@ class Instance(Mapped):
         """
         self.set_up([(0, self.step.sectors, "error", "")])
 
-    def lies_on(self, store: str) -> bool:
-        """Tell whether the device lies on the device of this path."""
-        try:
-            number = sysfs.number(store)
-        except FileNotFoundError:
-            return False
-        return any(number in row[3].split() for row in self.table())
-
     def waits(self) -> bool | None:
         """Tell whether the VM's I/O is held back; None if there is no device."""
         with contextlib.suppress(FileNotFoundError):
@@ -61,19 +53,9 @@ class Instance(Mapped):
         with explained(f"device {self.name}"):
             return bool(dm.hold(self.name))
 
-    def quiet(self) -> None:
-        """Let the VM wait, with all in the store that is on its way or in this node's memory."""
-        with explained(f"device {self.name}"):
-            dm.suspend(self.name, True, True)
-
     def seal(self) -> None:
         """Fail all I/O from now on, of whoever still has the device open."""
         present = self.table()
         if present and present[0][2] != "error":
             with explained(f"device {self.name}"):
                 dm.reload(self.name, [(0, self.step.sectors, "error", "")], False, False, False)
-
-    def resume(self) -> None:
-        """Let the VM go on."""
-        with explained(f"device {self.name}"):
-            dm.resume(self.name)

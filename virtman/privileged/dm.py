@@ -31,13 +31,13 @@ _CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _M
 )  # fmt: skip
 
 # The library keeps pending device-node changes in a global list, so only one verb
-# that makes or removes nodes may run at a time. Suspend touches no node and may wait
-# for I/O, so it runs outside: it must never hold up the verb that lets the I/O end.
+# that makes or removes nodes may run at a time. Suspend and resume touch no node and may
+# wait for I/O, so they run outside: they must never hold up the verb that lets the I/O end.
 _nodes = threading.Lock()
 
 # Devices that are being held, each by a thread of its own, and what guards their names.
 _holding: set[str] = set()
-_holds = threading.Lock()
+_holds = threading.Condition()
 
 # Seconds that whoever uses a device is held back for I/O that is on its way to end.
 _PATIENCE = 10.0
@@ -170,17 +170,26 @@ def create(name: str, table: Table, read_only: bool) -> None:
 def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) -> None:
     """Swap a device's table in place; I/O waits for that time and sees no error.
 
-    :param flush: wait for I/O in flight to end first. False where that I/O can only
-        end after the swap (a multipath that queues because it has no path)
+    :param flush: wait for I/O in flight to end first, and only then load the table: a snapshot
+        over another origin reads its exceptions as it is loaded, and would lack those that are
+        made later. False where that I/O can only end after the swap (a multipath that queues
+        because it has no path)
     :param freeze: have a file system that is mounted on the device settle before
     :raises OSError: EINTR if I/O in flight did not end in time to be flushed; the device then
         goes on with the table it had
     """
-    with _Task(_RELOAD, name, read_only=read_only) as task:
-        task.targets(table)
-        task.run()
+
+    def load() -> None:
+        with _Task(_RELOAD, name, read_only=read_only) as task:
+            task.targets(table)
+            task.run()
+
+    def still() -> None:
+        _suspend_in_time(name, flush, freeze)
+
     try:
-        _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
+        for step in (still, load) if flush else (load, still):
+            step()
         _resume(name)
     except OSError:
         # else whoever resumes the device next would bring the new table in
@@ -193,7 +202,7 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
 @context.entrypoint
 def suspend(name: str, flush: bool, freeze: bool) -> None:
     """Hold back a device's I/O until it is resumed or reloaded; see ``reload``."""
-    _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
+    _suspend_in_time(name, flush, freeze)
 
 
 @context.entrypoint
@@ -227,6 +236,15 @@ def _hold(name: str) -> None:
     finally:
         with _holds:
             _holding.discard(name)
+            _holds.notify_all()
+
+
+def _suspend_in_time(name: str, flush: bool, freeze: bool) -> None:
+    with _holds:
+        # whoever comes second waits in the kernel for a lock, where nothing interrupts it
+        if not _holds.wait_for(lambda: name not in _holding, _PATIENCE):
+            raise OSError(errno.EINTR, f"device mapper, {name}: it is being held back")
+    _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
 
 
 def _suspend(name: str, flush: bool, freeze: bool, patience: float) -> None:
@@ -268,7 +286,7 @@ def _interrupted_after(patience: float) -> Iterator[None]:
 
 def _resume(name: str) -> None:
     with _Task(_RESUME, name) as task:
-        _with_nodes(task)
+        task.run()
 
 
 @context.entrypoint

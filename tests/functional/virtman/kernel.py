@@ -457,10 +457,9 @@ class Kernel:
     ) -> None:
         device = self._mapping(name)
         self._check_table(table, read_only, device.number)
-        if flush and device.suspended:
-            self.harm.append(f"{name}: flushed while suspended")
-        if flush and device.hung:
+        if flush and not device.suspended and device.hung:
             raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
+        self._check_led(device, table, flush)
         kinds = {row[2] for row in (*device.table, *table)}
         if "verity" in kinds and len(kinds) > 1:
             raise OSError(errno.EINVAL, "a verity device stays one")
@@ -471,9 +470,33 @@ class Kernel:
         self._fill(device)
         self._settle()
 
+    def _check_led(
+        self, device: Mapping, table: list[tuple[int, int, str, str]], flush: bool
+    ) -> None:
+        """See to it that a store may be put on another one than it lies on."""
+        if not device.table[0][2].startswith("snapshot"):
+            return
+        before, after = (_NUMBER.findall(rows[0][3])[0] for rows in (device.table, table))
+        if before == after:
+            return
+        if not (flush or device.suspended):
+            self.harm.append(f"{device.name}: what was written meanwhile is lost")
+        for one in self.mappings.values():
+            if (
+                one.table[0][2] == "snapshot-merge"
+                and one.below[0] == after
+                and any(
+                    other.hung
+                    and not other.suspended
+                    and one.number in self._all_below(other.number)
+                    for other in self.mappings.values()
+                )
+            ):
+                self.harm.append(f"{device.name}: waits until nothing goes through {one.name}")
+
     def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
         device = self._mapping(name)
-        if flush and device.hung:
+        if flush and not device.suspended and device.hung:
             raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
         device.suspended = True
 

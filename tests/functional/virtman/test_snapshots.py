@@ -274,23 +274,91 @@ class MergeTest(SnapshotCase):
         self.node.merge("vm1")
         self.assertEqual(("abc.", 1), (self.read("vm1"), len(self.node.chain("vm1"))))
 
-    def test_a_vm_whose_reads_have_no_end_is_not_held_again_and_again(self):
+    def share(self):
+        """Make two VMs over a store that is to be merged; return the names of their own stores."""
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.node.snapshot("vm1", "first")
+        self.write("vm1", c1="b")
+        self.node.snapshot("vm1", "second")
+        self.write("vm1", c2="c")
+        self.node.create("vm2", snapshot="second")
+        self.write("vm2", c3="d")
+        self.node.delete_snapshot("first")
+        return [self.node.chain(vm)[-1] for vm in ("vm1", "vm2")]
+
+    def test_a_read_without_end_of_another_vm_of_the_store_keeps_a_merge_from_its_end(self):
+        _, other = self.share()
+        device = self.node.kernel.mappings[f"virtman_debian_store_{other}"]
+        records = []
+
+        def end(merger, store):
+            device.hung = True
+            records.append(self.node.records.all())
+            return late(merger, store)
+
+        late = Merger._end
+        with fixtures.MockPatchObject(Merger, "_end", end):
+            self.assertRaises(DevicePending, self.node.merge, "vm1")
+        self.assertEqual(records[0], self.node.records.all())
+        self.assertFalse(any(one.suspended for one in self.node.kernel.mappings.values()))
+        self.write("vm1", c3="e")
+        self.node.kernel.end_reads()
+        self.node.merge("vm1")
+        self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
+        self.assertEqual([2, 2], [len(self.node.chain(vm)) for vm in ("vm1", "vm2")])
+
+    def test_an_agent_that_died_at_a_merges_end_is_not_held_up_by_a_read_without_end(self):
+        _, other = self.share()
+
+        def end(merger, store):
+            for changed in self.node.records.inventory().without(store):
+                self.node.records.put(changed)
+            raise Killed("_end")
+
+        with fixtures.MockPatchObject(Merger, "_end", end):
+            self.assertRaises(Killed, self.node.merge, "vm1")
+        self.node.stop()
+        self.node.kernel.mappings[f"virtman_debian_store_{other}"].hung = True
+        self.node.start()
+        self.assertEqual([], self.node.recover())
+        self.write("vm1", c3="e")
+        self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
+        self.assertRaises(DevicePending, self.node.merge, "vm1")
+        self.node.kernel.end_reads()
+        self.node.merge("vm1")
+        self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
+        self.assertEqual([2, 2], [len(self.node.chain(vm)) for vm in ("vm1", "vm2")])
+
+    def test_a_device_that_was_left_in_the_middle_of_a_swap_goes_on(self):
+        self.share()
+        self.node.stop()
+        before = self.node.kernel.state()
+        for one in self.node.kernel.mappings.values():
+            one.suspended = "_vm_" not in one.name
+        self.node.start()
+        self.assertEqual([], self.node.recover())
+        self.assertEqual(before, self.node.kernel.state())
+
+    def test_vms_whose_reads_have_no_end_are_not_held_again_and_again(self):
+        self.bed.register("other")
         asked = []
 
         def merge(merger, vm):
             asked.append(vm)
-            if vm == "vm1":
+            if vm != "vm3":
                 raise DevicePending("does not end")
             merger.stores.changed.set()
             if asked.count(vm) == 3:
                 merger.stop()
 
-        for vm in ("vm1", "vm2"):
-            self.node.create(vm)
+        for vm, image in (("vm1", "debian"), ("vm2", "debian"), ("vm3", "other")):
+            self.node.create(vm, image)
         self.useFixture(fixtures.MockPatchObject(Merger, "merge", merge))
         with self.node.process.here():
+            self.node.merger.stores.changed.set()
             self.node.merger._run()
-        self.assertEqual(["vm1", "vm2", "vm2", "vm2"], asked)
+        self.assertEqual(["vm1", "vm3", "vm3", "vm3"], asked)
 
     def test_a_vm_is_shown_while_its_stores_are_changed(self):
         def show():
