@@ -61,6 +61,56 @@ found = int.from_bytes(chunks.written(store, CHUNK, size // CHUNK), "little")
 print(*(number for number in range(size // CHUNK) if found >> number & 1))
 """
 
+# Writes to one chunk after another of the uppermost of three stores, in eight threads, and leads it
+# from the one in the middle, which is empty, to the lowest; prints how many were written meanwhile,
+# and which of all are not there.
+LED = """
+import mmap, os, sys, threading, time
+from virtman import plan
+from virtman.changes import CHUNK
+from virtman.layers.store import Store
+from virtman.naming import Device
+from virtman.privileged import context
+context.set_client_mode(False)
+sectors, written, go_on = (128 << 20) >> 9, [], True
+def store(name, merging=False):
+    step = plan.Store(Device("led", "store", name), sectors, (), f"/root/{name}", merging)
+    return Store(step)
+def write(numbers):
+    disk, block = os.open(upper.node, os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 4096)
+    for number in numbers:
+        if not go_on:
+            break
+        block[:16] = b"%016d" % number
+        os.pwritev(disk, [block], number * CHUNK)
+        written.append(number)
+    os.close(disk)
+lower, middle, upper = map(store, ("lower", "middle", "upper"))
+lower.up([sys.argv[1]])
+middle.up([lower.node])
+upper.up([middle.node])
+store("middle", True).up([lower.node])
+chunks = (sectors << 9) // CHUNK
+threads = [threading.Thread(target=write, args=(range(n, chunks, 8),)) for n in range(8)]
+for one in threads:
+    one.start()
+while len(written) < chunks // 8:
+    time.sleep(0.01)
+before = len(written)
+upper.up([lower.node])
+print(len(written) - before)
+go_on = False
+for one in threads:
+    one.join()
+with open(upper.node, "rb", 0) as disk:
+    for number in written:
+        disk.seek(number * CHUNK)
+        if disk.read(16) != b"%016d" % number:
+            print(number)
+for one in (upper, middle, lower):
+    one.down()
+"""
+
 GROUP = "stores"
 GROUP_FILE = "/root/group"
 ATTACH = f"losetup --find --show {GROUP_FILE}"
@@ -304,6 +354,18 @@ class TestStores(DeployedCase):
             loops += node.run(["losetup", "--find", "--show", f"/root/{name}"]).stdout.split()
             self.addCleanup(node.run, ["losetup", "--detach", loops[-1]])
         self.assertEqual(["0", "1", "5", "127"], self.python(EARLIER, *loops))
+
+    def test_a_store_that_is_led_to_another_one_loses_nothing(self):
+        node = self.node
+        node.run(["modprobe", "--all", "loop", "dm-snapshot"])
+        for name in ("led", "lower", "middle", "upper"):
+            node.run(["truncate", "-s", "256M", f"/root/{name}"])
+            self.addCleanup(node.run, ["rm", f"/root/{name}"])
+        origin = node.run(["losetup", "--find", "--show", "/root/led"]).stdout.strip()
+        self.addCleanup(node.run, ["losetup", "--detach", origin])
+        count, *lost = self.python(LED, origin)
+        report(f"{count} chunks were written while a store was led to another one")
+        self.assertEqual([], lost)
 
     def test_a_vm_whose_reads_have_no_end_is_not_held_for_a_snapshot(self):
         device = self.create(self.node, "vm1")
