@@ -75,17 +75,18 @@ OPTS = [
         "scrub_interval",
         default=7 * 86400.0,
         min=0.0,
-        help="Seconds after which what is cached of all attached images is compared with their "
-        "hash trees again, and wrong blocks dropped. 4 KiB, or 8, are read of each 512 KiB that "
-        "the cache lacks. Lower: rot on local disks is found sooner, at more load. 0: never, but "
-        "by 'virtman image scrub'.",
+        help="Seconds after which what is cached of all images that VMs use is compared with their "
+        "hash trees again, and wrong blocks dropped. 4 KiB are read of each 512 KiB that the cache "
+        "lacks, at most 64 KiB where it lacks only some of them. Lower: rot on local disks is "
+        "found sooner, at more load. 0: never, but by 'virtman image scrub'.",
     ),
     cfg.FloatOpt(
         "scrub_rate",
-        default=4.0,
-        min=0.1,
+        default=0.25,
+        min=0.01,
         help="MiB of an image a second, at most, for which that is done. Higher: it ends sooner "
         "and takes more of the disks, the processor and, where the cache lacks blocks, the "
-        "network; an image whose cache lacks 16 reads a second is not taken for warm.",
+        "network. Above 0.5, an image that is cached in part does not become warm meanwhile, "
+        "which takes less than one read a second that the cache lacks.",
     ),
 ]

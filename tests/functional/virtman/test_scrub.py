@@ -73,6 +73,17 @@ class ScrubTest(TestCase):
         self.assertEqual({MIB + piece}, self.rotten)
         self.assertEqual(len(lacking) // 128, self.node.kernel.fetched)
 
+    def test_of_a_group_with_gaps_everywhere_one_piece_is_fetched(self):
+        blocks = range(0, SIZE, 4096)
+        lacking = {at for at in blocks if at % (64 * 1024)}
+        self.node.kernel.lacking[self.cache()] = lacking
+        with (
+            self.node.process.here(),
+            fixtures.MockPatch("virtman.scrub.random.randrange", lambda _: 0),
+        ):
+            Scrubbing(self.node.agent, 0, 1e6).round()
+        self.assertEqual(len(blocks) // 128 * 15, self.node.kernel.fetched)
+
     def test_what_comes_by_itself_ends_when_no_vm_is_left(self):
         pauses = []
 
