@@ -115,12 +115,14 @@ class Path:
                 host,
             ) from err
         patience = _LATE_DEADLINE
-        if sysfs.session_to(portal.iqn) is None:  # else it has other disks, or an agent died here
-            patience = _DISK_DEADLINE
-            try:
+        try:
+            if sysfs.session_to(portal.iqn) is None:
+                patience = _DISK_DEADLINE
                 self._prove(portal)
-            except OSError as err:
-                raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
+            else:  # it has other disks, or an agent died here
+                iscsi.scan(portal.iqn, portal.lun)
+        except OSError as err:
+            raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
         try:
             wait_until(
                 lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
@@ -130,7 +132,7 @@ class Path:
         except KernelFailure as err:
             if not sysfs.session_in_use(portal.iqn):
                 with explained(f"logging out of {portal.iqn}"):
-                    iscsi.logout(portal.ip, portal.port, portal.iqn)  # the kernel looks only once
+                    iscsi.logout(portal.ip, portal.port, portal.iqn)
             raise ParentUnreachable(f"{err}; check that its disk answers", host) from err
         disk = sysfs.disk(portal.iqn, portal.lun)
         assert disk is not None

@@ -83,6 +83,19 @@ def bear(ip: str, port: int, seconds: int) -> None:
 
 
 @context.entrypoint
+def scan(target: str, lun: int) -> None:
+    """Have the kernel look again for a disk of the sessions with a target.
+
+    It looks by itself when a session opens, and then no more.
+    """
+    for session in Path("/sys/class/iscsi_session").glob("session*"):
+        with contextlib.suppress(FileNotFoundError):  # it goes just now
+            if (session / "targetname").read_text().strip() == target:
+                host = next(one for one in session.resolve().parents if one.name.startswith("host"))
+                (host / "scsi_host" / host.name / "scan").write_text(f"- - {lun}")
+
+
+@context.entrypoint
 def logout(ip: str, port: int, target: str) -> None:
     """Close a session and forget the target."""
     where = _where(ip, port, target)

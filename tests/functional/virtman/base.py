@@ -297,10 +297,17 @@ class Bed:
         )
         self.register("debian")
 
-    def register(self, image: str, fanout: int = 2, *, hashed: bool = True) -> None:
-        """Have the source serve another image."""
-        where = replace(self.source, iqn=f"iqn.2026-11.org.virtman:storage:{image}")
-        chap = Chap(image, "secret-of-the-source")
+    def register(
+        self, image: str, fanout: int = 2, *, hashed: bool = True, target: str = "", lun: int = 0
+    ) -> None:
+        """Have the source serve another image.
+
+        :param target: name of the image whose target has this one too; empty for one of its own
+        """
+        where = replace(
+            self.source, iqn=f"iqn.2026-11.org.virtman:storage:{target or image}", lun=lun
+        )
+        chap = Chap(target or image, "secret-of-the-source")
         luns = [SIZE, hashtree.leaves(SIZE)]
         self.network.add_source(where, luns, (chap.user, chap.secret))
         shape = Shape("forest", 2, fanout)

@@ -123,8 +123,11 @@ class Network:
     def add_source(self, portal: Portal, sizes: list[int], chap: tuple[str, str]) -> None:
         """Serve LUNs of so many bytes."""
         key = (portal.ip, portal.port, portal.iqn)
-        luns = {lun: Lun(f"source{lun}", "", size // SECTOR) for lun, size in enumerate(sizes)}
-        self.targets[key] = Target(None, *key, luns, chap)
+        luns = {
+            lun: Lun(f"source{lun}", "", size // SECTOR)
+            for lun, size in enumerate(sizes, start=portal.lun)
+        }
+        self.targets.setdefault(key, Target(None, *key, {}, chap)).luns.update(luns)
 
     def sessions_at(self, target: Target) -> list[str]:
         """Names of the nodes that are logged in."""
@@ -702,14 +705,18 @@ class Kernel:
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
         if self.network.targets[key].chap != (user, secret):
             raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
-        disks = {
-            number: Disk(f"sd-{self.name}-{minor}", f"8:{minor}", lun.sectors)
-            for (number, lun), minor in zip(
-                self.network.targets[key].luns.items(), self._minors, strict=False
-            )
-        }
-        self.sessions.append(Session(key, disks, (user, secret)))
+        self.sessions.append(Session(key, {}, (user, secret)))
         self.remembered.add(key)
+        self.iscsi_scan(target)
+
+    def iscsi_scan(self, target: str, lun: int | None = None) -> None:
+        for session in self.sessions:
+            if session.key[2] == target and session.key in self.network.targets:
+                for number, found in self.network.targets[session.key].luns.items():
+                    if number not in session.disks and lun in (None, number):
+                        minor = next(self._minors)
+                        disk = Disk(f"sd-{self.name}-{minor}", f"8:{minor}", found.sectors)
+                        session.disks[number] = disk
 
     def iscsi_remember(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
         session = next((one for one in self.sessions if one.key == (ip, port, target)), None)

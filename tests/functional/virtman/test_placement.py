@@ -120,6 +120,14 @@ class SilentParentTest(PlacementCase):
         self.beat_alone(two)
         self.assertEqual(sorted(before), sorted(self.fed(two)))
 
+    def test_a_disk_that_came_after_the_session_is_found(self):
+        node = self.bed.node("a")
+        node.create("vm1")
+        self.bed.register("other", target="debian", lun=2)
+        node.create("vm2", "other")
+        (session,) = node.kernel.sessions
+        self.assertEqual({0, 1, 2, 3}, set(session.disks))
+
     def test_standbys_of_other_stripes_are_connected(self):
         nodes = [self.bed.node(name) for name in "abcd"]
         for node in nodes:
@@ -145,7 +153,8 @@ class SilentParentTest(PlacementCase):
     def test_it_is_read_from_as_far_as_it_serves(self):
         _, two = self.pair()
         (session,) = (one for one in two.kernel.sessions if one.key[2] == self.bed.source.iqn)
-        del session.disks[1]  # of the leaves
+        for luns in (session.disks, self.bed.network.targets[session.key].luns):
+            del luns[1]  # of the leaves
         stripe = two.kernel.mappings["virtman_debian_s1"]
         stripe.failed.update(stripe.below)
         two.beat()

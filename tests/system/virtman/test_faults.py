@@ -76,6 +76,23 @@ class TestParentDies(DeployedCase):
         return self.place(node)["state"] == "ready"
 
 
+class TestDiskGoes(DeployedCase):
+    name = "disk"
+    node_count = 1
+    size = 16 * MIB
+    paths_may_fail = True
+
+    def test_a_disk_that_somebody_took_away_is_found_again(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        # the other one, of the leaves of the hash tree, keeps the session open
+        (disk,) = node.run(["sh", "-c", "ls -d /sys/bus/scsi/devices/[0-9]*:0"]).stdout.split()
+        node.run(["dd", f"of={disk}/delete", "status=none"], input="1")
+        begin = time.monotonic()
+        self.assertEqual(self.sha256, sha256(node, device))
+        report(f"a disk was taken away: a VM had read all of it {since(begin)} s later")
+
+
 class TestAgentDies(DeployedCase):
     name = "agent"
     node_count = 1
