@@ -217,6 +217,7 @@ class Bcache:
         for file in self._superblocks():
             file.down()
         self.group.leave(self.step.device.image)
+        self.group.ssd.note(self.step.device.image, None)
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache to the image."""

@@ -162,6 +162,7 @@ class Sliced:
             raise
         finally:
             self._give_back()
+            self.slices.ssd.note(self.step.device.image, None)
 
     def is_up(self) -> bool:
         """Tell whether reads go through the cache."""

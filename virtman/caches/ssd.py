@@ -66,7 +66,7 @@ class Ssd(Mapped):
     def note(self, image: str, lack: VirtmanError | None) -> None:
         """Log why an image has no cache here, once: each heartbeat tries to give it one.
 
-        :param lack: None once it has one
+        :param lack: None once it has one, or is left
         """
         reason = "" if lack is None else str(lack)
         if reason and self._lacking.get(image) != reason:

@@ -33,8 +33,9 @@ class Usage:
 class Store(Mapped):
     """dm-snapshot with a persistent exception store, or snapshot-merge, which empties it.
 
-    Both show the same data at any moment. A store goes from one to the other, and from one
-    store below to another, by a new table: the kernel hands the exceptions over in memory.
+    Both show the same data at any moment. A store goes from one to the other by a new table: the
+    kernel hands the exceptions over in memory. It goes from one store below to another so too, but
+    then the kernel reads its exceptions as the table is loaded, so it is held back before that.
     """
 
     read_only = False

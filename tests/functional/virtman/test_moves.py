@@ -231,6 +231,19 @@ class MigrateTest(MoveCase):
         self.assertEqual("30123...", self.read(self.b, "vm1"))
         self.assertEqual(4, ended.move.round)
 
+    def test_a_vm_whose_reads_have_no_end_moves_once_they_have(self):
+        self.useFixture(fixtures.MockPatchObject(journey, "_PENDING", 0.01))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.a.kernel.mappings["virtman_debian_vm_vm1"].hung = True
+        self.a.migrate("vm1", "b")
+        self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
+        self.assertIn("does not end", self.status(self.a, "vm1").note)
+        self.write(self.a, "vm1", c1="b")
+        self.a.kernel.end_reads()
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("ab", self.read(self.b, "vm1", 2))
+
     def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")

@@ -11,7 +11,7 @@ import testtools
 
 from virtman.privileged import dm
 
-HOLD = dm.hold.args[0]  # what the privileged part calls
+HOLD, SUSPEND = (verb.args[0] for verb in (dm.hold, dm.suspend))  # as the privileged part calls
 
 
 class HoldTest(testtools.TestCase):
@@ -53,6 +53,14 @@ class HoldTest(testtools.TestCase):
         self.end()
         self.assertIn("gone: No such device", self.log.output)
         self.assertTrue(HOLD("gone"))
+
+    def test_who_swaps_a_table_meanwhile_gives_up_in_time(self):
+        self.useFixture(fixtures.MockPatchObject(dm, "_PATIENCE", 0.05))
+        self.assertTrue(HOLD("vm1"))
+        error = self.assertRaises(OSError, SUSPEND, "vm1", True, False)
+        self.assertEqual(errno.EINTR, error.errno)
+        self.end()
+        SUSPEND("vm1", True, False)
 
 
 class PatienceTest(testtools.TestCase):
