@@ -355,7 +355,6 @@ class Agent:
         :returns: names of VMs and images that could not be served yet; call again for these
         """
         check_modules(self.stack.modules)
-        self.stack.wake()
         failed = []
         for image in {store.image for store in self.records.inventory().stores.values()}:
             self.stores.tidy_up(image)

@@ -222,6 +222,8 @@ class Journey:
             LOG.info("VM %s: %s", self.move.vm, also)
         self._let_go()
         self.records.forget(self.move)
+        if self.move.vm in self.stores.still:  # its record could not be written when it failed
+            self.stores.unquiet(self.move.vm)
         self._note(state="failed", note=str(err), code=err.code)
         return False
 

@@ -62,6 +62,7 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     """
     agent = _agent(conf)
     agent.stack.forget_lost()
+    agent.stack.wake()
     moves, arrivals, journeys = _journeys(conf, agent)
     return Api(agent, moves, arrivals), [*_services(conf, agent), *journeys]
 

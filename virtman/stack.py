@@ -10,7 +10,7 @@ from pathlib import Path
 
 from virtman import layers, naming, plan, sysfs
 from virtman.caches import Group, Member, bcache, dmcache, flashcache, none
-from virtman.errors import ModulesMissing, ParentUnreachable, VirtmanError
+from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, VirtmanError
 from virtman.layer import Layer
 from virtman.layers.export import Export
 from virtman.layers.hashes import Hashes
@@ -183,8 +183,16 @@ class Stack:
         forget_lost()
 
     def wake(self) -> None:
-        """Let devices go on that an agent held back as it died, in the middle of a swap."""
-        for name in layers.mapped():
+        """Let devices go on that an agent held back as it died, in the middle of a swap.
+
+        To be called while nothing is swapped.
+        """
+        try:
+            names = layers.mapped()
+        except KernelFailure as err:  # the module is loaded later
+            LOG.info("nothing can be held back: %s", err)
+            return
+        for name in names:
             device = naming.parse(name)
             if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
                 layers.wake(name)

@@ -187,12 +187,19 @@ class Stores:
         with self.held(vm) as instance:
             self.records.check_snapshot(name)
             made = self._next(instance, instance.store)
+            device, lower = self._device(made), self._chain(instance)[-1]
             try:
                 steps = plan.instance(made, self._chain(made))
                 self._up(steps[:-1])
                 self.records.put(made)
+                self.layer(lower).settle()  # most of it, while the VM goes on
                 begin = time.monotonic()
-                self._up(steps[-2:])
+                with contextlib.ExitStack() as stack:
+                    stack.callback(device.resume)
+                    device.suspend()
+                    # what the VM flushes later never gets to this store
+                    self.layer(lower).settle()
+                    self._up(steps[-2:])
                 pause = time.monotonic() - begin
             except BaseException:
                 # Once the VM may have written to the new store it cannot go back.
@@ -473,6 +480,7 @@ class Stores:
     def _next(self, instance: Instance, lower: str) -> Instance:
         """Return a VM as it will be over a new store of its own."""
         self._must_be_served(instance)
+        self.resume(instance.vm)  # a merge may have been ended half way
         with self.space.promising:
             self.space.check(instance.size, instance.quota, instance.store)
             return replace(instance, store=self._make(instance.image, instance.size, lower))
@@ -501,7 +509,7 @@ class Stores:
         )
 
     def _must_be_served(self, instance: Instance) -> None:
-        if not (self.is_served(instance) and self.is_right(instance)):
+        if not self.is_served(instance):
             raise InstanceNotServed(
                 f"the device of VM {instance.vm} is not there yet: the agent tries to bring it "
                 "back, its log says what it waits for"

@@ -30,9 +30,12 @@ _CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _M
     0, 1, 2, 4, 5, 10, 11, 13, 14, 17,
 )  # fmt: skip
 
+_ADD_NODE_ON_CREATE = 1
+
 # The library keeps pending device-node changes in a global list, so only one verb
-# that makes or removes nodes may run at a time. Suspend and resume touch no node and may
-# wait for I/O, so they run outside: they must never hold up the verb that lets the I/O end.
+# that makes or removes nodes may run at a time. Suspend and resume may wait for I/O, so they
+# run outside: they must never hold up the verb that lets the I/O end. Suspend touches no node,
+# and resume does not if it is told that nodes are made with their devices.
 _nodes = threading.Lock()
 
 # Devices that are being held, each by a thread of its own, and what guards their names.
@@ -286,6 +289,7 @@ def _interrupted_after(patience: float) -> Iterator[None]:
 
 def _resume(name: str) -> None:
     with _Task(_RESUME, name) as task:
+        task.lib.dm_task_set_add_node(task.handle, _ADD_NODE_ON_CREATE)
         task.run()
 
 

@@ -324,7 +324,8 @@ class MergeTest(SnapshotCase):
         self.assertEqual([], self.node.recover())
         self.write("vm1", c3="e")
         self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
-        self.assertRaises(DevicePending, self.node.merge, "vm1")
+        for verb in (self.node.merge, lambda vm: self.node.snapshot(vm, "third")):
+            self.assertRaises(DevicePending, verb, "vm1")
         self.node.kernel.end_reads()
         self.node.merge("vm1")
         self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))

@@ -111,6 +111,27 @@ for one in (upper, middle, lower):
     one.down()
 """
 
+# Copies a store on a block device, has more written to it, and copies it again; prints whether the
+# second copy is what lies on the device.
+COPIED = """
+import subprocess, sys
+from virtman.changes import CHUNK
+from virtman.privileged import chunks, context, device
+context.set_client_mode(False)
+origin, store, first, second = sys.argv[1:]
+table = f"0 {(8 << 20) >> 9} snapshot {origin} {store} P {CHUNK >> 9}"
+subprocess.run(["dmsetup", "create", "copied", "--table", table], check=True)
+try:
+    for number, copy in enumerate((first, second)):
+        chunks.write("/dev/mapper/copied", [(number * CHUNK, 4096)], b"x" * 4096)
+        device.copy(store, copy, 8 << 20)
+    there = subprocess.run(["dd", f"if={store}", "bs=1M", "count=8", "iflag=direct"],
+                           check=True, capture_output=True).stdout
+    print(open(second, "rb").read(8 << 20) == there)
+finally:
+    subprocess.run(["dmsetup", "remove", "copied"], check=True)
+"""
+
 GROUP = "stores"
 GROUP_FILE = "/root/group"
 ATTACH = f"losetup --find --show {GROUP_FILE}"
@@ -224,6 +245,22 @@ class TestStores(DeployedCase):
         self.await_chain("vm1", 1)
         self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
         self.assertEqual(digest, sha256(self.node, device))
+
+    def test_what_was_flushed_after_a_snapshot_survives_a_power_cut_with_all_before(self):
+        device, data = self.create(self.node, "vm1"), hashlib.sha256(b"a").digest() * (MIB // 32)
+        write = ["dd", f"of={device}", "bs=1M", "iflag=fullblock", "oflag=direct"]
+        # the first write of a chunk is flushed by the kernel itself, later ones are not
+        for content in (data[::-1], data):
+            self.node.run([*write, "seek=8"], input=content)
+        self.virtman(self.node, "snapshot", "create", "vm1", "before")
+        self.node.run([*write, "seek=16", "conv=fsync"], input=data)
+        self.node.restart()
+        self.deployment.start_agent(self.node)
+        there = ["test", "-e", device]
+        wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
+        for start in (8, 16):
+            read = ["dd", f"if={device}", "bs=1M", f"skip={start}", "count=1"]
+            self.assertTrue(self.node.run(read).stdout_bytes == data, start)
 
     def test_a_full_disk_lets_vms_wait(self):
         node, small = self.node, "/var/lib/small"
@@ -366,6 +403,17 @@ class TestStores(DeployedCase):
         count, *lost = self.python(LED, origin)
         report(f"{count} chunks were written while a store was led to another one")
         self.assertEqual([], lost)
+
+    def test_a_store_is_copied_as_it_lies_on_its_device(self):
+        node, loops, copies = self.node, [], ["/root/first", "/root/second"]
+        node.run(["modprobe", "--all", "loop", "dm-snapshot"])
+        for file in ("/root/origin", "/root/store", *copies):
+            node.run(["truncate", "-s", "16M", file])
+            self.addCleanup(node.run, ["rm", file])
+            if file not in copies:
+                loops += node.run(["losetup", "--find", "--show", file]).stdout.split()
+                self.addCleanup(node.run, ["losetup", "--detach", loops[-1]])
+        self.assertEqual(["True"], self.python(COPIED, *loops, *copies))
 
     def test_a_vm_whose_reads_have_no_end_is_not_held_for_a_snapshot(self):
         device = self.create(self.node, "vm1")
