@@ -195,7 +195,10 @@ class Stack:
         for name in names:
             device = naming.parse(name)
             if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
-                layers.wake(name)
+                try:
+                    layers.wake(name)
+                except VirtmanError as err:
+                    LOG.warning("%s", err)
 
     def prune(self, image: str, steps: plan.Plan) -> None:
         """Take away the paths of an image that ``steps`` no longer names."""

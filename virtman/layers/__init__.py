@@ -58,11 +58,11 @@ def mapped() -> list[str]:
 
 
 def wake(name: str) -> None:
-    """Let a device go on that is held back."""
+    """Let a device go on that is held back, with the table that it has."""
     with explained(f"device {name}"), contextlib.suppress(FileNotFoundError):
         if sysfs.is_suspended(f"/dev/mapper/{name}"):
             LOG.warning("device %s was held back: it goes on", name)
-            dm.resume(name)
+            dm.revert(name)
 
 
 def load_modules(names: Iterable[str]) -> list[str]:

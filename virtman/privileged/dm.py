@@ -195,11 +195,14 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
             step()
         _resume(name)
     except OSError:
-        # else whoever resumes the device next would bring the new table in
-        with _Task(_CLEAR, name) as task:
-            task.run()
-        _resume(name)
+        _revert(name)
         raise
+
+
+@context.entrypoint
+def revert(name: str) -> None:
+    """Let a device go on with the table it has, whatever swap was begun."""
+    _revert(name)
 
 
 @context.entrypoint
@@ -291,6 +294,13 @@ def _resume(name: str) -> None:
     with _Task(_RESUME, name) as task:
         task.lib.dm_task_set_add_node(task.handle, _ADD_NODE_ON_CREATE)
         task.run()
+
+
+def _revert(name: str) -> None:
+    # else whoever resumes the device next would bring the new table in
+    with _Task(_CLEAR, name) as task:
+        task.run()
+    _resume(name)
 
 
 @context.entrypoint

@@ -497,6 +497,9 @@ class Kernel:
             ):
                 self.harm.append(f"{device.name}: waits until nothing goes through {one.name}")
 
+    def dm_revert(self, name: str) -> None:
+        self._mapping(name).suspended = False
+
     def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
         device = self._mapping(name)
         if flush and not device.suspended and device.hung:
