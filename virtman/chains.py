@@ -181,13 +181,28 @@ class Inventory:
         )
 
     def without(self, store: Store) -> Iterator[Store | Instance | Snapshot]:
-        """Return who has to be led past an emptied store to the one below, and so changed."""
+        """Return who has to be led past an emptied store to the one below, and so changed.
+
+        Should only some of them be, a VM that still has the store in its chain leads to the rest:
+        so snapshots come first.
+        """
+        for snapshot in self.snapshots.values():
+            if snapshot.store == store.name:
+                yield replace(snapshot, store=store.lower)
         for one in self.stores.values():
             if one.lower == store.name:
                 yield replace(one, lower=store.lower)
-        for end in self._ends():
-            if end.store == store.name:
-                yield replace(end, store=store.lower)
+        for instance in self.instances.values():
+            if instance.store == store.name:
+                yield replace(instance, store=store.lower)
+
+    def left(self) -> list[Store]:
+        """Return the stores past which somebody was led: they were emptied into those below."""
+        return [
+            one
+            for one in self.stores.values()
+            if one.merging and not self.may_take(self.stores[one.lower], one)
+        ]
 
     def _ends(self) -> tuple[Instance | Snapshot, ...]:
         return (*self.instances.values(), *self.snapshots.values())

@@ -139,6 +139,10 @@ class Journey:
         self._ended.set()
         self._cancelled.set()
 
+    def join(self, seconds: float) -> None:
+        """Wait for the end of one that was told to stop."""
+        self._thread.join(seconds)
+
     def cancel(self) -> None:
         """Have it undone, and wait for that.
 
@@ -220,8 +224,12 @@ class Journey:
             self.peer.drop(self.move.name, self.move.id)
         except VirtmanError as also:  # it will ask
             LOG.info("VM %s: %s", self.move.vm, also)
-        self._let_go()
-        self.records.forget(self.move)
+        try:
+            self._let_go()
+            self.records.forget(self.move)
+        except (VirtmanError, OSError) as also:
+            LOG.warning("VM %s: what the move was made of stays for now: %s", self.move.vm, also)
+            return True
         if self.move.vm in self.stores.still:  # its record could not be written when it failed
             self.stores.unquiet(self.move.vm)
         self._note(state="failed", note=str(err), code=err.code)

@@ -113,15 +113,17 @@ class Merger:
                 return None
             if self._is_still(users):
                 return None
+            if merge.upper.merging:  # perhaps it was ended too, but for some records or devices
+                self.stores.mend(into.image)
+                return merge.upper
             if into == merge.lower and not inventory.may_take(into, merge.upper):
                 return None
             upper = replace(merge.upper, lower=into.name, merging=True)
-            if not merge.upper.merging:
-                # once begun there is no way back, so no room is found out now
-                more = self._taken(merge.upper) + _SLACK
-                self.stores.space.afford(more)
-                volume(into).reserve(self._taken(merge.lower) + more)
-                self.records.put(upper)
+            # once begun there is no way back, so no room is found out now
+            more = self._taken(merge.upper) + _SLACK
+            self.stores.space.afford(more)
+            volume(into).reserve(self._taken(merge.lower) + more)
+            self.records.put(upper)
             for one in users:
                 self.stores.resume(one.vm)
             return upper

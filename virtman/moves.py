@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from virtman.transfer import Move
 LOG = logging.getLogger(__name__)
 
 _REMEMBERED = 100
+_LAST = 10.0
 
 
 class Moves:
@@ -43,10 +45,13 @@ class Moves:
             self._begin(Journey(self.agent, self.peers, self.patience, move))
 
     def stop(self) -> None:
-        """Send nothing any more; the next agent goes on."""
+        """Send nothing any more; the next agent goes on. A VM that is held goes on before."""
         self._stopped = True
-        for journey in self._known():
+        journeys, end = self._known(), time.monotonic() + _LAST
+        for journey in journeys:
             journey.stop()
+        for journey in journeys:
+            journey.join(max(0.0, end - time.monotonic()))
 
     def clone(self, vm: str, host: str, name: str) -> Status:
         """Begin to copy a VM to another host, as of now, while it runs here.
@@ -148,7 +153,7 @@ class Moves:
             for vm in ended[:-_REMEMBERED]:
                 del self._journeys[vm]
             self._journeys[journey.move.vm] = journey
-        journey.start()
+            journey.start()
 
     def _known(self) -> list[Journey]:
         with self._lock:

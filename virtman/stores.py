@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from virtman import plan
@@ -32,7 +32,7 @@ from virtman.errors import (
     StoreUnusable,
     VirtmanError,
 )
-from virtman.layers import Mapped
+from virtman.layers import PATIENCE, Mapped
 from virtman.layers.instance import Instance as InstanceLayer
 from virtman.layers.store import Store as StoreLayer
 from virtman.layers.store import Usage, usages
@@ -43,6 +43,9 @@ from virtman.volumes import full_size
 from virtman.volumes.device import Given, measured
 
 LOG = logging.getLogger(__name__)
+
+# Seconds that a verb has to end when the agent does: it may hold VMs back, each step for PATIENCE.
+_LAST = 30.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class Stores:
             if self.is_still(vm):
                 return
             self._check_origin(instance)
-            for store in self._emptied(instance.image):
+            for store in self._emptied(instance):
                 pauses.enter_context(self.paused(store))
             steps = plan.instance(instance, self._chain(instance))
             arrival = self.records.arrival(vm)
@@ -184,22 +187,18 @@ class Stores:
 
         :raises SnapshotExists: if there is a snapshot of this name
         """
+        # what the swap has on the disk: most of it now, while the VM and all others go on
+        for store in _written(self.records.inventory().chain(self.records.get(vm).store)):
+            self.layer(store).sync()
         with self.held(vm) as instance:
             self.records.check_snapshot(name)
             made = self._next(instance, instance.store)
-            device, lower = self._device(made), self._chain(instance)[-1]
             try:
                 steps = plan.instance(made, self._chain(made))
                 self._up(steps[:-1])
                 self.records.put(made)
-                self.layer(lower).settle()  # most of it, while the VM goes on
                 begin = time.monotonic()
-                with contextlib.ExitStack() as stack:
-                    stack.callback(device.resume)
-                    device.suspend()
-                    # what the VM flushes later never gets to this store
-                    self.layer(lower).settle()
-                    self._up(steps[-2:])
+                self._up(steps[-2:])
                 pause = time.monotonic() - begin
             except BaseException:
                 # Once the VM may have written to the new store it cannot go back.
@@ -308,18 +307,31 @@ class Stores:
             return None
         return self._device(instance).waits()
 
-    # These two do not wait for the lock, for space may be short. A swap of tables at the same
-    # moment lets the VM go on, until the next look at its stores.
+    # These two do not wait for the lock, for space may be short.
 
     def hold(self, instance: Instance) -> bool:
-        """Begin to let a VM wait; tell whether that was still to begin."""
+        """Begin to let a VM wait; tell whether that was still to begin.
+
+        A swap of tables at the same moment lets it go on, until the next look at its stores.
+        """
         return self._device(instance).hold()
 
-    def release(self, instance: Instance) -> None:
-        """Let a VM go on, unless it is being handed over, or was."""
-        with self._stilling:
-            if not self.is_still(instance.vm):
+    def release(self, instance: Instance) -> bool:
+        """Let a VM go on, unless it is held for something else; tell whether it does.
+
+        That is a verb of its image, or that it is being handed over, or was.
+        """
+        lock = self.locks[instance.image]
+        if not lock.acquire(blocking=False):
+            return False
+        try:
+            with self._stilling:
+                if self.is_still(instance.vm):
+                    return False
                 self._device(instance).resume()
+                return True
+        finally:
+            lock.release()
 
     def is_still(self, vm: str) -> bool:
         """Tell whether the tables of a VM's devices must stay as they are."""
@@ -370,16 +382,15 @@ class Stores:
             if store.name not in self._paused:
                 stack.callback(self._paused.discard, store.name)
                 self._paused.add(store.name)
+                end = time.monotonic() + PATIENCE
                 for one in self._on(store):
                     stack.callback(one.resume)
-                    one.suspend()
+                    one.suspend(max(0.0, end - time.monotonic()))
             yield
 
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say."""
-        with self.locks[image], contextlib.ExitStack() as pauses:
-            for store in self._emptied(image):
-                pauses.enter_context(self.paused(store))
+        with self.locks[image]:
             for one in self.records.all():
                 if one.image == image and self.fits(one):
                     self.resume(one.vm)
@@ -401,6 +412,13 @@ class Stores:
             self.tidy(image)
         except (VirtmanError, OSError) as err:
             LOG.warning("image %s: %s", image, err)
+
+    def stop(self) -> None:
+        """Let the verbs end that have begun, for they may hold VMs back; none begins any more."""
+        end = time.monotonic() + _LAST
+        for image, lock in list(self.locks.items()):
+            if not lock.acquire(timeout=max(0.0, end - time.monotonic())):
+                LOG.warning("image %s: a verb goes on; VMs that wait go on with the agent", image)
 
     @contextlib.contextmanager
     def held(self, vm: str) -> Iterator[Instance]:
@@ -429,19 +447,20 @@ class Stores:
             if store.image == image and store.name not in served:
                 self.layer(store).down()
 
-    def _emptied(self, image: str) -> list[Store]:
-        """Return the stores of an image past which VMs are led: merges that were ended half way."""
-        garbage = self.records.inventory().garbage()
-        return [one for one in garbage if one.image == image and one.merging]
+    def _emptied(self, instance: Instance) -> list[Store]:
+        """Return the stores past which a VM is to be led: merges whose end was begun."""
+        inventory, image = self.records.inventory(), instance.image
+        left = [one for one in inventory.left() if one.image == image]
+        own = self._layers(inventory.chain(instance.store), [instance]) if left else []
+        return [one for one in left if _on(one, own)]
 
     def _on(self, store: Store) -> list[Mapped]:
         """Return the devices that lie on a store's, whatever the records say."""
-        inventory, image = self.records.inventory(), store.image
-        layers: list[Mapped] = [
-            self.layer(one) for one in inventory.stores.values() if one.image == image
-        ]
-        layers += [self._device(one) for one in inventory.instances.values() if one.image == image]
-        return [one for one in layers if one.lies_on(plan.store(store).device.node)]
+        inventory = self.records.inventory()
+        return _on(store, self._layers(inventory.stores.values(), inventory.instances.values()))
+
+    def _layers(self, stores: Iterable[Store], vms: Iterable[Instance]) -> list[Mapped]:
+        return [*(self.layer(one) for one in stores), *(self._device(one) for one in vms)]
 
     def _state(self, instance: Instance, stores: Sequence[Usage | None]) -> tuple[str, int | None]:
         waits = self.waits(instance)
@@ -533,6 +552,11 @@ class Stores:
         layer = self.stack.layer(plan.device(instance))
         assert isinstance(layer, InstanceLayer)
         return layer
+
+
+def _on(store: Store, layers: Iterable[Mapped]) -> list[Mapped]:
+    """Return which of these devices lie on a store's."""
+    return [one for one in layers if one.lies_on(plan.store(store).device.node)]
 
 
 def _written(chain: tuple[Store, ...]) -> tuple[Store, ...]:

@@ -93,8 +93,7 @@ class Supply:
             # begun at an earlier look if its I/O that is on its way takes long to end
             if self.stores.hold(instance):
                 LOG.error("VM %s waits: %s", instance.vm, reason)
-        elif waits and not reason:
-            self.stores.release(instance)
+        elif waits and not reason and self.stores.release(instance):
             LOG.info("VM %s goes on", instance.vm)
 
     def _warn(self, what: str, low: bool, text: str) -> None:

@@ -75,10 +75,10 @@ OPTS = [
         "scrub_interval",
         default=7 * 86400.0,
         min=0.0,
-        help="Seconds after which what is cached of all images that VMs use is compared with their "
-        "hash trees again, and wrong blocks dropped. 4 KiB are read of each 512 KiB that the cache "
-        "lacks, at most 64 KiB where it lacks only some of them. Lower: rot on local disks is "
-        "found sooner, at more load. 0: never, but by 'virtman image scrub'.",
+        help="Seconds after the end of one round until what is cached of all images that VMs use "
+        "is compared with their hash trees again, and wrong blocks dropped. 4 KiB are read of each "
+        "512 KiB that the cache lacks, at most 64 KiB where it lacks only some of them. Lower: rot "
+        "on local disks is found sooner, at more load. 0: never, but by 'virtman image scrub'.",
     ),
     cfg.FloatOpt(
         "scrub_rate",

@@ -17,6 +17,8 @@ LOG = logging.getLogger(__name__)
 
 Table = list[tuple[int, int, str, str]]
 
+PATIENCE: float = dm.PATIENCE
+
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 # Path states in a multipath's status line: device, A(ctive) or F(ailed), failures.
 _PATH = re.compile(r"(\d+:\d+) ([AF]) \d+")
@@ -122,14 +124,17 @@ class Mapped:
         self.name = name
         self.node = f"/dev/mapper/{name}"
 
-    def set_up(self, table: Table) -> None:
-        """Make the device, or swap its table if it lies on other devices."""
+    def set_up(self, table: Table, settle: str = "") -> None:
+        """Make the device, or swap its table if it lies on other devices.
+
+        :param settle: path of a device whose data are on the disk before a swap; empty for none
+        """
         with explained(f"device {self.name}"):
             present = self.table()
             if not present:
                 self._create(table)
             elif _shape(present) != _shape(table):
-                dm.reload(self.name, table, self.read_only, self.flush, self.freeze)
+                dm.reload(self.name, table, self.read_only, self.flush, self.freeze, settle)
             if self.read_ahead is not None:
                 block.read_ahead(sysfs.kernel_name(self.node), self.read_ahead)
 
@@ -165,13 +170,14 @@ class Mapped:
                 return False
         return True
 
-    def suspend(self) -> None:
+    def suspend(self, patience: float = PATIENCE) -> None:
         """Hold back I/O until ``resume``, or until the table is swapped.
 
-        :raises DevicePending: if I/O that is on its way does not end
+        :param patience: seconds
+        :raises DevicePending: if I/O that is on its way does not end within them
         """
         with explained(f"device {self.name}"):
-            dm.suspend(self.name, self.flush, self.freeze)
+            dm.suspend(self.name, self.flush, self.freeze, patience)
 
     def resume(self) -> None:
         """Let I/O go on."""

@@ -14,7 +14,8 @@ class Instance(Mapped):
     """dm-linear over a store, so that a VM moves to another one by a new table.
 
     A swap waits for what is on its way, and has a file system that is mounted on the device
-    settle: all stores below then have the data of one moment.
+    settle: all stores below then have the data of one moment. They have them on the disk, for what
+    the VM flushes later gets no further than to its last store.
     """
 
     read_only = False
@@ -27,8 +28,18 @@ class Instance(Mapped):
     def up(self, below: Sequence[str]) -> str:
         """Lie on the last store."""
         (store,) = below
-        self.set_up([(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")])
+        table = [(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")]
+        self.set_up(table, self._frozen_by(store))
         return self.node
+
+    def _frozen_by(self, store: str) -> str:
+        """Return the path of the store that the device lies on, if another one lies on it now."""
+        for _, _, target, words in self.table():
+            if target == "linear":
+                present = f"/dev/mapper/{sysfs.mapped_name(words.split()[0])}"
+                if Mapped(sysfs.mapper_name(store)).lies_on(present):
+                    return present
+        return ""
 
     def stand_in(self) -> None:
         """Be there for whoever has to open the device already; nothing can be read or written.

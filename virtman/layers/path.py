@@ -114,19 +114,20 @@ class Path:
                 "and that this node reaches it",
                 host,
             ) from err
-        patience = _LATE_DEADLINE
+        # with other disks, or an agent died here
+        is_open = sysfs.session_to(portal.iqn) is not None
         try:
-            if sysfs.session_to(portal.iqn) is None:
-                patience = _DISK_DEADLINE
-                self._prove(portal)
-            else:  # it has other disks, or an agent died here
+            if is_open:
                 iscsi.scan(portal.iqn, portal.lun)
+            else:
+                self._prove(portal)
         except OSError as err:
-            raise ParentUnreachable(f"{what} refused the login: {err.strerror}", host) from err
+            reason = "the kernel did not look for its disk" if is_open else "it refused the login"
+            raise ParentUnreachable(f"{what}: {reason}: {err.strerror}", host) from err
         try:
             wait_until(
                 lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
-                patience,
+                _LATE_DEADLINE if is_open else _DISK_DEADLINE,
                 f"{what}: LUN {portal.lun} of {portal.iqn}",
             )
         except KernelFailure as err:

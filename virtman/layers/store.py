@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -105,6 +106,14 @@ class Store(Mapped):
         """Have on the disk what was written."""
         with explained(f"device {self.name}"):
             data.flush(self.node)
+
+    def sync(self) -> None:
+        """Have on the disk what the kernel wrote to the store, even while it is swapped or goes."""
+        with (
+            explained(f"exception store {self.step.path}"),
+            contextlib.suppress(FileNotFoundError),
+        ):
+            data.flush(self.step.path)
 
 
 def usages(steps: Iterable[plan.Store]) -> dict[Device, Usage | None]:

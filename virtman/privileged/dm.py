@@ -19,7 +19,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 
-from virtman.privileged import context
+from virtman.privileged import chunks, context
 
 LOG = logging.getLogger(__name__)
 
@@ -42,8 +42,9 @@ _nodes = threading.Lock()
 _holding: set[str] = set()
 _holds = threading.Condition()
 
-# Seconds that whoever uses a device is held back for I/O that is on its way to end.
-_PATIENCE = 10.0
+PATIENCE = 10.0
+"""Seconds that whoever uses a device is held back for I/O that is on its way to end."""
+
 _INTERRUPTING = 0.1
 
 
@@ -170,7 +171,9 @@ def create(name: str, table: Table, read_only: bool) -> None:
 
 
 @context.entrypoint
-def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) -> None:
+def reload(
+    name: str, table: Table, read_only: bool, flush: bool, freeze: bool, settle: str = ""
+) -> None:
     """Swap a device's table in place; I/O waits for that time and sees no error.
 
     :param flush: wait for I/O in flight to end first, and only then load the table: a snapshot
@@ -178,8 +181,10 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
         made later. False where that I/O can only end after the swap (a multipath that queues
         because it has no path)
     :param freeze: have a file system that is mounted on the device settle before
+    :param settle: path of a device that no later flush of this one gets to: what was written to it
+        is on the disk before the table is loaded. Empty for none; only together with ``flush``
     :raises OSError: EINTR if I/O in flight did not end in time to be flushed; the device then
-        goes on with the table it had
+        goes on with the table it had. One that is not flushed is as it was, be it held back
     """
 
     def load() -> None:
@@ -188,14 +193,16 @@ def reload(name: str, table: Table, read_only: bool, flush: bool, freeze: bool) 
             task.run()
 
     def still() -> None:
-        _suspend_in_time(name, flush, freeze)
+        _suspend_in_time(name, flush, freeze, PATIENCE if flush else math.inf)
+        if settle:
+            chunks.flush(settle)
 
     try:
         for step in (still, load) if flush else (load, still):
             step()
         _resume(name)
     except OSError:
-        _revert(name)
+        (_revert if flush else _clear)(name)
         raise
 
 
@@ -206,9 +213,12 @@ def revert(name: str) -> None:
 
 
 @context.entrypoint
-def suspend(name: str, flush: bool, freeze: bool) -> None:
-    """Hold back a device's I/O until it is resumed or reloaded; see ``reload``."""
-    _suspend_in_time(name, flush, freeze)
+def suspend(name: str, flush: bool, freeze: bool, patience: float = PATIENCE) -> None:
+    """Hold back a device's I/O until it is resumed or reloaded; see ``reload``.
+
+    :param patience: seconds that I/O in flight has to end
+    """
+    _suspend_in_time(name, flush, freeze, patience)
 
 
 @context.entrypoint
@@ -245,12 +255,12 @@ def _hold(name: str) -> None:
             _holds.notify_all()
 
 
-def _suspend_in_time(name: str, flush: bool, freeze: bool) -> None:
+def _suspend_in_time(name: str, flush: bool, freeze: bool, patience: float) -> None:
     with _holds:
         # whoever comes second waits in the kernel for a lock, where nothing interrupts it
-        if not _holds.wait_for(lambda: name not in _holding, _PATIENCE):
+        if not _holds.wait_for(lambda: name not in _holding, min(patience, PATIENCE)):
             raise OSError(errno.EINTR, f"device mapper, {name}: it is being held back")
-    _suspend(name, flush, freeze, _PATIENCE if flush else math.inf)
+    _suspend(name, flush, freeze, patience)
 
 
 def _suspend(name: str, flush: bool, freeze: bool, patience: float) -> None:
@@ -297,10 +307,14 @@ def _resume(name: str) -> None:
 
 
 def _revert(name: str) -> None:
+    _clear(name)
+    _resume(name)
+
+
+def _clear(name: str) -> None:
     # else whoever resumes the device next would bring the new table in
     with _Task(_CLEAR, name) as task:
         task.run()
-    _resume(name)
 
 
 @context.entrypoint

@@ -314,6 +314,7 @@ class Kernel:
     :ivar remembered: targets of which open-iscsi has a record, which outlives a reboot
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
+    :ivar flushed: devices and files that were
     :ivar forgotten: devices, and where on them the page cache was dropped
     :ivar rotten: where in an image its cache, of this name, gives wrong bytes
     """
@@ -339,6 +340,7 @@ class Kernel:
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
         self.forgotten: list[tuple[str, int]] = []
+        self.flushed: list[str] = []
         self.rotten: dict[str, set[int]] = defaultdict(set)
         self.lacking: dict[str, set[int]] = defaultdict(set)
         self.fetched = 0
@@ -457,12 +459,17 @@ class Kernel:
         read_only: bool,
         flush: bool,
         freeze: bool,
+        settle: str = "",
     ) -> None:
         device = self._mapping(name)
         self._check_table(table, read_only, device.number)
         if flush and not device.suspended and device.hung:
             raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
         self._check_led(device, table, flush)
+        if settle:
+            before, device.suspended = device.suspended, True
+            self.chunks_flush(settle)
+            device.suspended = before
         kinds = {row[2] for row in (*device.table, *table)}
         if "verity" in kinds and len(kinds) > 1:
             raise OSError(errno.EINVAL, "a verity device stays one")
@@ -500,7 +507,7 @@ class Kernel:
     def dm_revert(self, name: str) -> None:
         self._mapping(name).suspended = False
 
-    def dm_suspend(self, name: str, flush: bool, freeze: bool) -> None:
+    def dm_suspend(self, name: str, flush: bool, freeze: bool, patience: float = 10.0) -> None:
         device = self._mapping(name)
         if flush and not device.suspended and device.hung:
             raise OSError(errno.EINTR, f"device mapper, {name}: Interrupted system call")
@@ -918,7 +925,9 @@ class Kernel:
                 start += CHUNK
 
     def chunks_flush(self, device: str) -> None:
-        self._number(device)
+        if device.startswith("/dev/"):
+            self._number(device)
+        self.flushed.append(device)
 
     # Blocks. An image is zeros; its leaves are hashes of these.
 

@@ -1,6 +1,7 @@
 """VMs that are copied and moved between nodes: right bytes, one owner, whoever dies and when."""
 
 import contextlib
+import errno
 import hashlib
 import math
 import threading
@@ -25,6 +26,7 @@ from virtman.errors import (
     MoveUnknown,
     NoSpace,
     PeerUnknown,
+    StoreInvalid,
     VersionDiffers,
     VirtmanError,
 )
@@ -268,6 +270,31 @@ class MigrateTest(MoveCase):
             self.a.migrate("vm1", "b")
             self.assertEqual("failed", self.ended().state)
         self.assertEqual([True, False], [one.handed for one in full])
+        self.write(self.a, "vm1", c1="b")
+        self.assertEqual("ab", self.read(self.a, "vm1", 2))
+        self.assert_tidy(self.a, self.b)
+
+    def test_a_move_that_failed_is_undone_once_the_disk_can_be_written(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        forget, broken = Records.forget, []
+
+        def forgetting(records, record):
+            if isinstance(record, Move) and len(broken) < 2:
+                broken.append(record)
+                raise OSError(errno.EROFS, "the file system is read-only")
+            forget(records, record)
+
+        def sealed(stores, vm):
+            raise StoreInvalid("injected")
+
+        with (
+            fixtures.MockPatchObject(Records, "forget", forgetting),
+            fixtures.MockPatchObject(Stores, "quiet", sealed),
+        ):
+            self.a.migrate("vm1", "b")
+            self.assertEqual("failed", self.ended().state)
+        self.assertEqual(2, len(broken))
         self.write(self.a, "vm1", c1="b")
         self.assertEqual("ab", self.read(self.a, "vm1", 2))
         self.assert_tidy(self.a, self.b)

@@ -1,8 +1,11 @@
 """Snapshots of running VMs: bytes of a moment, whatever is written, merged or dies later."""
 
 import contextlib
+import errno
+import itertools
 import math
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -21,6 +24,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.merger import Merger
+from virtman.record import Records
 
 ENOUGH = 400
 
@@ -50,6 +54,90 @@ class SnapshotCase(TestCase):
         self.node.stop()
         self.node.reboot() if reboot else self.node.start()
         self.assertEqual([], self.node.recover())
+
+
+class SwapTest(SnapshotCase):
+    """What is held back stays so until all that must be done meanwhile is done."""
+
+    DEVICE = "virtman_debian_vm_vm1"
+
+    def setUp(self):
+        super().setUp()
+        self.node.create("vm1")
+        self.write("vm1", c0="a")
+        self.device = self.node.kernel.mappings[self.DEVICE]
+        self.lower = f"/dev/mapper/virtman_debian_store_{self.node.chain('vm1')[-1]}"
+        self.pool = ThreadPoolExecutor(1)
+        self.addCleanup(self.pool.shutdown)
+
+    def test_a_look_at_the_stores_lets_no_vm_go_on_before_its_snapshot_is_on_the_disk(self):
+        held = self.hook("chunks_flush", lambda device: device == self.lower, self.node.look)
+        self.node.snapshot("vm1", "before")
+        self.assertEqual([True], held)
+        self.write("vm1", c0="b")
+
+    def test_nor_while_a_store_that_it_lies_on_is_led_to_another_one(self):
+        self.node.snapshot("vm1", "before")
+        self.node.delete_snapshot("before")
+        begin = self.hook("dm_reload", lambda name, *_: self.device.suspended, self.node.look)
+        self.node.merge("vm1")
+        self.assertEqual([True], begin)
+        self.write("vm1", c0="b")
+
+    def test_most_is_flushed_while_the_vm_and_all_others_go_on(self):
+        def goes_on():
+            self.write("vm1", c1="b")
+            self.node.create("vm2")
+
+        before = self.node.chain("vm1")
+        path = self.node.records.inventory().stores[before[-1]].path
+        held = self.hook("chunks_flush", lambda device: device == path, goes_on)
+        self.node.snapshot("vm1", "before")
+        self.assertEqual([False], held)
+        self.assertEqual([path, self.lower], self.node.kernel.flushed)
+
+    def test_what_a_dead_agent_took_a_snapshot_of_is_flushed_by_the_next(self):
+        def die():
+            self.node.process.dead = True
+            raise Killed("_up")
+
+        self.hook("dm_reload", lambda name, *_: name == self.DEVICE, die)
+        self.assertRaises(Killed, self.node.snapshot, "vm1", "before")
+        del self.node.kernel.dm_reload
+        self.node.kernel.flushed.clear()
+        self.restart()
+        self.assertEqual(2, len(self.node.chain("vm1")))
+        self.assertEqual([self.lower], self.node.kernel.flushed)
+
+    def test_who_stops_the_agent_waits_for_vms_to_go_on(self):
+        stopping = []
+
+        def stop():
+            stopping.append(self.pool.submit(self.node.agent.stores.stop))
+            self.assertRaises(TimeoutError, stopping[0].result, 0.2)
+
+        self.hook("chunks_flush", lambda device: device == self.lower, stop, here=True)
+        self.node.snapshot("vm1", "before")
+        stopping[0].result(10)
+        self.write("vm1", c0="b")
+
+    def hook(self, verb, when, work, *, here=False):
+        """Do something once in the middle of a verb; return whether the VM was held after that."""
+        real, held = getattr(self.node.kernel, verb), []
+
+        def call(*arguments):
+            if not held and when(*arguments):
+                held.append(False)
+                self.node.kernel.lock.release()
+                try:
+                    work() if here else self.pool.submit(work).result(10)
+                finally:
+                    self.node.kernel.lock.acquire()
+                held[0] = self.device.suspended
+            return real(*arguments)
+
+        setattr(self.node.kernel, verb, call)
+        return held
 
 
 class SnapshotTest(SnapshotCase):
@@ -322,6 +410,7 @@ class MergeTest(SnapshotCase):
         self.node.kernel.mappings[f"virtman_debian_store_{other}"].hung = True
         self.node.start()
         self.assertEqual([], self.node.recover())
+        self.node.create("vm3")  # has nothing to do with that
         self.write("vm1", c3="e")
         self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
         for verb in (self.node.merge, lambda vm: self.node.snapshot(vm, "third")):
@@ -330,6 +419,50 @@ class MergeTest(SnapshotCase):
         self.node.merge("vm1")
         self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
         self.assertEqual([2, 2], [len(self.node.chain(vm)) for vm in ("vm1", "vm2")])
+
+    def test_a_merges_end_that_was_written_down_in_part_is_ended(self):
+        for written in range(3):  # of the records of a snapshot and of two stores
+            _, other = self.share()
+            count = itertools.count()
+
+            def putting(records, record, written=written, count=count, put=Records.put):
+                is_begun = any(one.merging for one in records.inventory().stores.values())
+                if is_begun and next(count) == written:
+                    raise OSError(errno.EIO, "injected")
+                put(records, record)
+
+            with fixtures.MockPatchObject(Records, "put", putting):
+                self.assertRaises(OSError, self.node.merge, "vm1")
+            self.node.stop()
+            self.node.kernel.mappings[f"virtman_debian_store_{other}"].hung = True
+            self.node.start()
+            self.node.recover()
+            self.write("vm1", c3="e")
+            self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")), written)
+            self.node.kernel.end_reads()
+            for vm in ("vm2", "vm1"):
+                self.node.merge(vm)
+            self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")), written)
+            self.assertEqual([2, 2], [len(self.node.chain(vm)) for vm in ("vm1", "vm2")], written)
+            for vm in ("vm1", "vm2"):
+                self.node.destroy(vm)
+            self.node.delete_snapshot("second")
+            self.assertEqual([], self.stores())
+
+    def test_all_that_is_held_for_a_merge_has_ten_seconds_together(self):
+        self.share()
+        suspend, given = self.node.kernel.dm_suspend, []
+
+        def suspending(name, flush, freeze, patience):
+            given.append(patience)
+            time.sleep(0.05)
+            suspend(name, flush, freeze, patience)
+
+        self.node.kernel.dm_suspend = suspending
+        self.node.merge("vm1")
+        self.assertEqual(2, len(given))
+        self.assertLess(given[0], 10.001)
+        self.assertLess(given[1], given[0] - 0.05)
 
     def test_a_device_that_was_left_in_the_middle_of_a_swap_goes_on(self):
         self.share()

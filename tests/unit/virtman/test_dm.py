@@ -5,13 +5,15 @@ import errno
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import fixtures
 import testtools
 
 from virtman.privileged import dm
 
-HOLD, SUSPEND = (verb.args[0] for verb in (dm.hold, dm.suspend))  # as the privileged part calls
+# as the privileged part calls
+HOLD, SUSPEND, RELOAD = (verb.args[0] for verb in (dm.hold, dm.suspend, dm.reload))
 
 
 class HoldTest(testtools.TestCase):
@@ -55,12 +57,54 @@ class HoldTest(testtools.TestCase):
         self.assertTrue(HOLD("gone"))
 
     def test_who_swaps_a_table_meanwhile_gives_up_in_time(self):
-        self.useFixture(fixtures.MockPatchObject(dm, "_PATIENCE", 0.05))
         self.assertTrue(HOLD("vm1"))
-        error = self.assertRaises(OSError, SUSPEND, "vm1", True, False)
+        error = self.assertRaises(OSError, SUSPEND, "vm1", True, False, 0.05)
         self.assertEqual(errno.EINTR, error.errno)
         self.end()
         SUSPEND("vm1", True, False)
+
+
+VERBS = {1: "load", 4: "suspend", 5: "resume", 14: "clear", "flush": "flush"}
+
+
+class ReloadTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.log, self.failing = [], ""
+        self.useFixture(fixtures.MockPatchObject(dm, "_Task", self.task))
+        self.useFixture(fixtures.MockPatchObject(dm.chunks, "flush", lambda _: self.run_("flush")))
+
+    def task(self, verb, name, *, read_only=False):
+        task = mock.MagicMock()
+        task.__enter__.return_value = task
+        task.run = lambda: self.run_(verb)
+        return task
+
+    def run_(self, verb):
+        self.log.append(VERBS[verb])
+        if self.failing == self.log[-1]:
+            raise OSError(errno.ENOMEM, "injected")
+
+    def steps(self, *, flush, settle="", failing=""):
+        self.log, self.failing = [], failing
+        if failing:
+            self.assertRaises(OSError, RELOAD, "vm1", [], False, flush, False, settle)
+        else:
+            RELOAD("vm1", [], False, flush, False, settle)
+        return " ".join(self.log)
+
+    def test_what_is_flushed_waits_until_it_is_on_the_disk_and_before_the_table_is_read(self):
+        self.assertEqual("suspend flush load resume", self.steps(flush=True, settle="/dev/below"))
+        self.assertEqual("suspend load resume", self.steps(flush=True))
+        self.assertEqual("load suspend resume", self.steps(flush=False))
+
+    def test_what_failed_goes_on_with_the_table_that_it_had(self):
+        for failing in ("suspend", "flush", "load"):
+            steps = self.steps(flush=True, settle="/dev/below", failing=failing)
+            self.assertTrue(steps.endswith(f"{failing} clear resume"), steps)
+
+    def test_what_somebody_held_back_stays_so_if_its_new_table_cannot_be_loaded(self):
+        self.assertEqual("load clear", self.steps(flush=False, failing="load"))
 
 
 class PatienceTest(testtools.TestCase):

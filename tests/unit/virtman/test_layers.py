@@ -21,6 +21,7 @@ from virtman.plan import Portal
 from virtman.privileged import block, dm, lio, loop
 
 NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
+NUMBERS |= {"/dev/mapper/x": "254:8", "/dev/mapper/y": "254:9"}
 MIB = 2048
 
 
@@ -35,6 +36,7 @@ class Tables(fixtures.Fixture):
         super().__init__()
         self.live = {}
         self.swapped = []
+        self.settled = []
 
     def _setUp(self):
         for module, name, stand_in in (
@@ -49,13 +51,16 @@ class Tables(fixtures.Fixture):
             (loop, "attach", lambda path, offset, ro: "/dev/z"),
             (sysfs, "kernel_name", lambda device: device),
             (sysfs, "number", NUMBERS.__getitem__),
+            (sysfs, "mapped_name", {"254:8": "x", "254:9": "y"}.__getitem__),
+            (sysfs, "mapper_name", lambda device: device.removeprefix("/dev/")),
             (sysfs, "loop_of", lambda path, offset=0: None),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
 
-    def _reload(self, name, table, read_only, flush, freeze):
+    def _reload(self, name, table, read_only, flush, freeze, settle):
         self.live[name] = table
         self.swapped.append(name)
+        self.settled.append(settle)
 
 
 class TableTest(testtools.TestCase):
@@ -167,6 +172,14 @@ class TableTest(testtools.TestCase):
         self.assertEqual([(0, MIB, "linear", "254:9 0")], self.table(Instance, step, "/dev/y"))
         self.assertTrue(Instance(step).lies_on("/dev/y"))
         self.assertFalse(Instance(step).lies_on("/dev/x"))
+        self.assertEqual([""], self.tables.settled)
+
+    def test_a_store_on_which_a_vm_gets_another_one_is_on_the_disk_before(self):
+        step = plan.Instance(Device("i", "vm", "v"), MIB, ())
+        self.tables.live["y"] = [(0, MIB, "snapshot", "254:8 7:3 P 128")]
+        for store in ("/dev/x", "/dev/y", "/dev/x"):  # the last time past an emptied one
+            self.table(Instance, step, store)
+        self.assertEqual(["/dev/mapper/x", ""], self.tables.settled)
 
     def test_a_store_says_how_full_it_is_or_that_it_is_lost(self):
         layer = Store(plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False))
