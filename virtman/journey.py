@@ -229,6 +229,7 @@ class Journey:
             self.records.forget(self.move)
         except (VirtmanError, OSError) as also:
             LOG.warning("VM %s: what the move was made of stays for now: %s", self.move.vm, also)
+            self._ended.wait(_AGAIN)  # whoever cancelled it need not be waited for
             return True
         if self.move.vm in self.stores.still:  # its record could not be written when it failed
             self.stores.unquiet(self.move.vm)

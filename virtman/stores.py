@@ -382,8 +382,8 @@ class Stores:
             if store.name not in self._paused:
                 stack.callback(self._paused.discard, store.name)
                 self._paused.add(store.name)
-                end = time.monotonic() + PATIENCE
-                for one in self._on(store):
+                layers, end = self._on(store), time.monotonic() + PATIENCE
+                for one in layers:
                     stack.callback(one.resume)
                     one.suspend(max(0.0, end - time.monotonic()))
             yield
@@ -456,8 +456,12 @@ class Stores:
 
     def _on(self, store: Store) -> list[Mapped]:
         """Return the devices that lie on a store's, whatever the records say."""
-        inventory = self.records.inventory()
-        return _on(store, self._layers(inventory.stores.values(), inventory.instances.values()))
+        inventory, image = self.records.inventory(), store.image
+        layers = self._layers(
+            (one for one in inventory.stores.values() if one.image == image),
+            (one for one in inventory.instances.values() if one.image == image),
+        )
+        return _on(store, layers)
 
     def _layers(self, stores: Iterable[Store], vms: Iterable[Instance]) -> list[Mapped]:
         return [*(self.layer(one) for one in stores), *(self._device(one) for one in vms)]

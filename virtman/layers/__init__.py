@@ -18,6 +18,7 @@ LOG = logging.getLogger(__name__)
 Table = list[tuple[int, int, str, str]]
 
 PATIENCE: float = dm.PATIENCE
+"""Seconds that I/O has to end for which whoever uses a device is held back."""
 
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 # Path states in a multipath's status line: device, A(ctive) or F(ailed), failures.
