@@ -125,19 +125,21 @@ class Mapped:
         self.name = name
         self.node = f"/dev/mapper/{name}"
 
-    def set_up(self, table: Table, settle: str = "") -> None:
-        """Make the device, or swap its table if it lies on other devices.
-
-        :param settle: path of a device whose data are on the disk before a swap; empty for none
-        """
+    def set_up(self, table: Table) -> None:
+        """Make the device, or swap its table if it lies on other devices."""
         with explained(f"device {self.name}"):
             present = self.table()
             if not present:
                 self._create(table)
             elif _shape(present) != _shape(table):
-                dm.reload(self.name, table, self.read_only, self.flush, self.freeze, settle)
+                below = self.to_settle(present, table)
+                dm.reload(self.name, table, self.read_only, self.flush, self.freeze, below)
             if self.read_ahead is not None:
                 block.read_ahead(sysfs.kernel_name(self.node), self.read_ahead)
+
+    def to_settle(self, present: Table, table: Table) -> str:
+        """Return the path of a device whose data must be on the disk before a swap; or nothing."""
+        return ""
 
     def _create(self, table: Table) -> None:
         try:

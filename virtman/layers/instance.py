@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Sequence
 
 from virtman import plan, sysfs
-from virtman.layers import Mapped, explained
+from virtman.layers import Mapped, Table, explained
 from virtman.privileged import dm
 
 
@@ -28,18 +28,15 @@ class Instance(Mapped):
     def up(self, below: Sequence[str]) -> str:
         """Lie on the last store."""
         (store,) = below
-        table = [(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")]
-        self.set_up(table, self._frozen_by(store))
+        self.set_up([(0, self.step.sectors, "linear", f"{sysfs.number(store)} 0")])
         return self.node
 
-    def _frozen_by(self, store: str) -> str:
-        """Return the path of the store that the device lies on, if another one lies on it now."""
-        for _, _, target, words in self.table():
-            if target == "linear":
-                present = f"/dev/mapper/{sysfs.mapped_name(words.split()[0])}"
-                if Mapped(sysfs.mapper_name(store)).lies_on(present):
-                    return present
-        return ""
+    def to_settle(self, present: Table, table: Table) -> str:
+        """Return the path of the store that the device lies on, if it gets one on that."""
+        if {present[0][2], table[0][2]} != {"linear"}:
+            return ""
+        old, new = (sysfs.mapped_name(rows[0][3].split()[0]) for rows in (present, table))
+        return f"/dev/mapper/{old}" if Mapped(new).lies_on(f"/dev/mapper/{old}") else ""
 
     def stand_in(self) -> None:
         """Be there for whoever has to open the device already; nothing can be read or written.

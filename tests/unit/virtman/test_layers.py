@@ -52,7 +52,6 @@ class Tables(fixtures.Fixture):
             (sysfs, "kernel_name", lambda device: device),
             (sysfs, "number", NUMBERS.__getitem__),
             (sysfs, "mapped_name", {"254:8": "x", "254:9": "y"}.__getitem__),
-            (sysfs, "mapper_name", lambda device: device.removeprefix("/dev/")),
             (sysfs, "loop_of", lambda path, offset=0: None),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
