@@ -184,12 +184,13 @@ class Inventory:
         """Return who has to be led past an emptied store to the one below, and so changed.
 
         Should only some of them be, a VM that still has the store in its chain leads to the rest:
-        so snapshots come first.
+        so what belongs to VMs comes last.
         """
+        served = self.served()
         for snapshot in self.snapshots.values():
             if snapshot.store == store.name:
                 yield replace(snapshot, store=store.lower)
-        for one in self.stores.values():
+        for one in sorted(self.stores.values(), key=lambda one: one.name in served):
             if one.lower == store.name:
                 yield replace(one, lower=store.lower)
         for instance in self.instances.values():

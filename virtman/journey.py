@@ -120,6 +120,7 @@ class Journey:
         # again once the word has come.
         self._deciding = threading.Lock()
         self._pace = _AGAIN
+        self._failed: VirtmanError | None = None
         self._moved = time.monotonic()
         self._rate = 0.0
         self._pause = math.inf
@@ -140,8 +141,15 @@ class Journey:
         self._cancelled.set()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end of one that was told to stop."""
+        """Wait for the end of one that was told to stop; the VM is held no longer than that."""
+        vm, host = self.move.vm, self.move.host
         self._thread.join(seconds)
+        if not self._thread.is_alive():
+            return
+        with self._deciding:  # it was told to stop: from now on it is not handed any more
+            if vm in self.stores.still and not self.move.handed:
+                LOG.warning("VM %s goes on here: host %s does not answer", vm, host)
+                self.stores.unquiet(vm)
 
     def cancel(self) -> None:
         """Have it undone, and wait for that.
@@ -229,6 +237,7 @@ class Journey:
             self.records.forget(self.move)
         except (VirtmanError, OSError) as also:
             LOG.warning("VM %s: what the move was made of stays for now: %s", self.move.vm, also)
+            self._failed = err
             self._ended.wait(_AGAIN)  # whoever cancelled it need not be waited for
             return True
         if self.move.vm in self.stores.still:  # its record could not be written when it failed
@@ -237,6 +246,8 @@ class Journey:
         return False
 
     def _travel(self) -> None:
+        if self._failed:  # all that is left is to undo it
+            raise self._failed
         if not self.move.handed:
             self._check_wanted()
             self._send_rounds()

@@ -51,7 +51,10 @@ class Moves:
         for journey in journeys:
             journey.stop()
         for journey in journeys:
-            journey.join(max(0.0, end - time.monotonic()))
+            try:
+                journey.join(max(0.0, end - time.monotonic()))
+            except (VirtmanError, OSError) as err:
+                LOG.warning("VM %s: %s", journey.move.vm, err)
 
     def clone(self, vm: str, host: str, name: str) -> Status:
         """Begin to copy a VM to another host, as of now, while it runs here.

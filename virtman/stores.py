@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from virtman import plan
 from virtman.chains import Instance, Inventory, Snapshot, Store
 from virtman.errors import (
+    DevicePending,
     ImageRemade,
     InstanceNotServed,
     NoSpace,
@@ -46,6 +47,8 @@ LOG = logging.getLogger(__name__)
 
 # Seconds that a verb has to end when the agent does: it may hold VMs back, each step for PATIENCE.
 _LAST = 30.0
+# Long flushes at a time: each takes a thread of the root verbs, which are few.
+_SYNCS = 4
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,7 @@ class Stores:
         # So that nobody who has just found a VM waiting lets it go on a moment later.
         self._stilling = threading.Lock()
         self.origins: dict[str, str] = {}
+        self._syncs = threading.BoundedSemaphore(_SYNCS)
 
     def create(self, wanted: Instance, snapshot: str = "", path: str = "") -> Instance:
         """Give a VM an empty store over the image, or over a snapshot, and its device.
@@ -188,8 +192,9 @@ class Stores:
         :raises SnapshotExists: if there is a snapshot of this name
         """
         # what the swap has on the disk: most of it now, while the VM and all others go on
-        for store in _written(self.records.inventory().chain(self.records.get(vm).store)):
-            self.layer(store).sync()
+        with self._syncs:
+            for store in _written(self.records.inventory().chain(self.records.get(vm).store)):
+                self.layer(store).sync()
         with self.held(vm) as instance:
             self.records.check_snapshot(name)
             made = self._next(instance, instance.store)
@@ -389,11 +394,22 @@ class Stores:
             yield
 
     def mend(self, image: str) -> None:
-        """Bring the devices of all VMs of an image into the state that the records say."""
+        """Bring the devices of all VMs of an image into the state that the records say.
+
+        A VM whose devices cannot be brought up keeps nobody else from that.
+
+        :raises DevicePending: if what is on its way through one does not end
+        """
         with self.locks[image]:
             for one in self.records.all():
-                if one.image == image and self.fits(one):
+                if one.image != image or not self.fits(one):
+                    continue
+                try:
                     self.resume(one.vm)
+                except DevicePending:
+                    raise
+                except (VirtmanError, OSError) as err:
+                    LOG.warning("VM %s: %s", one.vm, err)
             self.tidy(image)
 
     def tidy(self, image: str) -> None:
@@ -450,8 +466,9 @@ class Stores:
     def _emptied(self, instance: Instance) -> list[Store]:
         """Return the stores past which a VM is to be led: merges whose end was begun."""
         inventory, image = self.records.inventory(), instance.image
-        left = [one for one in inventory.left() if one.image == image]
-        own = self._layers(inventory.chain(instance.store), [instance]) if left else []
+        chain = inventory.chain(instance.store)
+        left = [one for one in inventory.left() if one.image == image and one not in chain]
+        own = self._layers(chain, [instance]) if left else []
         return [one for one in left if _on(one, own)]
 
     def _on(self, store: Store) -> list[Mapped]:

@@ -110,7 +110,7 @@ def write(device: str, runs: Runs, data: bytes) -> None:
 @context.entrypoint
 def flush(device: str) -> None:
     """Return once all that was written to a device, or a file, is on the disk."""
-    descriptor = os.open(device, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

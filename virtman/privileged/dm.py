@@ -184,7 +184,8 @@ def reload(
     :param settle: path of a device that no later flush of this one gets to: what was written to it
         is on the disk before the table is loaded. Empty for none; only together with ``flush``
     :raises OSError: EINTR if I/O in flight did not end in time to be flushed; the device then
-        goes on with the table it had. One that is not flushed is as it was, be it held back
+        goes on with the table it had. One that is not flushed is as it was if the table cannot be
+        loaded, be it held back
     """
 
     def load() -> None:
@@ -197,12 +198,15 @@ def reload(
         if settle:
             chunks.flush(settle)
 
+    # until its new table is there, what is not flushed runs, or is held back by somebody else
+    undo = _revert if flush else _clear
     try:
         for step in (still, load) if flush else (load, still):
             step()
+        undo = _revert
         _resume(name)
     except OSError:
-        (_revert if flush else _clear)(name)
+        undo(name)
         raise
 
 

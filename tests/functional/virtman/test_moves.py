@@ -13,7 +13,7 @@ import zstandard
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from tests.functional.virtman.kernel import CHUNK, Killed, current
-from virtman import arrivals, changes, journey
+from virtman import arrivals, changes, journey, moves
 from virtman.errors import (
     ImageDiffers,
     InstanceExists,
@@ -26,6 +26,7 @@ from virtman.errors import (
     MoveUnknown,
     NoSpace,
     PeerUnknown,
+    PeerUnreachable,
     StoreInvalid,
     VersionDiffers,
     VirtmanError,
@@ -295,9 +296,35 @@ class MigrateTest(MoveCase):
             self.a.migrate("vm1", "b")
             self.assertEqual("failed", self.ended().state)
         self.assertEqual(2, len(broken))
+        self.assertEqual("injected", self.ended().note)
+        self.assertEqual([], list(self.a.records.inventory().snapshots))
         self.write(self.a, "vm1", c1="b")
         self.assertEqual("ab", self.read(self.a, "vm1", 2))
         self.assert_tidy(self.a, self.b)
+
+    def test_a_vm_that_is_held_goes_on_when_the_agent_stops_though_the_peer_is_silent(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        silent, answered = threading.Event(), threading.Event()
+
+        def complete(peer, *arguments):
+            silent.set()
+            answered.wait(30)
+            raise PeerUnreachable("it does not answer")
+
+        self.addCleanup(answered.set)
+        with (
+            fixtures.MockPatchObject(Peer, "complete", complete),
+            fixtures.MockPatchObject(moves, "_LAST", 0.1),
+        ):
+            self.a.migrate("vm1", "b")
+            self.assertTrue(silent.wait(30))
+            self.assertTrue(self.a.kernel.mappings["virtman_debian_vm_vm1"].suspended)
+            with self.a.process.here():
+                self.a.moves.stop()
+            self.write(self.a, "vm1", c1="b")
+            answered.set()
+        self.assertEqual("ab", self.read(self.a, "vm1", 2))
 
     def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
         self.a.create("vm1")

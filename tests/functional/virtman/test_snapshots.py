@@ -8,6 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import fixtures
 
@@ -17,6 +18,7 @@ from virtman.errors import (
     DeviceBusy,
     DevicePending,
     InstanceNotServed,
+    NoSpace,
     SnapshotExists,
     SnapshotMismatch,
     SnapshotUnknown,
@@ -448,6 +450,60 @@ class MergeTest(SnapshotCase):
                 self.node.destroy(vm)
             self.node.delete_snapshot("second")
             self.assertEqual([], self.stores())
+
+    def test_nor_is_one_kept_from_its_end_by_a_snapshot_that_needs_more(self):
+        self.share()
+        self.node.snapshot("vm2", "third")
+        self.node.destroy("vm2")
+        self.node.create("vm3")
+        count, put = itertools.count(), Records.put
+
+        def putting(records, record):
+            is_begun = any(one.merging for one in records.inventory().stores.values())
+            if is_begun and next(count) == 2:
+                raise NoSpace("injected")
+            put(records, record)
+
+        with fixtures.MockPatchObject(Records, "put", putting):
+            self.assertRaises(NoSpace, self.node.merge, "vm1")
+        self.node.merge("vm1")
+        self.node.destroy("vm3")
+        self.assertFalse([s for s in self.node.records.inventory().stores.values() if s.merging])
+        self.node.create("vm2", snapshot="third")
+        self.assertEqual(("abc.", "ab.d"), (self.read("vm1"), self.read("vm2")))
+
+    def test_a_vm_whose_store_is_away_keeps_no_other_from_being_merged(self):
+        self.node.create("vm1")
+        self.node.snapshot("vm1", "first")
+        self.write("vm1", c0="a")
+        self.node.delete_snapshot("first")
+        self.node.create("vm2")
+        away = self.node.records.inventory().chain(self.node.records.get("vm2").store)
+        with fixtures.MockPatchObject(Merger, "_await", lambda *_: False):
+            self.node.merge("vm1")
+        self.node.stop()
+        Path(away[0].path).rename(self.node.folder / "elsewhere")
+        self.node.reboot()
+        self.assertEqual(["vm2"], [one for one in self.node.recover()])
+        self.node.merge("vm1")
+        self.assertEqual(("a...", 1), (self.read("vm1"), len(self.node.chain("vm1"))))
+
+    def test_nobody_is_held_for_a_merges_end_that_is_still_to_be_written_down(self):
+        self.share()
+        count, put, suspend = itertools.count(), Records.put, self.node.kernel.dm_suspend
+
+        def putting(records, record):
+            is_begun = any(one.merging for one in records.inventory().stores.values())
+            if is_begun and next(count) == 1:
+                raise OSError(errno.EIO, "injected")
+            put(records, record)
+
+        with fixtures.MockPatchObject(Records, "put", putting):
+            self.assertRaises(OSError, self.node.merge, "vm1")
+        held = []
+        self.node.kernel.dm_suspend = lambda name, *more: (held.append(name), suspend(name, *more))
+        self.node.snapshot("vm2", "third")
+        self.assertEqual([], held)
 
     def test_all_that_is_held_for_a_merge_has_ten_seconds_together(self):
         self.share()

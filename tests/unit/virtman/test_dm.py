@@ -83,6 +83,7 @@ class ReloadTest(testtools.TestCase):
     def run_(self, verb):
         self.log.append(VERBS[verb])
         if self.failing == self.log[-1]:
+            self.failing = ""
             raise OSError(errno.ENOMEM, "injected")
 
     def steps(self, *, flush, settle="", failing=""):
@@ -105,6 +106,11 @@ class ReloadTest(testtools.TestCase):
 
     def test_what_somebody_held_back_stays_so_if_its_new_table_cannot_be_loaded(self):
         self.assertEqual("load clear", self.steps(flush=False, failing="load"))
+
+    def test_what_was_held_back_for_a_table_that_cannot_be_used_goes_on(self):
+        for flush in (True, False):
+            steps = self.steps(flush=flush, failing="resume")
+            self.assertTrue(steps.endswith("resume clear resume"), steps)
 
 
 class PatienceTest(testtools.TestCase):
