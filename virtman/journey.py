@@ -234,7 +234,6 @@ class Journey:
             LOG.info("VM %s: %s", self.move.vm, also)
         try:
             self._let_go()
-            self.records.forget(self.move)
         except (VirtmanError, OSError) as also:
             LOG.warning("VM %s: what the move was made of stays for now: %s", self.move.vm, also)
             self._failed = err
@@ -391,7 +390,6 @@ class Journey:
         """Let the copy be the destination's; nothing changes here."""
         self.peer.activate(self.move.name, self.move.id)
         self._let_go()
-        self.records.forget(self.move)
         LOG.info("VM %s was copied to host %s as %s", self.move.vm, self.move.host, self.move.name)
 
     def _hand_over(self) -> None:
@@ -447,12 +445,12 @@ class Journey:
             LOG.debug("VM %s was removed already", vm)
         self.stores.still.discard(vm)
         self._let_go()
-        self.records.forget(self.move)
 
     def _let_go(self) -> None:
-        """Forget the snapshots at the ends of rounds."""
+        """Forget the snapshots at the ends of rounds, and then the move."""
         for one in self._held().values():
             self.stores.delete(one)
+        self.records.forget(self.move)
 
     def _check_wanted(self) -> None:
         if self._cancelled.is_set():

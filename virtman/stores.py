@@ -468,7 +468,7 @@ class Stores:
         inventory, image = self.records.inventory(), instance.image
         chain = inventory.chain(instance.store)
         left = [one for one in inventory.left() if one.image == image and one not in chain]
-        own = self._layers(chain, [instance]) if left else []
+        own = self._layers(chain, [instance])
         return [one for one in left if _on(one, own)]
 
     def _on(self, store: Store) -> list[Mapped]:

@@ -422,19 +422,23 @@ class MergeTest(SnapshotCase):
         self.assertEqual(("abce", "ab.d"), (self.read("vm1"), self.read("vm2")))
         self.assertEqual([2, 2], [len(self.node.chain(vm)) for vm in ("vm1", "vm2")])
 
+    def merge_in_part(self, written, error):
+        """Merge vm1's stores, with only so many records of the end being written down."""
+        count, put = itertools.count(), Records.put
+
+        def putting(records, record):
+            is_begun = any(one.merging for one in records.inventory().stores.values())
+            if is_begun and next(count) == written:
+                raise error
+            put(records, record)
+
+        with fixtures.MockPatchObject(Records, "put", putting):
+            self.assertRaises(type(error), self.node.merge, "vm1")
+
     def test_a_merges_end_that_was_written_down_in_part_is_ended(self):
         for written in range(3):  # of the records of a snapshot and of two stores
             _, other = self.share()
-            count = itertools.count()
-
-            def putting(records, record, written=written, count=count, put=Records.put):
-                is_begun = any(one.merging for one in records.inventory().stores.values())
-                if is_begun and next(count) == written:
-                    raise OSError(errno.EIO, "injected")
-                put(records, record)
-
-            with fixtures.MockPatchObject(Records, "put", putting):
-                self.assertRaises(OSError, self.node.merge, "vm1")
+            self.merge_in_part(written, OSError(errno.EIO, "injected"))
             self.node.stop()
             self.node.kernel.mappings[f"virtman_debian_store_{other}"].hung = True
             self.node.start()
@@ -456,16 +460,7 @@ class MergeTest(SnapshotCase):
         self.node.snapshot("vm2", "third")
         self.node.destroy("vm2")
         self.node.create("vm3")
-        count, put = itertools.count(), Records.put
-
-        def putting(records, record):
-            is_begun = any(one.merging for one in records.inventory().stores.values())
-            if is_begun and next(count) == 2:
-                raise NoSpace("injected")
-            put(records, record)
-
-        with fixtures.MockPatchObject(Records, "put", putting):
-            self.assertRaises(NoSpace, self.node.merge, "vm1")
+        self.merge_in_part(2, NoSpace("injected"))
         self.node.merge("vm1")
         self.node.destroy("vm3")
         self.assertFalse([s for s in self.node.records.inventory().stores.values() if s.merging])
@@ -493,17 +488,8 @@ class MergeTest(SnapshotCase):
 
     def test_nobody_is_held_for_a_merges_end_that_is_still_to_be_written_down(self):
         self.share()
-        count, put, suspend = itertools.count(), Records.put, self.node.kernel.dm_suspend
-
-        def putting(records, record):
-            is_begun = any(one.merging for one in records.inventory().stores.values())
-            if is_begun and next(count) == 1:
-                raise OSError(errno.EIO, "injected")
-            put(records, record)
-
-        with fixtures.MockPatchObject(Records, "put", putting):
-            self.assertRaises(OSError, self.node.merge, "vm1")
-        held = []
+        self.merge_in_part(1, OSError(errno.EIO, "injected"))
+        suspend, held = self.node.kernel.dm_suspend, []
         self.node.kernel.dm_suspend = lambda name, *more: (held.append(name), suspend(name, *more))
         self.node.snapshot("vm2", "third")
         self.assertEqual([], held)
