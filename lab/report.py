@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from volt.drawing import draw
+from volt.model.drawing import draw
 
 _BAR = 24
 

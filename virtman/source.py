@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from virtman import hashtree, naming, plan, privileged
-from virtman.access import Access
-from virtman.coordinator import Coordinator, Shape
+from virtman import privileged
+from virtman.coordinator.auth import Access
+from virtman.coordinator.client import Coordinator, Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
-from virtman.hashtree import HashTree
-from virtman.layers.source import Source
-from virtman.naming import Device
-from virtman.plan import Chap, Portal
+from virtman.model import hashtree, naming, plan
+from virtman.model.hashtree import HashTree
+from virtman.model.naming import Device
+from virtman.model.plan import Chap, Portal
+from virtman.stack.transport.source import Source
 
 _TIMEOUT = 30.0
 _SECRET_BYTES = 16

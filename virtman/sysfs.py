@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from virtman.plan import Portal
+from virtman.model.plan import Portal
 
 _BLOCK = Path("/sys/class/block")
 _SESSIONS = Path("/sys/class/iscsi_session")

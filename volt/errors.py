@@ -1,6 +1,6 @@
 """What can go wrong in Volt: one class and one stable code per cause.
 
-The kinds say who has to act; ``volt.app`` alone turns a kind into an HTTP status.
+The kinds say who has to act; ``volt.api.app`` alone turns a kind into an HTTP status.
 """
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from virtman.client import Client
+from virtman.api.client import Client
 
 SOCKET = "/run/virtman/agent.sock"
 

@@ -10,7 +10,7 @@ from keystoneauth1 import adapter, exceptions, session, token_endpoint
 from openstack import exceptions as sdk_exceptions
 from osc_lib.exceptions import CommandError
 
-from virtman.openstack import cli
+from virtman.openstack import osc
 
 VOLT, NOVA = "http://volt", "http://nova"
 JSON = {"Content-Type": "application/json"}
@@ -93,24 +93,24 @@ class CliTest(testtools.TestCase):
             {"json": {"images": [{**image, "name": "b"}], "next": None}},
         ]
         self.wire.get(f"{VOLT}/v1/images", pages)
-        columns, rows = self.run_command(cli.ListImages)
+        columns, rows = self.run_command(osc.ListImages)
         self.assertEqual(("Name", "Size", "Shape", "Hosts", "Created At"), columns)
         self.assertEqual(["a", "b"], [row[0] for row in rows])
         self.assertEqual(["a"], self.wire.last_request.qs["marker"])
 
     def test_one_image(self):
         self.wire.get(f"{VOLT}/v1/images/a", json={"name": "a", "size": 1})
-        self.assertEqual((("name", "size"), ["a", 1]), self.run_command(cli.ShowImage, "a"))
+        self.assertEqual((("name", "size"), ["a", 1]), self.run_command(osc.ShowImage, "a"))
 
     def test_what_volt_says_is_what_the_user_sees(self):
         error = {"error": {"code": "volt.image.unknown", "message": "there is no image a"}}
         self.wire.get(f"{VOLT}/v1/images/a", status_code=404, json=error, headers=JSON)
-        raised = self.assertRaises(exceptions.NotFound, self.run_command, cli.ShowImage, "a")
+        raised = self.assertRaises(exceptions.NotFound, self.run_command, osc.ShowImage, "a")
         self.assertIn("there is no image a", str(raised))
 
     def test_names_are_no_paths(self):
         self.wire.get(f"{VOLT}/v1/images/..%2Fhosts", json={})
-        self.run_command(cli.ShowImage, "../hosts")
+        self.run_command(osc.ShowImage, "../hosts")
         self.assertIn("..%2Fhosts", self.wire.last_request.url)
 
     def test_tree_of_an_image(self):
@@ -118,7 +118,7 @@ class CliTest(testtools.TestCase):
         nodes = [{**node, "host": "n1", "parent": None}, {**node, "host": "n2", "parent": "n1"}]
         trees = {"trees": [{"stripe": 0, "nodes": nodes}]}
         self.wire.get(f"{VOLT}/v1/images/a/trees", json=trees)
-        _, rows = self.run_command(cli.ShowTree, "a")
+        _, rows = self.run_command(osc.ShowTree, "a")
         self.assertEqual(
             [(0, 1, "n1", "source", True, "ready"), (0, 1, "n2", "n1", True, "ready")], rows
         )
@@ -126,18 +126,18 @@ class CliTest(testtools.TestCase):
     def test_hosts_and_what_they_said(self):
         hosts = [host("n1", images={"a": {}}, overloaded=True), host("n2")]
         self.wire.get(f"{VOLT}/v1/hosts", json={"hosts": hosts, "next": None})
-        _, rows = self.run_command(cli.ListHosts)
+        _, rows = self.run_command(osc.ListHosts)
         self.assertEqual([("n1", None, 1, False, True, 2), ("n2", None, 0, False, False, 2)], rows)
 
     def test_drain_and_its_end(self):
         self.wire.patch(f"{VOLT}/v1/hosts/n1", json=host("n1"))
-        self.run_command(cli.DrainHost, "n1")
+        self.run_command(osc.DrainHost, "n1")
         self.assertEqual({"draining": True}, self.wire.last_request.json())
-        self.run_command(cli.DrainHost, "n1", "--end")
+        self.run_command(osc.DrainHost, "n1", "--end")
         self.assertEqual({"draining": False}, self.wire.last_request.json())
 
     def create(self, *arguments, source=("--snapshot", "s")):
-        return self.run_command(cli.CreateServers, "web", *source, "--flavor", "f", *arguments)
+        return self.run_command(osc.CreateServers, "web", *source, "--flavor", "f", *arguments)
 
     def disk(self, *source):
         """Create a server; return what Nova was told of its disk, and what the user sees."""

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import testtools
 
-from virtman import api
 from virtman import errors as agent_errors
-from volt import app, routes
+from virtman.api import local
 from volt import errors as volt_errors
+from volt.api import app, routes
 
 DOC = Path(__file__).resolve().parents[2] / "doc" / "source"
 
@@ -23,7 +23,7 @@ class DocumentationTest(testtools.TestCase):
         self.assertEqual([], sorted(code for code in codes if f"``{code}`` (" not in page))
 
     def test_every_route_of_the_agent_is_described(self):
-        self.assert_described("agent-api.rst", api.ROUTES)
+        self.assert_described("agent-api.rst", local.ROUTES)
 
     def test_every_route_of_volt_is_described(self):
         self.assert_described("rest-api.rst", routes.ROUTES)

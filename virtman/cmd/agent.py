@@ -14,9 +14,10 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from virtman import conf as options
-from virtman import naming, privileged
+from virtman import privileged
 from virtman.errors import InvalidName, VirtmanError
-from virtman.plan import SOURCE
+from virtman.model import naming
+from virtman.model.plan import SOURCE
 
 LOG = logging.getLogger(__name__)
 
@@ -37,13 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         account = pwd.getpwnam(conf.agent.user)
         _fork(conf)
         # only now: the privileged part has no more in its memory than what it needs
-        from virtman import service  # noqa: PLC0415
+        from virtman import daemon  # noqa: PLC0415
 
         _become(conf, account)
-        api, services = service.assemble(conf)
+        api, services = daemon.assemble(conf)
     except (VirtmanError, OSError, KeyError) as err:
         sys.exit(f"virtman-agent: {err}")
-    service.serve(conf, api, services)
+    daemon.serve(conf, api, services)
     return 0
 
 

@@ -9,8 +9,8 @@ import threading
 
 import click
 
-from virtman.access import Access
-from virtman.keystone import Tokens
+from virtman.coordinator.auth import Access
+from virtman.coordinator.keystone import Tokens
 from virtman.openstack.cinder import API_VERSION, Cinder
 from virtman.openstack.keeper import Keeper
 from virtman.openstack.serving import Brick, Served

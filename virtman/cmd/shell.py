@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from virtman.client import Client
+from virtman.api.client import Client
 from virtman.errors import VirtmanError
 
 _DIFFERS = 3
@@ -469,8 +469,8 @@ def add(
     """Serve PATH, write-protected, as the source of IMAGE and register it. Run as root."""
     # needs root's libraries, and the others one of HTTP that takes long to load
     from virtman import source as sources  # noqa: PLC0415
-    from virtman.access import Access  # noqa: PLC0415
-    from virtman.coordinator import Shape  # noqa: PLC0415
+    from virtman.coordinator.auth import Access  # noqa: PLC0415
+    from virtman.coordinator.client import Shape  # noqa: PLC0415
 
     access = Access(token_file, cafile)
     seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
@@ -502,7 +502,7 @@ def add(
 def remove(name: str, host: str, volt: str, token_file: str, cafile: str) -> None:
     """Make IMAGE unknown and stop serving it. Refused while hosts use it."""
     from virtman import source as sources  # noqa: PLC0415 - see above
-    from virtman.access import Access  # noqa: PLC0415
+    from virtman.coordinator.auth import Access  # noqa: PLC0415
 
     sources.remove(name, host, volt, Access(token_file, cafile))
 

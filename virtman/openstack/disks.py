@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from virtman.client import Client
+from virtman.api.client import Client
 from virtman.errors import (
     AgentUnreachable,
     ImageUnknown,

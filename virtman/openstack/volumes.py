@@ -19,7 +19,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from virtman.client import Client
+from virtman.api.client import Client
 from virtman.errors import DeviceBusy, VirtmanError, VolumeUnknown
 
 LOG = logging.getLogger(__name__)

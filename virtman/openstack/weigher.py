@@ -17,7 +17,7 @@ from nova import conf
 from nova.scheduler import utils, weights
 from oslo_config import cfg
 
-from virtman.access import Access
+from virtman.coordinator.auth import Access
 
 LOG = logging.getLogger(__name__)
 

@@ -26,10 +26,12 @@ from gunicorn.app.base import BaseApplication  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
-from volt import app, conf, metrics, policies  # noqa: E402
+from volt import conf, metrics  # noqa: E402
+from volt.api import app  # noqa: E402
+from volt.auth import policies  # noqa: E402
+from volt.background.worker import Worker  # noqa: E402
 from volt.cmd import config_files, reported  # noqa: E402
 from volt.db import upgrade  # noqa: E402
-from volt.worker import Worker  # noqa: E402
 
 LOG = logging.getLogger(__name__)
 

@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 import click
 from oslo_config import cfg
 
-from volt import conf, schemas
+from volt import conf
+from volt.api import schemas
 from volt.cmd import config_files, reported, tokens
 from volt.db import upgrade
 from volt.db.engine import connect
-from volt.drawing import draw
-from volt.roster import Roster
-from volt.topology import Shape
-from volt.trees import Coordinator
+from volt.model.drawing import draw
+from volt.placement.topology import Shape
+from volt.registry.hosts import Roster
+from volt.registry.trees import Coordinator
 
 
 @click.group()

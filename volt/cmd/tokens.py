@@ -11,7 +11,7 @@ from volt.cmd import reported
 from volt.db import upgrade
 from volt.db.tokens import Token, Tokens
 from volt.errors import TokenInvalid
-from volt.names import check_name
+from volt.model.names import check_name
 
 ROLES = ("host", "operator", "reader")
 

@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Session
 
-from volt.db.among import among
+from volt.db.any_of import among
 from volt.db.models import ImageRow, NodeRow, PlacementRow
-from volt.topology import Census, Forest, Node, Rules, Shape
+from volt.placement.topology import Census, Forest, Node, Rules, Shape
 
 # Statements are made once: making one anew takes longer than running it.
 _TABLE: Any = NodeRow.__table__

@@ -10,9 +10,9 @@ from sqlalchemy import Boolean, Text, bindparam, column, delete, func, insert, s
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from volt.db.among import among
+from volt.db.any_of import among
 from volt.db.models import AccusationRow, ClockRow, EventRow, HostRow, PlacementRow
-from volt.objects import Report, State
+from volt.model.objects import Report, State
 
 _TABLE: Any = HostRow.__table__
 _ENCODER = json.JSONEncoder(default=vars)

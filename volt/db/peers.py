@@ -5,10 +5,10 @@ from datetime import datetime
 from sqlalchemy import BigInteger, Engine, String, Text, delete
 from sqlalchemy.orm import Mapped, mapped_column, sessionmaker
 
-from volt.authority import Authority
+from volt.ca import Authority
 from volt.db.engine import for_writing, retried
 from volt.db.models import Base, Name
-from volt.objects import Listener
+from volt.model.objects import Listener
 
 _ONLY = "agents"
 

@@ -19,32 +19,37 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
 from tests.functional.volt.base import Ground
-from virtman import attachment, check, hashtree, journey, layers, merger
-from virtman.access import Access
-from virtman.agent import Agent, Host
-from virtman.api import Api
-from virtman.arrivals import Arrivals
-from virtman.attachment import Times
-from virtman.caches import backed, bcache
-from virtman.coordinator import Coordinator, Shape
-from virtman.credentials import Credentials
-from virtman.hashtree import HashTree
-from virtman.heartbeat import Heartbeat
-from virtman.merger import Merger
-from virtman.moves import Moves
-from virtman.network import Card, Overload
-from virtman.peers import Peers
-from virtman.plan import Chap, Portal
-from virtman.record import Records
-from virtman.remembering import Memory, Remembering
-from virtman.remote import Listener, Remote
-from virtman.space import Limits, Space
-from virtman.stack import Stack
-from virtman.stores import Stores
-from virtman.supply import Supply
-from virtman.volumes.file import Folder
-from virtman.volumes.lvm import Group
-from virtman.watch import Watch
+from virtman.api.local import Api
+from virtman.background.heartbeat import Heartbeat
+from virtman.background.longpoll import Watch
+from virtman.background.nic import Card, Overload
+from virtman.coordinator.auth import Access
+from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.offline import Memory, Remembering
+from virtman.disk import merger
+from virtman.disk.capacity import Limits, Space
+from virtman.disk.disks import Stores
+from virtman.disk.merger import Merger
+from virtman.disk.records import Records
+from virtman.disk.space_guard import Supply
+from virtman.disk.volumes.file import Folder
+from virtman.disk.volumes.lvm import Group
+from virtman.image import attachment
+from virtman.image.attachment import Times
+from virtman.migration import sender
+from virtman.migration.incoming import Arrivals
+from virtman.migration.outgoing import Moves
+from virtman.migration.peer_client import Peers
+from virtman.migration.peer_server import Listener, Remote
+from virtman.migration.tls import Credentials
+from virtman.model import hashtree
+from virtman.model.hashtree import HashTree
+from virtman.model.plan import Chap, Portal
+from virtman.node import check
+from virtman.node.agent import Agent, Host
+from virtman.stack import mapped
+from virtman.stack.builder import Stack
+from virtman.stack.cache import backed, bcache
 from volt.db.clock import ClockTable
 
 MIB = 1024 * 1024
@@ -368,16 +373,16 @@ class Impatient(fixtures.Fixture):
     """Waits for what will not happen are short, and tries follow each other closely."""
 
     def _setUp(self) -> None:
-        self.useFixture(fixtures.MockPatchObject(layers, "_REMOVE_DEADLINE", 0.05))
-        self.useFixture(fixtures.MockPatchObject(layers, "_DETACH_DEADLINE", 0.5))
+        self.useFixture(fixtures.MockPatchObject(mapped, "_REMOVE_DEADLINE", 0.05))
+        self.useFixture(fixtures.MockPatchObject(mapped, "_DETACH_DEADLINE", 0.5))
         self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
         self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
-        self.useFixture(fixtures.MockPatchObject(journey, "_LOOK", 0.001))
-        self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
-        self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(sender, "_LOOK", 0.001))
+        self.useFixture(fixtures.MockPatchObject(sender, "_AGAIN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(sender, "_STILL_OPEN", 0.01))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
 
 

@@ -28,8 +28,7 @@ from pathlib import Path
 import fixtures
 
 from virtman import sysfs
-from virtman.layers import path as path_layer
-from virtman.plan import Portal
+from virtman.model.plan import Portal
 from virtman.privileged import (
     bcache,
     block,
@@ -45,6 +44,7 @@ from virtman.privileged import (
     sockets,
     ssd,
 )
+from virtman.stack.transport import path as path_layer
 
 SECTOR = 512
 CHUNK = 65536

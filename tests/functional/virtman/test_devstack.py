@@ -15,9 +15,9 @@ from werkzeug.test import Client
 from tests.functional.volt.keystone import Keystone, StandIn
 from virtman import conf as agent_options
 from virtman.cmd.golden import main as golden
-from volt import app
 from volt import conf as volt_options
-from volt.worker import Worker
+from volt.api import app
+from volt.background.worker import Worker
 
 TOP = Path(__file__).resolve().parents[3]
 ALL = "nova n-cpu cinder c-api horizon"

@@ -5,12 +5,12 @@ from random import Random
 
 import fixtures
 
+from tests.functional.virtman.api.test_client import ServedCase
 from tests.functional.virtman.base import FOREVER
 from tests.functional.virtman.kernel import Kernel, Process
 from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
-from tests.functional.virtman.test_client import ServedCase
 from virtman import source
-from virtman.client import Client
+from virtman.api.client import Client
 from virtman.errors import ImageUnknown, NoSpace
 from virtman.openstack.cinder import Cinder
 from virtman.openstack.disks import DiskLost, Disks

@@ -7,9 +7,10 @@ import fixtures
 
 from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.kernel import Kernel, Process
-from virtman import hashtree, source
-from virtman.coordinator import Coordinator, Shape
+from virtman import source
+from virtman.coordinator.client import Coordinator, Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown
+from virtman.model import hashtree
 
 
 class SourceTest(TestCase):

@@ -10,21 +10,23 @@ import testtools
 from werkzeug.test import Client
 
 from tests.functional.volt import databases
-from volt import conf, policies, watch
-from volt.access import Access, StoredTokens
-from volt.app import create_app
+from volt import conf
+from volt.api.app import create_app
+from volt.api.handlers import Service
+from volt.auth import policies
+from volt.auth.access import Access, StoredTokens
+from volt.auth.ratelimit import Rates
+from volt.background import waiters
+from volt.background.periodic import Rounds
+from volt.background.waiters import Watch
 from volt.db.changes import Changes
 from volt.db.engine import connect
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
-from volt.handlers import Service
-from volt.peers import Peers
-from volt.rates import Rates
-from volt.reports import Prober, Reports
-from volt.roster import Roster
-from volt.rounds import Rounds
-from volt.trees import Coordinator
-from volt.watch import Watch
+from volt.registry.hosts import Roster
+from volt.registry.peers import Peers
+from volt.registry.reports import Prober, Reports
+from volt.registry.trees import Coordinator
 
 
 class Ground:
@@ -37,7 +39,7 @@ class Ground:
         cleanups.callback(self.engine.dispose)
         self.coordinator = Coordinator(self.engine, source_timeout=2)
         self.watch = Watch(Changes(self.engine).following, told=lambda changes: None)
-        rounds = Rounds("watch", self.watch.look, watch.INTERVAL)
+        rounds = Rounds("watch", self.watch.look, waiters.INTERVAL)
         rounds.start()
         cleanups.callback(rounds.stop)
         self.roster = Roster(self.engine, self.coordinator)

@@ -4,8 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from lab.volt import Volt
-from volt.objects import ImageReport, NewImage, Portal, Report
-from volt.topology import Shape
+from volt.model.objects import ImageReport, NewImage, Portal, Report
+from volt.placement.topology import Shape
 
 IMAGE = "debian-12"
 RACKS = 8

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from tests.functional.volt.base import TestCase
 from volt.cmd import manage
-from volt.objects import ImageReport, Portal, Report
+from volt.model.objects import ImageReport, Portal, Report
 
 
 class TestCommands(TestCase):

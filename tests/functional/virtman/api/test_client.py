@@ -1,0 +1,297 @@
+"""The client and the command, against an agent behind its Unix socket."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import waitress
+from click.testing import CliRunner
+
+from tests.functional.virtman.base import TestCase
+from virtman import errors
+from virtman.api.client import Client
+from virtman.cmd.shell import shell
+
+
+class ServedCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node()
+        self.socket = self.serve(self.node)
+        self.client = Client(self.socket, 10)
+
+    def serve(self, node):
+        """Have a node's agent serve its local API; return the socket."""
+        socket = str(self.bed.folder / f"agent-{node.name}.sock")
+        with node.process.here():
+            server = waitress.create_server(node.api(), unix_socket=socket)
+            thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
+            thread.start()
+
+        def end():
+            server.close()
+            thread.join()
+            server.task_dispatcher.shutdown()
+
+        self.addCleanup(end)
+        return socket
+
+
+class ClientTest(ServedCase):
+    def test_a_vm_is_made_listed_and_destroyed(self):
+        made = self.client.create("vm1", "debian")
+        self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", made["device"])
+        self.assertEqual([made], self.client.list())
+        self.assertEqual(made, self.client.show("vm1"))
+        ((image),) = self.client.images()
+        self.assertEqual(("debian", ["vm1"]), (image["image"], image["instances"]))
+        self.client.destroy("vm1")
+        self.assertEqual([], self.client.list())
+        self.client.drop("debian")
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_snapshot_is_taken_booted_from_rolled_back_to_and_deleted(self):
+        self.client.create("vm1", "debian", quota=1 << 20)
+        kept = self.client.snapshot("vm1", "monday")
+        self.assertEqual([kept], self.client.snapshots())
+        self.assertEqual([], self.client.snapshots("vm2"))
+        self.assertEqual(kept, self.client.show_snapshot("monday"))
+        made = self.client.create("vm2", snapshot="monday")
+        self.assertEqual(kept["stores"], made["stores"][:1])
+        self.assertEqual(["monday"], self.client.rollback("vm1", "monday")["snapshots"])
+        self.assertEqual(0, self.client.limit("vm1", 0)["quota"])
+        self.client.delete_snapshot("monday")
+        self.assertRaises(errors.SnapshotUnknown, self.client.show_snapshot, "monday")
+
+    def test_errors_arrive_as_they_were_raised(self):
+        self.client.create("vm1", "debian")
+        self.node.kernel.held.add("/dev/mapper/virtman_debian_vm_vm1")
+        for kind, call, *arguments in (
+            (errors.ImageUnknown, self.client.create, "vm2", "nope"),
+            (errors.InstanceExists, self.client.create, "vm1", "debian"),
+            (errors.InstanceUnknown, self.client.destroy, "vm2"),
+            (errors.DeviceBusy, self.client.destroy, "vm1"),
+            (errors.DeviceBusy, self.client.drop, "debian"),
+            (errors.InvalidName, self.client.create, "a/b", "debian"),
+            (errors.InvalidName, self.client.create, "a", "de bian"),
+        ):
+            error = self.assertRaises(errors.VirtmanError, call, *arguments)
+            self.assertIs(kind, type(error), arguments)
+            self.assertGreater(len(str(error)), 20)
+
+    def test_what_could_not_be_taken_down_is_named(self):
+        self.client.create("vm1", "debian")
+        self.client.destroy("vm1")
+        self.node.kernel.held.add("/dev/mapper/virtman_debian_stripe")
+        error = self.assertRaises(errors.DeviceBusy, self.client.drop, "debian")
+        self.assertIn("device virtman_debian_stripe: still in use", str(error))
+
+    def test_no_agent_is_a_clear_error(self):
+        client = Client(self.socket + "-not", 1)
+        error = self.assertRaises(errors.AgentUnreachable, client.list)
+        self.assertIn(f"{self.socket}-not", str(error))
+
+
+class ShellTest(ServedCase):
+    def run_shell(self, *arguments):
+        done = CliRunner().invoke(
+            shell, ["--socket", self.socket, *arguments], catch_exceptions=False
+        )
+        self.assertEqual(0, done.exit_code, done.output)
+        return done.output
+
+    def run_process(self, *arguments):
+        return subprocess.run(
+            [sys.executable, "-m", "virtman.cmd.shell", *arguments],
+            env={**os.environ, "VIRTMAN_SOCKET": self.socket},
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+    def test_a_vm_from_create_to_destroy(self):
+        device = "/dev/mapper/virtman_debian_vm_vm1"
+        self.assertEqual(f"{device}\n", self.run_shell("create", "debian", "vm1"))
+        self.assertEqual(
+            "VM   IMAGE   STATE  TAKEN   QUOTA  DEVICE\n"
+            f"vm1  debian  ready  131072  -      {device}\n",
+            self.run_shell("list"),
+        )
+        self.assertEqual(
+            "IMAGE   BYTES    STATE  PARENTS        VMS\n"
+            "debian  8388608  cold   source,source  vm1\n",
+            self.run_shell("image", "list"),
+        )
+        self.run_shell("create", "debian", "vm2")
+        self.assertEqual("", self.run_shell("destroy", "vm1", "vm2"))
+        self.assertEqual("VM  IMAGE  STATE  TAKEN  QUOTA  DEVICE\n", self.run_shell("list"))
+        self.assertEqual("", self.run_shell("image", "drop", "debian"))
+        self.assertEqual([], json.loads(self.run_shell("image", "list", "--json")))
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_snapshot_from_create_to_delete(self):
+        self.run_shell("create", "--quota", "1M", "debian", "vm1")
+        self.assertEqual("", self.run_shell("snapshot", "create", "vm1", "monday"))
+        titles, row = self.run_shell("snapshot", "list", "vm1").splitlines()
+        self.assertEqual(["SNAPSHOT", "VM", "IMAGE", "CREATED"], titles.split())
+        self.assertEqual(["monday", "vm1", "debian"], row.split()[:3])
+        self.assertIn("s1.cow", self.run_shell("snapshot", "show", "monday"))
+        shown = self.run_shell("show", "vm1")
+        for words in ("state: ready", "of 1048576", "s1.cow", "s2.cow", "snapshots: monday"):
+            self.assertIn(words, shown)
+        made = json.loads(self.run_shell("create", "--json", "--from-snapshot", "monday", "vm2"))
+        self.assertEqual("debian", made["image"])
+        self.assertEqual("", self.run_shell("limit", "vm1", "0"))
+        self.assertEqual("", self.run_shell("snapshot", "rollback", "vm1", "monday"))
+        self.assertEqual("", self.run_shell("snapshot", "delete", "monday"))
+        self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm1"))
+        self.assertEqual(1, len(json.loads(self.run_shell("image", "list", "--json"))))
+        self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm2"))
+        self.assert_nothing_is_left(self.node)
+
+    def test_a_size_has_a_number_and_perhaps_a_letter(self):
+        for size in ("x", "10X", "-1", "1.5G", ""):
+            done = CliRunner().invoke(shell, ["limit", "vm1", size])
+            self.assertEqual(2, done.exit_code, size)
+
+    def test_json_is_for_programs(self):
+        made = json.loads(self.run_shell("create", "--json", "debian", "vm1"))
+        self.assertEqual(("vm1", "debian"), (made["vm"], made["image"]))
+        self.assertEqual([made], json.loads(self.run_shell("list", "--json")))
+        (image,) = json.loads(self.run_shell("image", "list", "--json"))
+        self.assertEqual(["source", "source"], image["parents"])
+
+    def test_an_error_is_one_line_and_status_1(self):
+        done = self.run_process("create", "nope", "vm1")
+        self.assertEqual((1, ""), (done.returncode, done.stdout))
+        self.assertEqual(1, done.stderr.count("\n"), done.stderr)
+        self.assertTrue(done.stderr.startswith("virtman: image nope"), done.stderr)
+        self.assertTrue(done.stderr.endswith("[virtman.image.unknown]\n"), done.stderr)
+
+    def test_the_program_prints_the_device(self):
+        done = self.run_process("create", "debian", "vm1")
+        self.assertEqual(
+            (0, "/dev/mapper/virtman_debian_vm_vm1\n", ""),
+            (done.returncode, done.stdout, done.stderr),
+        )
+
+    def test_help_needs_no_agent(self):
+        for arguments, words in (
+            (["--help"], ["create", "destroy", "list", "image", "source"]),
+            (["create", "--help"], ["IMAGE", "VM", "--json"]),
+            (["image", "-h"], ["drop", "list"]),
+            (["source", "add", "--help"], ["--stripes", "--fanout", "write-protected"]),
+        ):
+            done = CliRunner().invoke(shell, arguments)
+            self.assertEqual(0, done.exit_code)
+            for word in words:
+                self.assertIn(word, done.output)
+
+    def test_a_wrong_command_line_says_what_is_missing(self):
+        done = self.run_process("create", "debian")
+        self.assertEqual(2, done.returncode)
+        self.assertIn("Missing argument 'VM'", done.stderr)
+
+
+class MoveTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        self.other = self.bed.node("b")
+        for node in (self.node, self.other):
+            node.serve()
+
+    def run_shell(self, *arguments):
+        done = CliRunner().invoke(shell, ["--socket", self.socket, *arguments])
+        return done.output or done.exception
+
+    def test_a_vm_is_copied_and_moved(self):
+        self.client.create("vm1", "debian")
+        self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
+        self.assertRegex(
+            self.run_shell("clone", "vm1", "--to", "b", "--as", "copy"),
+            r"^copy is on b: 65536 bytes, \d+ on the way\n$",
+        )
+        self.assertRegex(
+            self.run_shell("migrate", "vm1", "--to", "b"),
+            r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+        )
+        self.assertEqual([], self.client.list())
+        (ended,) = json.loads(self.run_shell("move", "list", "--json"))
+        self.assertEqual(ended, self.client.move("vm1"))
+        self.assertEqual(("migrate", "done", ""), (ended["kind"], ended["state"], ended["note"]))
+        self.assertIn("vm1  migrate  b   vm1  done", self.run_shell("move", "list"))
+        self.assertEqual(["copy", "vm1"], [one.vm for one in self.other.records.all()])
+
+    def test_a_vm_moves_live_until_it_is_told_to_end(self):
+        self.client.create("vm1", "debian")
+        self.assertEqual(
+            "vm1 can go to b: end that with 'virtman move finish vm1'\n",
+            self.run_shell("migrate", "vm1", "--to", "b", "--live"),
+        )
+        self.assertTrue(self.client.move("vm1")["live"])
+        self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
+        self.assertRegex(
+            self.run_shell("move", "finish", "vm1"),
+            r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
+        )
+        self.assertEqual([], self.client.list())
+
+    def test_errors_arrive_as_they_were_raised(self):
+        self.client.create("vm1", "debian")
+        for kind, call, *arguments in (
+            (errors.PeerUnknown, self.client.migrate, "vm1", "nope"),
+            (errors.InstanceUnknown, self.client.clone, "vm2", "b"),
+            (errors.InvalidName, self.client.clone, "vm1", "b", "A"),
+            (errors.MoveUnknown, self.client.move, "vm1"),
+            (errors.MoveUnknown, self.client.cancel_move, "vm1"),
+            (errors.MoveUnknown, self.client.finish_move, "vm1"),
+        ):
+            error = self.assertRaises(errors.VirtmanError, call, *arguments)
+            self.assertIs(kind, type(error), arguments)
+        self.other.create("vm1")
+        self.assertIsInstance(self.run_shell("migrate", "vm1", "--to", "b"), errors.InstanceExists)
+
+
+class CheckCommandTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        self.client.create("vm1", "debian")
+        self.node.settle()
+        del self.node.kernel.mappings["virtman_debian_vm_vm1"]
+
+    def check(self, *words):
+        return CliRunner().invoke(shell, ["--socket", self.socket, "check", *words])
+
+    def test_differences_are_told_and_mended(self):
+        told = self.check()
+        self.assertEqual(3, told.exit_code, told.output)
+        self.assertIn("vm.absent: vm1\n  a VM has no device; repair: the", told.output)
+        mended = self.check("--repair")
+        self.assertEqual(0, mended.exit_code, mended.output)
+        self.assertIn("vm.absent: vm1 [repaired]", mended.output)
+        self.assertEqual({"found": [], "left": []}, json.loads(self.check("--json").output))
+        self.assertEqual({"found": [], "left": []}, self.client.check(repair=True))
+
+
+class CacheCommandTest(ServedCase):
+    VOLUME = "/dev/cinder/volume-1"
+
+    def cache(self, *words):
+        done = CliRunner().invoke(shell, ["--socket", self.socket, "cache", *words])
+        self.assertEqual(0, done.exit_code, (done.output, done.exception))
+        return done.output
+
+    def test_a_volume_is_attached_listed_and_detached(self):
+        self.node.kernel.lvm_create("cinder", "volume-1", 64 << 20)
+        device = self.cache("attach", "--mode", "writeback", self.VOLUME).strip()
+        (one,) = json.loads(self.cache("list", "--json"))
+        self.assertEqual(
+            (self.VOLUME, device, "writeback", "ready"),
+            (one["volume"], one["device"], one["mode"], one["state"]),
+        )
+        self.assertIn(self.VOLUME, self.cache("list"))
+        (member,) = self.node.kernel.members.values()
+        member.dirty = 2 << 20
+        self.assertIn("1048576 bytes to go", self.cache("detach", self.VOLUME))
+        self.assertEqual([], self.client.cached())
+        self.assertRaises(errors.VolumeUnknown, self.client.detach, self.VOLUME)

@@ -1,0 +1,146 @@
+"""A host hears at once where it is placed, and tells at once whose answers are missing."""
+
+import itertools
+
+import fixtures
+
+from tests.functional.virtman.image.test_placement import PlacementCase
+from virtman.background import longpoll
+from virtman.background.liveness import Pulse
+from virtman.background.longpoll import Watch
+from virtman.model.naming import iqn
+
+
+class WatchCase(PlacementCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(longpoll, "_FIRST_BACKOFF", 0.02))
+        self.useFixture(fixtures.MockPatchObject(longpoll, "_WAIT", 1.0))
+
+    def watched(self, node):
+        """Let the node watch, but send no heartbeat."""
+        with node.process.here():
+            node.watch.start()
+        self.addCleanup(node.watch.stop)
+        return node
+
+
+class WatchTest(WatchCase):
+    def test_a_placement_comes_without_a_heartbeat(self):
+        one, _ = self.pair()
+        self.watched(one)
+        self.bed.volt.forget("debian", "b")
+        self.await_(lambda: self.parents(one, 1) == ["source"])
+
+    def test_many_changes_are_all_followed(self):
+        one, two = self.pair()
+        self.watched(one)
+        for parent in (["source"], ["b", "source"]) * 3:
+            if parent == ["source"]:
+                self.bed.volt.forget("debian", "b")
+            else:
+                two.beat()
+            self.await_(lambda parent=parent: self.parents(one, 1) == parent)
+
+    def test_a_volt_that_is_away_is_asked_seldom_and_watched_again_when_it_is_back(self):
+        one, _ = self.pair()
+        self.bed.volt.silence()
+        self.watched(one)
+        self.await_(lambda: self.log.output.count("watching: ") == 1)
+        self.bed.volt.silence(False)
+        self.bed.volt.forget("debian", "b")
+        self.await_(lambda: self.parents(one, 1) == ["source"])
+        self.assertEqual(1, self.log.output.count("watching: "))
+
+    def test_a_place_that_was_lost_makes_the_next_heartbeat_come_at_once(self):
+        node = self.bed.node()
+        node.create("vm1")
+        with node.process.here():
+            node.heartbeat.start()
+        self.addCleanup(node.heartbeat.stop)
+        self.watched(node)
+        self.bed.volt.forget("debian", "a")
+        self.await_(lambda: self.bed.volt.hosts("debian") == {"a"})
+
+    def test_a_host_that_is_called_asks_only_then(self):
+        one, _ = self.pair()
+        one.watch = Watch(one.agent, one.heartbeat, called=True)
+        asked = itertools.count()
+        fetch = one.watch.fetch
+        one.watch.fetch = lambda wait: (next(asked), fetch(wait))
+        self.useFixture(fixtures.MockPatchObject(longpoll, "_WAIT", 60.0))
+        self.watched(one)
+        self.await_(lambda: repr(asked) == "count(1)")
+        self.bed.volt.forget("debian", "b")
+        one.watch.call()
+        self.await_(lambda: self.parents(one, 1) == ["source"])
+
+
+class PulseTest(WatchCase):
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.one, self.two = self.pair()
+        self.pulse = Pulse(self.one.agent, lambda: self.now)
+
+    def beat(self, seconds):
+        """Let the pulse be felt, and Volt be told, after some time."""
+        self.now += seconds
+        with self.one.process.here():
+            self.pulse.feel()
+            self.pulse.tell()
+
+    def sessions(self):
+        """What became of the sessions with node b: whether they are cut, and their patience."""
+        key = iqn("b", "debian")
+        return [(s.is_cut, s.patience) for s in self.one.kernel.sessions if s.key[2] == key]
+
+    def test_a_parent_whose_answers_are_missing_is_reported_once(self):
+        key = (self.two.ip, 3260, iqn("b", "debian"))
+        target = self.bed.network.targets.pop(key)
+        self.beat(1)
+        self.beat(1)
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+        self.bed.network.targets[key] = target
+        self.beat(1)
+        del self.bed.network.targets[key]
+        self.beat(1)
+        self.assertEqual(2, self.log.output.count("b does not answer; Volt: "))
+
+    def test_a_volt_that_is_away_is_told_later(self):
+        del self.bed.network.targets[self.two.ip, 3260, iqn("b", "debian")]
+        self.bed.volt.silence()
+        with self.one.process.here():
+            self.assertLess(self.pulse.feel(), self.pulse.tell())
+            self.bed.volt.silence(False)
+            self.pulse.tell()
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+
+    def test_a_parent_whose_kernel_is_silent_for_a_second_is_given_up_at_once(self):
+        peer = (self.two.ip, 3260)
+        self.bed.network.silent.add(peer)
+        for _ in range(3):
+            self.beat(0.4)
+            self.assertEqual([(False, 2)], self.sessions())
+        self.beat(0.2)
+        self.assertEqual([(True, 0)], self.sessions())
+        self.assertEqual(1, self.log.output.count("b does not answer; Volt: "))
+        self.bed.network.silent.clear()
+        (session,) = (s for s in self.one.kernel.sessions if s.key[:2] == peer)
+        session.is_cut = False
+        self.beat(0.1)
+        self.assertEqual([(False, 2)], self.sessions())
+
+    def test_a_parent_that_acknowledges_now_and_then_is_kept(self):
+        for _ in range(4):
+            self.bed.network.silent.add((self.two.ip, 3260))
+            self.beat(0.6)
+            self.beat(0.6)
+            self.bed.network.silent.clear()
+            self.beat(0.1)
+        self.assertEqual([(False, 2)], self.sessions())
+
+    def test_the_source_is_reported_to_nobody(self):
+        self.bed.source_dies()
+        self.beat(1)
+        self.assertNotIn("Volt: ", self.log.output)

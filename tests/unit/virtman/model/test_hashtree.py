@@ -1,0 +1,83 @@
+"""A tree is that of dm-verity, and tells right blocks from wrong ones."""
+
+from hashlib import sha256
+from io import BytesIO
+
+import testtools
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtman.model import hashtree
+from virtman.model.hashtree import BLOCK, HashTree
+
+SALT = "5a" * 32
+
+
+def build(content):
+    leaves, done = BytesIO(), []
+    tree, upper = hashtree.build(BytesIO(content), len(content), SALT, leaves, done.append)
+    return tree, upper, leaves.getvalue(), sum(done)
+
+
+class HashTreeTest(testtools.TestCase):
+    def test_a_tree_is_that_of_veritysetup(self):
+        # veritysetup format --no-superblock --salt 5a5a... of 2 MiB of these blocks
+        content = b"".join(number.to_bytes(4, "big") * 1024 for number in range(512))
+        tree, upper, leaves, done = build(content)
+        self.assertEqual(len(content), done)
+        self.assertEqual(ROOT, tree.root)
+        self.assertEqual((BLOCK, 4 * BLOCK), (len(upper), len(leaves)))
+
+    @given(st.integers(1, 20_000_000))
+    def test_each_block_of_a_level_stands_for_128_below(self, size):
+        below = -(-size // BLOCK)
+        for count in hashtree.levels(size):
+            self.assertEqual(-(-below // 128), count)
+            below = count
+        self.assertEqual(1, below)
+
+    def test_the_last_block_is_hashed_with_its_padding(self):
+        content = bytes(range(256)) * 4096 + b"end"
+        self.assertEqual(build(content), (*build(content + bytes(-len(content) % BLOCK))[:3],
+                                          len(content)))  # fmt: skip
+
+    def test_an_image_that_ends_early_is_an_error(self):
+        sink = BytesIO()
+        self.assertRaises(
+            EOFError, hashtree.build, BytesIO(b"short"), 8192, SALT, sink, lambda done: None
+        )
+
+    @given(st.integers(0, 2), st.integers(0, BLOCK - 1))
+    def test_one_wrong_bit_above_the_leaves_is_found(self, block, byte):
+        tree, upper, size = LARGE
+        self.assertTrue(hashtree.fits(upper, size, tree))
+        wrong = bytearray(upper)
+        wrong[block * BLOCK + byte] ^= 1
+        self.assertFalse(hashtree.fits(bytes(wrong), size, tree))
+
+    def test_hashes_of_another_image_do_not_fit(self):
+        tree, upper, size = LARGE
+        self.assertFalse(hashtree.fits(upper[BLOCK:], size, tree))
+        self.assertFalse(hashtree.fits(upper, size // 2, tree))
+        self.assertFalse(hashtree.fits(upper, size, HashTree("00" * 32, SALT)))
+
+    def test_short_images_have_no_tree(self):
+        self.assertFalse(hashtree.has_tree(128 * BLOCK))
+        self.assertTrue(hashtree.has_tree(128 * BLOCK + 1))
+
+    def test_wrong_blocks_are_told_by_their_digests(self):
+        right = b"".join(sha256(bytes([one])).digest() for one in range(8))
+        wrong = right[:64] + bytes(32) + right[96:]
+        self.assertEqual([2], hashtree.wrong_blocks(wrong, right))
+        self.assertEqual([], hashtree.wrong_blocks(right[:96], right))
+
+
+def _large():
+    """A tree of three levels, as over 64 MiB and a bit; all leaves are the same block."""
+    size = (128 * 128 + 1) * BLOCK
+    tree, upper, _, _ = build(bytes(size))
+    return tree, upper, size
+
+
+LARGE = _large()
+ROOT = "1ab75a6aecb7a9a3abd754a72c581a848e8eb503af6e257b9437c90cac8172dd"

@@ -1,0 +1,86 @@
+"""What bodies Volt takes and what it makes of them."""
+
+import json
+
+import testtools
+
+from volt import errors
+from volt.api import schemas
+from volt.model.objects import ImageReport, NewImage, Portal, State
+from volt.placement.topology import Shape
+
+PORTAL = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:a", "lun": 0}
+
+
+def body(**content):
+    return json.dumps(content).encode()
+
+
+def image(**changes):
+    return body(**({"name": "x", "size": 512, "source": PORTAL} | changes))
+
+
+class TestImage(testtools.TestCase):
+    def test_two_stripes_and_fan_out_two_are_the_default(self):
+        source = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:a", 0, 0)
+        assert schemas.image(image()) == NewImage("x", 512, Shape.FOREST, 2, 2, source)
+
+    def test_each_shape_has_its_own_stripes_and_fan_out(self):
+        for shape, stripes, fanout in (("tree", 1, 2), ("star", 1, 0), ("chain", 1, 1)):
+            new = schemas.image(image(shape=shape))
+            assert (new.stripes, new.fanout) == (stripes, fanout)
+        self.assertRaises(errors.ShapeInvalid, schemas.image, image(shape="star", fanout=3))
+        self.assertRaises(errors.RequestInvalid, schemas.image, image(shape="bush"))
+
+    def test_sizes_other_than_whole_sectors_are_refused(self):
+        for size in (0, -512, 511, 512.0, "512", True, None, 2**61):
+            self.assertRaises(errors.ImageSizeInvalid, schemas.image, image(size=size))
+
+    def test_a_fan_out_below_the_stripes_is_refused(self):
+        self.assertRaises(errors.ShapeInvalid, schemas.image, image(stripes=3, fanout=2))
+
+    def test_names_are_checked(self):
+        self.assertRaises(errors.NameInvalid, schemas.image, image(name="A/b"))
+
+
+class TestPortal(testtools.TestCase):
+    def test_wrong_portals_are_refused(self):
+        wrong = {
+            "ip": ["host.example", "300.1.1.1", "", 7],
+            "port": [0, 65536, "3260", 1.5],
+            "iqn": ["", "target", "iqn.2003-01.org.x:a b", "iqn.2003-01.org.x:a\n"],
+            "lun": [-1, 65536, "0"],
+            "offset": [-512, 511, "0", 2**61],
+            "more": [1],
+        }
+        for field, values in wrong.items():
+            for value in values:
+                joining = body(portal=PORTAL | {field: value})
+                self.assertRaises(errors.RequestInvalid, schemas.join, joining)
+
+    def test_a_missing_field_is_refused(self):
+        for field in PORTAL:
+            less = {name: value for name, value in PORTAL.items() if name != field}
+            self.assertRaises(errors.RequestInvalid, schemas.join, body(portal=less))
+
+    def test_addresses_of_version_six_are_taken_in_their_short_form(self):
+        portal, _ = schemas.join(body(portal=PORTAL | {"ip": "2001:0db8::0001", "offset": 1024}))
+        assert (portal.ip, portal.offset) == ("2001:db8::1", 1024)
+
+
+class TestBodies(testtools.TestCase):
+    def test_what_is_not_json_is_refused(self):
+        for raw in (b"", b"{", b"\xff", b"[" * 100_000, b"1" * 10_000, b"[]", b"null"):
+            self.assertRaises(errors.RequestInvalid, schemas.heartbeat, raw)
+
+    def test_ready_needs_the_generation_and_leaving_does_not(self):
+        self.assertRaises(errors.RequestInvalid, schemas.state, body(state="ready"))
+        assert schemas.state(body(state="leaving")) == schemas.StateChange(State.LEAVING, None)
+        assert schemas.state(body(state="ready", generation=3)).generation == 3
+        self.assertRaises(errors.RequestInvalid, schemas.state, body(state="joining"))
+
+    def test_a_heartbeat_takes_ten_thousand_images_and_no_more(self):
+        images = {f"i{number}": {"generation": number} for number in range(10_000)}
+        assert schemas.heartbeat(body(images=images)).images["i7"] == ImageReport(7)
+        more = images | {"one-more": {"generation": 1}}
+        self.assertRaises(errors.RequestInvalid, schemas.heartbeat, body(images=more))

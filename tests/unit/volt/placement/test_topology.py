@@ -1,0 +1,462 @@
+"""What must hold in every forest, whatever happens to its hosts."""
+
+import copy
+import math
+import random
+
+import testtools
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from volt import errors
+from volt.placement.topology import Edge, Forest, Newcomer, Node, PartTooSmall, Reach, Rules, Shape
+
+FOREST, TREE, STAR, CHAIN = Shape.FOREST, Shape.TREE, Shape.STAR, Shape.CHAIN
+SHAPES = [
+    Rules(STAR, 1, 0),
+    Rules(CHAIN, 1, 1),
+    Rules(TREE, 1, 2),
+    Rules(TREE, 1, 3),
+    Rules(FOREST, 1, 2),
+    Rules(FOREST, 2, 2),
+    Rules(FOREST, 2, 3),
+    Rules(FOREST, 2, 8),
+    Rules(FOREST, 3, 3),
+    Rules(FOREST, 3, 4),
+    Rules(FOREST, 4, 4),
+]
+RACKS = st.sampled_from([None, "r1", "r2", "r3"])
+
+
+def grow(rules, count):
+    forest = Forest(rules)
+    for number in range(count):
+        forest.join(Newcomer(f"h{number}"))
+    return forest
+
+
+def hosts_of(forest):
+    return sorted(node.host for node in forest.nodes(0))
+
+
+def edges_of(forest, hosts=None):
+    stripes = range(forest.rules.stripes)
+    return {h: [forest.edge(h, s) for s in stripes] for h in hosts or hosts_of(forest)}
+
+
+def parents_of(forest):
+    return {host: [edge.parent for edge in edges] for host, edges in edges_of(forest).items()}
+
+
+def moves(before, after):
+    """Return how many links differ between two results of parents_of."""
+    return sum(
+        old != new
+        for host in before.keys() & after.keys()
+        for old, new in zip(before[host], after[host], strict=True)
+    )
+
+
+def check(forest, always_accepting=True):
+    """Assert all invariants; walking down from the source reaches every host once."""
+    rules, hosts = forest.rules, hosts_of(forest)
+    for stripe, census in enumerate(forest.census):
+        walked = forest.breadth_first(stripe)
+        assert sorted(host for host, _ in walked) == hosts
+        assert census.inner == sum(node.inner for node in forest.nodes(stripe))
+        assert census.at_source == len(forest.children(None, stripe))
+        for host, depth in walked:
+            node = forest.node(host, stripe)
+            fed = forest.children(host, stripe)
+            assert node.fed == len(fed) <= rules.fanout
+            assert not fed or node.inner
+            assert node.inner == (forest.colour(host) == stripe)
+            assert all(forest.edge(child, stripe).parent == host for child in fed)
+            assert node.level == depth or (rules.fanout == 1 and node.level > depth)
+            assert node.foreign == sum(is_foreign(forest, stripe, child) for child in fed)
+        check_source(forest, stripe)
+        if always_accepting and rules.fanout > 1:
+            deepest = max((depth for _, depth in walked), default=0)
+            assert deepest <= math.ceil(math.log(max(len(hosts), 2), rules.fanout)) + 2
+
+
+def check_source(forest, stripe):
+    """Assert that the source feeds spares only while no host has room for them."""
+    slots, census = forest.rules.source_slots, forest.census[stripe]
+    if slots is not None and census.at_source > slots:
+        spares = [host for host in forest.children(None, stripe) if forest.colour(host) != stripe]
+        rooms = [node for node in forest.nodes(stripe) if node.has_room(forest.rules.fanout)]
+        assert not (spares and rooms)
+
+
+def is_foreign(forest, stripe, host):
+    node = forest.node(host, stripe)
+    if node.parent is None or node.rack is None:
+        return False
+    return forest.node(node.parent, stripe).rack not in (None, node.rack)
+
+
+class Life(RuleBasedStateMachine):
+    """Hosts join, leave, die, are drained and overloaded, in any order.
+
+    Each change is made twice: on the whole forest, and on the part of it that is said to
+    be enough to decide. Joins must come to the same while every host may feed others; else
+    a part may choose another among equals, but what it makes must be as right.
+    """
+
+    with_racks = True
+
+    @initialize(rules=st.sampled_from(SHAPES), limit=st.sampled_from([None, 0, 1, 2]))
+    def start(self, rules, limit):
+        if self.with_racks:
+            rules = Rules(rules.shape, rules.stripes, rules.fanout, limit)
+        self.forest = Forest(rules)
+        self.number = 0
+        self.draining = set()
+        self.overloaded = set()
+
+    def change(self, act, hosts=(), racks=(), joins=0, others=0):
+        rules, before = self.forest.rules, copy.deepcopy(self.forest)
+        part = self.forest.part(hosts, racks, rules.reach(joins, others, self.forest.census))
+        act(self.forest)
+        try:
+            act(part)
+        except PartTooSmall:
+            assert others, "a join never needs more than its part"
+            return
+        self.check_written(before, part)
+        if not (self.with_racks or self.overloaded or self.draining or others):
+            known = {node.host for node in part.nodes(0)}
+            for stripe in range(rules.stripes):
+                assert part.moved(stripe) <= known
+                told = {host: part.edge(host, stripe) for host in part.moved(stripe)}
+                assert told == {host: self.forest.edge(host, stripe) for host in told}
+
+    def check_written(self, before, part):
+        """Assert that storing what the part changed gives a right forest."""
+        gone = set(hosts_of(before)) - set(hosts_of(self.forest))
+        result = Forest(part.rules, part.census)
+        for stripe in range(part.rules.stripes):
+            for node in part.dirty(stripe):
+                result.restore(stripe, node)
+            for node in before.nodes(stripe):
+                if node.host not in gone:
+                    result.restore(stripe, node)
+        check(result, always_accepting=not self.overloaded)
+
+    @rule(rack=RACKS, feeds=st.sampled_from([True, True, True, False]))
+    def join(self, rack, feeds):
+        host = f"h{self.number:04}"
+        self.number += 1
+        if not feeds:
+            self.draining.add(host)
+        newcomer = Newcomer(host, rack if self.with_racks else None, feeds)
+        racks = {newcomer.rack} - {None}
+        joins, others = (1, 0) if feeds else (1, 1)
+        self.change(lambda forest: forest.join(newcomer), (), racks, joins, others)
+
+    @rule(count=st.integers(2, 12))
+    def join_together(self, count):
+        names = [f"h{self.number + one:04}" for one in range(count)]
+        self.number += count
+
+        def act(forest):
+            for host in names:
+                forest.join(Newcomer(host))
+
+        self.change(act, joins=count)
+
+    def choose(self, data, hosts):
+        return data.draw(st.sampled_from(sorted(hosts)))
+
+    @precondition(lambda self: self.forest.nodes(0))
+    @rule(data=st.data())
+    def leave(self, data):
+        host = self.choose(data, hosts_of(self.forest))
+        self.draining.discard(host)
+        self.overloaded.discard(host)
+        self.change(lambda forest: forest.leave(host), [host], others=1)
+
+    @precondition(lambda self: len(self.forest.nodes(0)) > 3)
+    @rule(data=st.data())
+    def die_together(self, data):
+        some = st.lists(st.sampled_from(hosts_of(self.forest)), unique=True, min_size=2, max_size=6)
+        hosts = data.draw(some)
+        self.draining.difference_update(hosts)
+        self.overloaded.difference_update(hosts)
+
+        def act(forest):
+            for host in hosts:
+                forest.leave(host)
+
+        self.change(act, hosts, others=len(hosts))
+
+    @precondition(lambda self: self.forest.nodes(0))
+    @rule(data=st.data())
+    def drain_or_undrain(self, data):
+        host = self.choose(data, hosts_of(self.forest))
+        if host in self.draining:
+            self.draining.discard(host)
+            self.change(lambda forest: forest.relieve(host), [host], others=1)
+        elif host not in self.overloaded:
+            self.draining.add(host)
+            self.change(lambda forest: forest.drain(host), [host], others=1)
+            stripes = range(self.forest.rules.stripes)
+            assert not any(self.forest.children(host, stripe) for stripe in stripes)
+
+    @precondition(lambda self: self.forest.nodes(0))
+    @rule(data=st.data())
+    def overload_or_relieve(self, data):
+        host = self.choose(data, hosts_of(self.forest))
+        if host not in self.draining:
+            before = parents_of(self.forest)
+            if host in self.overloaded:
+                self.overloaded.discard(host)
+                self.change(lambda forest: forest.relieve(host), [host], others=1)
+            else:
+                self.overloaded.add(host)
+                self.change(lambda forest: forest.overload(host), [host], others=1)
+                assert parents_of(self.forest) == before
+
+    @invariant()
+    def all_is_well(self):
+        if hasattr(self, "forest"):
+            check(self.forest, always_accepting=not self.overloaded)
+
+
+class LifeWithoutRacks(Life):
+    with_racks = False
+
+
+class TestLife(testtools.TestCase):
+    def test_every_invariant_holds_through_any_life(self):
+        run_state_machine_as_test(
+            Life,
+            settings=settings(
+                deadline=None, max_examples=25, stateful_step_count=30, phases=(Phase.generate,)
+            ),
+        )
+
+    def test_a_part_places_newcomers_like_the_whole(self):
+        run_state_machine_as_test(
+            LifeWithoutRacks,
+            settings=settings(
+                deadline=None, max_examples=25, stateful_step_count=30, phases=(Phase.generate,)
+            ),
+        )
+
+    def test_forests_end(self):
+        for rules in SHAPES:
+            forest = grow(rules, 40)
+            for host in random.Random(1).sample(hosts_of(forest), 40):
+                forest.leave(host)
+                check(forest)
+            assert not forest.nodes(0)
+
+
+class TestForest(testtools.TestCase):
+    @settings(deadline=None, max_examples=60)
+    @given(st.sampled_from(SHAPES), st.integers(1, 60))
+    def test_the_standby_is_an_ancestor_of_the_parent_or_the_source(self, rules, count):
+        forest = grow(rules, count)
+        for host, edges in edges_of(forest).items():
+            for stripe, edge in enumerate(edges):
+                parent = forest.node(host, stripe).parent
+                expected = None if parent is None else forest.node(parent, stripe).parent
+                assert edge == Edge(parent, expected)
+
+    def test_three_hosts_make_the_trees_of_the_design(self):
+        forest = grow(Rules(FOREST, 2, 2), 3)
+        assert [forest.colour(host) for host in ("h0", "h1", "h2")] == [0, 1, 0]
+        assert forest.children(None, 0) == ("h0",)
+        assert forest.children("h0", 0) == ("h1", "h2")
+        assert forest.children(None, 1) == ("h1",)
+        assert forest.children("h1", 1) == ("h0", "h2")
+
+    def test_a_new_inner_host_takes_the_place_of_a_leaf_nearer_to_the_root(self):
+        forest = grow(Rules(FOREST, 2, 2), 3)
+        before = parents_of(forest)
+        forest.join(Newcomer("h3"))
+        assert forest.colour("h3") == 1
+        assert forest.children("h1", 1) == ("h2", "h3")
+        assert forest.children("h3", 1) == ("h0",)
+        assert moves(before, parents_of(forest)) == 1
+
+    def test_one_stripe_is_the_tree_of_the_paper(self):
+        forest = grow(Rules(TREE, 1, 2), 7)
+        assert forest.breadth_first(0) == [
+            (f"h{n}", 1 if n < 2 else 2 if n < 6 else 3) for n in range(7)
+        ]
+
+    def test_the_source_feeds_everybody_in_a_star(self):
+        forest = grow(Rules(STAR, 1, 0), 20)
+        assert {depth for _, depth in forest.breadth_first(0)} == {1}
+        forest.leave("h7")
+        assert len(forest.children(None, 0)) == 19
+
+    def test_a_chain_closes_up_when_a_link_leaves(self):
+        forest = grow(Rules(CHAIN, 1, 1), 4)
+        before = parents_of(forest)
+        forest.leave("h1")
+        assert forest.breadth_first(0) == [("h0", 1), ("h2", 2), ("h3", 3)]
+        assert moves(before, parents_of(forest)) == 1
+
+    def test_the_source_feeds_more_only_while_no_host_can(self):
+        forest = grow(Rules(FOREST, 3, 3), 2)
+        assert forest.children(None, 2) == ("h0", "h1")
+        forest.join(Newcomer("h2"))
+        assert forest.children(None, 2) == ("h2",)
+
+    def test_shapes_that_cannot_carry_every_host_are_refused(self):
+        for shape in (
+            Rules(FOREST, 0, 2),
+            Rules(FOREST, 2, 1),
+            Rules(FOREST, 3, 2),
+            Rules(TREE, 2, 2),
+            Rules(TREE, 1, 0),
+            Rules(STAR, 1, 2),
+            Rules(CHAIN, 2, 2),
+        ):
+            self.assertRaises(errors.ShapeInvalid, Forest, shape)
+
+    def test_joining_twice_and_leaving_unplaced_are_refused(self):
+        forest = grow(Rules(FOREST, 2, 2), 1)
+        self.assertRaises(errors.HostPlaced, forest.join, Newcomer("h0"))
+        self.assertRaises(errors.HostUnknown, forest.leave, "h1")
+        self.assertRaises(errors.HostUnknown, forest.edge, "h1", 0)
+
+    def test_a_part_without_the_children_of_a_host_does_not_guess(self):
+        forest = Forest(Rules(CHAIN, 1, 1))
+        forest.restore(0, Node("a", None, None, 1, inner=True, fed=1))
+        self.assertRaises(PartTooSmall, forest.leave, "a")
+
+    def test_a_part_is_small_however_many_hosts_there_are(self):
+        rules = Rules(FOREST, 2, 2)
+        for count in (100, 1000):
+            forest = grow(rules, count)
+            part = forest.part([], [], rules.reach(1, 0, forest.census))
+            assert sum(len(part.nodes(stripe)) for stripe in (0, 1)) <= 50
+
+
+class TestHostsThatShouldNotFeed(testtools.TestCase):
+    def test_a_drained_hosts_children_go_elsewhere_and_none_come_back(self):
+        forest = grow(Rules(FOREST, 2, 3), 30)
+        forest.drain("h0")
+        check(forest)
+        for number in range(30, 60):
+            forest.join(Newcomer(f"h{number}"))
+        assert forest.colour("h0") is None
+        assert not forest.children("h0", 0) + forest.children("h0", 1)
+
+    def test_a_host_that_is_no_longer_drained_feeds_again(self):
+        forest = grow(Rules(FOREST, 2, 2), 12)
+        forest.drain("h0")
+        forest.relieve("h0")
+        check(forest)
+        assert forest.colour("h0") is not None
+        assert forest.census[0].at_source == forest.census[1].at_source == 1
+
+    def test_an_overloaded_host_keeps_its_children_and_gets_no_new_one(self):
+        forest = grow(Rules(FOREST, 2, 3), 40)
+        host = next(h for h in hosts_of(forest) if forest.children(h, forest.colour(h)))
+        colour = forest.colour(host)
+        kept = set(forest.children(host, colour))
+        forest.overload(host)
+        for number in range(40, 80):
+            forest.join(Newcomer(f"h{number}"))
+        assert set(forest.children(host, colour)) <= kept
+
+    def test_the_source_helps_out_when_too_few_hosts_may_feed(self):
+        forest = grow(Rules(FOREST, 2, 2), 10)
+        for number in range(8):
+            forest.drain(f"h{number}")
+            check(forest)
+        for number in range(8):
+            forest.relieve(f"h{number}")
+            check(forest)
+        assert [census.at_source for census in forest.census] == [1, 1]
+
+
+class TestRacks(testtools.TestCase):
+    def placed(self, fanout, limit=None, order=7):
+        forest = Forest(Rules(FOREST, 2, fanout, limit))
+        numbers = list(range(120))
+        random.Random(order).shuffle(numbers)
+        for number in numbers:
+            forest.join(Newcomer(f"h{number:03}", f"r{number % 6}"))
+        check(forest)
+        return forest
+
+    def foreign(self, forest):
+        return sum(
+            is_foreign(forest, stripe, host)
+            for stripe in range(forest.rules.stripes)
+            for host in hosts_of(forest)
+        )
+
+    def test_most_links_stay_in_their_rack(self):
+        blind = 2 * 120 * 5 / 6
+        assert self.foreign(self.placed(2)) < 0.7 * blind
+        assert self.foreign(self.placed(4)) < 0.4 * blind
+
+    def test_no_host_feeds_more_leaves_of_other_racks_than_allowed_while_there_is_room(self):
+        forest = self.placed(4, limit=1)
+        for stripe in (0, 1):
+            leaves = {node.host for node in forest.nodes(stripe) if not node.inner}
+            for host in hosts_of(forest):
+                fed = leaves.intersection(forest.children(host, stripe))
+                assert sum(is_foreign(forest, stripe, child) for child in fed) <= 1
+
+
+class TestMoves(testtools.TestCase):
+    """How many hosts get another parent; few moves keep running VMs undisturbed."""
+
+    def test_joins_and_leaves_move_few_hosts(self):
+        dice = random.Random(7)
+        for rules in (Rules(TREE, 1, 2), Rules(FOREST, 2, 2), Rules(FOREST, 2, 3)):
+            forest = grow(rules, 200)
+            joins, leaves = [], []
+            for number in range(300):
+                before = parents_of(forest)
+                forest.leave(dice.choice(sorted(before)))
+                between = parents_of(forest)
+                leaves.append(moves(before, between))
+                forest.join(Newcomer(f"n{number}"))
+                joins.append(moves(between, parents_of(forest)))
+            check(forest)
+            self.addDetail(
+                str(rules),
+                testtools.content.text_content(
+                    f"join: mean {sum(joins) / 300:.2f} max {max(joins)}; "
+                    f"leave: mean {sum(leaves) / 300:.2f} max {max(leaves)}"
+                ),
+            )
+            assert max(joins) <= 1
+            assert sum(leaves) / 300 <= 2 * rules.fanout
+            assert max(leaves) <= 3 * rules.fanout + rules.stripes
+
+    def test_a_leaf_that_leaves_a_tree_with_room_moves_nobody(self):
+        forest = grow(Rules(FOREST, 2, 4), 20)
+        for stripe in (0, 1):
+            leaf = next(node.host for node in forest.nodes(stripe) if not node.inner)
+            part = copy.deepcopy(forest)
+            before = [edge.parent for edge in (part.edge(h, stripe) for h in hosts_of(part))]
+            hosts = hosts_of(part)
+            part.leave(leaf)
+            after = [None if host == leaf else part.edge(host, stripe).parent for host in hosts]
+            changed = [h for h, a, b in zip(hosts, before, after, strict=True) if a != b]
+            assert set(changed) <= {leaf}
+
+    def test_reach_grows_with_the_changes_only(self):
+        rules = Rules(FOREST, 2, 2)
+        census = grow(rules, 50).census
+        assert rules.reach(1, 0, census) == Reach(leaves=3, rooms=3, lowest=2)
+        assert rules.reach(8, 1, census).rooms == 18

@@ -1,0 +1,94 @@
+"""How callers share a piece of work."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import testtools
+
+from volt.registry.batches import Batches
+
+PATIENCE = 30  # seconds
+
+
+class Work:
+    """Answers items with their doubles once it may; remembers which came together."""
+
+    def __init__(self):
+        self.batches = []
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+
+    def __call__(self, key, items):
+        self.batches.append((key, list(items)))
+        self.begun.release()
+        assert self.go.acquire(timeout=PATIENCE)
+        if "bad" in items:
+            raise ValueError("bad")
+        return [item * 2 for item in items]
+
+
+class TestBatches(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.work = Work()
+        self.pool = self.enterContext(ThreadPoolExecutor(16))
+
+    def enterContext(self, manager):
+        self.addCleanup(manager.__exit__, None, None, None)
+        return manager.__enter__()
+
+    def begin(self, batches, key, item):
+        """Let a caller lead, and return once its work has begun."""
+        first = self.pool.submit(batches.run, key, item)
+        assert self.work.begun.acquire(timeout=PATIENCE)
+        return first
+
+    def queue(self, batches, key, items):
+        """Let callers come one after another while others are worked on."""
+        waiting = []
+        for item in items:
+            before = len(batches._waiting[key])
+            waiting.append(self.pool.submit(batches.run, key, item))
+            while len(batches._waiting[key]) == before:
+                threading.Event().wait(0)
+        return waiting
+
+    def test_those_who_come_meanwhile_go_together_in_their_order(self):
+        batches = Batches(self.work, largest=10)
+        first = self.begin(batches, "x", 1)
+        waiting = self.queue(batches, "x", [2, 3, 4])
+        self.work.go.release(2)
+        assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6, 8]
+        assert self.work.batches == [("x", [1]), ("x", [2, 3, 4])]
+
+    def test_a_batch_has_a_largest_size(self):
+        batches = Batches(self.work, largest=2)
+        first = self.begin(batches, "x", 1)
+        waiting = self.queue(batches, "x", [2, 3, 4])
+        self.work.go.release(3)
+        assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6, 8]
+        assert [items for _, items in self.work.batches] == [[1], [2, 3], [4]]
+
+    def test_other_keys_do_not_wait(self):
+        batches = Batches(self.work, largest=10)
+        first = self.begin(batches, "x", 1)
+        second = self.begin(batches, "y", 2)
+        self.work.go.release(2)
+        assert (first.result(PATIENCE), second.result(PATIENCE)) == (2, 4)
+
+    def test_an_error_goes_to_those_who_came_together_and_to_no_others(self):
+        batches = Batches(self.work, largest=2)
+        first = self.begin(batches, "x", 1)
+        waiting = self.queue(batches, "x", ["bad", "good", "fine"])
+        self.work.go.release(3)
+        assert first.result(PATIENCE) == 2
+        for future in waiting[:2]:
+            self.assertRaises(ValueError, future.result, PATIENCE)
+        assert waiting[2].result(PATIENCE) == "finefine"
+
+    def test_nothing_is_kept_once_all_are_answered(self):
+        batches = Batches(self.work, largest=2)
+        self.work.go.release(1)
+        assert batches.run("x", 1) == 2
+        assert not batches._waiting
+        assert not batches._busy

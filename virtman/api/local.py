@@ -1,0 +1,300 @@
+"""The node's own API: which request does what, over a Unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from werkzeug.wrappers import Request
+
+from virtman.background import scrub
+from virtman.disk.capacity import volume
+from virtman.errors import InvalidRequest
+from virtman.image.attachment import look
+from virtman.migration.incoming import Arrivals
+from virtman.migration.outgoing import Moves
+from virtman.migration.sender import Status
+from virtman.model.chain import Store
+from virtman.node import cached_volumes
+from virtman.node.agent import Agent, Kept, Shown, device_path
+from virtman.node.check import KINDS, Check, Difference
+from virtman.rest import Answer, Rest, body_of
+
+ROUTES = (
+    ("GET", "/healthz", "health"),
+    ("GET", "/v1/instances", "list_instances"),
+    ("PUT", "/v1/instances/<vm>", "create"),
+    ("GET", "/v1/instances/<vm>", "show"),
+    ("PATCH", "/v1/instances/<vm>", "limit"),
+    ("DELETE", "/v1/instances/<vm>", "destroy"),
+    ("POST", "/v1/instances/<vm>/rollback", "rollback"),
+    ("POST", "/v1/instances/<vm>/clone", "clone"),
+    ("POST", "/v1/instances/<vm>/migrate", "migrate"),
+    ("GET", "/v1/moves", "list_moves"),
+    ("GET", "/v1/moves/<vm>", "show_move"),
+    ("DELETE", "/v1/moves/<vm>", "cancel_move"),
+    ("POST", "/v1/moves/<vm>/finish", "finish_move"),
+    ("GET", "/v1/snapshots", "list_snapshots"),
+    ("PUT", "/v1/snapshots/<snapshot>", "snapshot"),
+    ("GET", "/v1/snapshots/<snapshot>", "show_snapshot"),
+    ("DELETE", "/v1/snapshots/<snapshot>", "delete_snapshot"),
+    ("GET", "/v1/images", "list_images"),
+    ("DELETE", "/v1/images/<image>", "drop"),
+    ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("GET", "/v1/space", "space"),
+    ("GET", "/v1/cached", "list_cached"),
+    ("POST", "/v1/cached/attach", "attach"),
+    ("POST", "/v1/cached/detach", "detach"),
+    ("GET", "/v1/check", "check"),
+    ("POST", "/v1/check", "repair"),
+)
+
+
+class Api(Rest):
+    """A WSGI application over one agent, and the moves from and to it."""
+
+    routes = ROUTES
+
+    def __init__(self, agent: Agent, moves: Moves, arrivals: Arrivals) -> None:
+        super().__init__()
+        self.agent = agent
+        self.moves = moves
+        self.arrivals = arrivals
+
+    def health(self, request: Request) -> Answer:
+        """Say that the agent answers."""
+        return 200, {"status": "ok", "host": self.agent.host.name}
+
+    def list_instances(self, request: Request) -> Answer:
+        """Return all VMs."""
+        return 200, {"instances": [_shown(one) for one in self.agent.list()]}
+
+    def show(self, request: Request, vm: str) -> Answer:
+        """Return one VM."""
+        return 200, _shown(self.agent.show(vm))
+
+    def create(self, request: Request, vm: str) -> Answer:
+        """Give a VM its device; the body names an image or a snapshot."""
+        body = body_of(request, image=str, snapshot=str, quota=int, store=str)
+        if not body.keys() & {"image", "snapshot"}:
+            raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
+        self.agent.create(vm, **body)
+        return 201, _shown(self.agent.show(vm))
+
+    def limit(self, request: Request, vm: str) -> Answer:
+        """Give a VM another quota."""
+        body = body_of(request, quota=int)
+        if not body:
+            raise InvalidRequest('the body must be {"quota": <bytes>}')
+        self.agent.limit(vm, **body)
+        return 200, _shown(self.agent.show(vm))
+
+    def destroy(self, request: Request, vm: str) -> Answer:
+        """Take a VM's device away."""
+        self.agent.destroy(vm)
+        return 204, None
+
+    def rollback(self, request: Request, vm: str) -> Answer:
+        """Have a VM begin anew at one of its snapshots."""
+        body = body_of(request, snapshot=str)
+        if not body:
+            raise InvalidRequest('the body must be {"snapshot": "<name>"}')
+        self.agent.rollback(vm, body["snapshot"])
+        return 200, _shown(self.agent.show(vm))
+
+    def clone(self, request: Request, vm: str) -> Answer:
+        """Begin to copy a VM to another host; the body is ``{"host": name, "as": name}``."""
+        body = body_of(request, **{"host": str, "as": str})
+        if "host" not in body:
+            raise InvalidRequest('the body must be {"host": "<name>"}, and can have "as": "<name>"')
+        return 202, _moving(self.moves.clone(vm, body["host"], body.get("as", vm)))
+
+    def migrate(self, request: Request, vm: str) -> Answer:
+        """Begin to move a VM to another host; the body is ``{"host": name, "live": bool}``."""
+        body = body_of(request, host=str, live=bool)
+        if "host" not in body:
+            raise InvalidRequest('the body must be {"host": "<name>"}, and can have "live": true')
+        return 202, _moving(self.moves.migrate(vm, **body))
+
+    def list_moves(self, request: Request) -> Answer:
+        """Return the moves from this node, those that ended since the agent started too."""
+        return 200, {"moves": [_moving(one) for one in self.moves.all()]}
+
+    def show_move(self, request: Request, vm: str) -> Answer:
+        """Return how far a VM is on its way from here."""
+        return 200, _moving(self.moves.show(vm))
+
+    def cancel_move(self, request: Request, vm: str) -> Answer:
+        """Have a VM stay, or one that comes from another host not come."""
+        if self.agent.records.arrival(vm) is not None:
+            self.arrivals.give_up(vm)
+        else:
+            self.moves.cancel(vm)
+        return 204, None
+
+    def finish_move(self, request: Request, vm: str) -> Answer:
+        """Have a VM that moves live handed over."""
+        return 202, _moving(self.moves.finish(vm))
+
+    def list_snapshots(self, request: Request) -> Answer:
+        """Return all snapshots, or those of the VM in ``?vm=``."""
+        vm = request.args.get("vm")
+        found = self.agent.snapshots()
+        return 200, {"snapshots": [_kept(one) for one in found if vm in (None, one.snapshot.vm)]}
+
+    def snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Keep a VM's data; the body is ``{"vm": name}``."""
+        body = body_of(request, vm=str)
+        if not body:
+            raise InvalidRequest('the body must be {"vm": "<name>"}')
+        self.agent.snapshot(body["vm"], snapshot)
+        return 201, _kept(self.agent.show_snapshot(snapshot))
+
+    def show_snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Return one snapshot."""
+        return 200, _kept(self.agent.show_snapshot(snapshot))
+
+    def delete_snapshot(self, request: Request, snapshot: str) -> Answer:
+        """Forget a snapshot."""
+        self.agent.delete_snapshot(snapshot)
+        return 204, None
+
+    def list_images(self, request: Request) -> Answer:
+        """Return the images that are attached here."""
+        attached = self.agent.attachments()
+        seen = look(attached)
+        images = [
+            {
+                "image": one.info.name,
+                "size": one.info.size,
+                "generation": one.generation,
+                "parents": [feed.parent.host for feed in one.placement.feeds],
+                "instances": sorted(one.users),
+                "warm": one.is_warm,
+                "cache": asdict(one.figures(seen)),
+            }
+            for one in attached
+            if one.placement is not None
+        ]
+        return 200, {"images": images}
+
+    def drop(self, request: Request, image: str) -> Answer:
+        """Leave an image now."""
+        self.agent.drop(image)
+        return 204, None
+
+    def scrub(self, request: Request, image: str) -> Answer:
+        """Compare the cache with the image's hashes, and drop what is wrong."""
+        return 200, asdict(scrub.scrub(self.agent.attached(image)))
+
+    def space(self, request: Request) -> Answer:
+        """Return how much there is for new exception stores."""
+        return 200, asdict(self.agent.stores.space.room())
+
+    def list_cached(self, request: Request) -> Answer:
+        """Return the volumes that have the cache before them."""
+        return 200, {"volumes": [_cached(one) for one in self.agent.cached.list()]}
+
+    def attach(self, request: Request) -> Answer:
+        """Put the cache before a volume."""
+        body = body_of(request, device=str, mode=str)
+        if "device" not in body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        mode = body.get("mode", cached_volumes.WRITETHROUGH)
+        return 201, _cached(self.agent.cached.attach(body["device"], mode))
+
+    def detach(self, request: Request) -> Answer:
+        """Give a volume back; 202 while it is being emptied."""
+        body = body_of(request, device=str)
+        if not body:
+            raise InvalidRequest('the body must be {"device": "<path>"}')
+        left = self.agent.cached.detach(body["device"])
+        return (204, None) if left is None else (202, _cached(left))
+
+    def check(self, request: Request) -> Answer:
+        """Return what differs between kernel, records and Volt."""
+        found = Check(self.agent).look()
+        return 200, {"found": _differences(found), "left": _differences(found)}
+
+    def repair(self, request: Request) -> Answer:
+        """Mend that."""
+        outcome = Check(self.agent).repair()
+        return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _cached(found: cached_volumes.Shown) -> dict[str, Any]:
+    volume = found.volume
+    return {
+        "volume": volume.path,
+        "device": volume.device,
+        "size": volume.size,
+        "mode": volume.mode,
+        "state": found.state,
+        "dirty": found.dirty,
+        "cache": asdict(found.figures),
+    }
+
+
+def _differences(found: Iterable[Difference]) -> list[dict[str, str]]:
+    return [
+        {"code": one.code, "what": one.what, "meaning": KINDS[one.code][0],
+         "repair": KINDS[one.code][1]}
+        for one in found
+    ]  # fmt: skip
+
+
+def _shown(found: Shown) -> dict[str, Any]:
+    vm = found.instance
+    return {
+        "vm": vm.vm,
+        "image": vm.image,
+        "device": device_path(vm),
+        "size": vm.size,
+        "state": found.state,
+        "taken": found.taken,
+        "quota": vm.quota,
+        "stores": [_store(one) for one in found.chain],
+        "snapshots": list(found.snapshots),
+    }
+
+
+def _moving(status: Status) -> dict[str, Any]:
+    move = status.move
+    return {
+        "vm": move.vm,
+        "kind": "clone" if move.keeps else "migrate",
+        "live": move.live,
+        "host": move.host,
+        "as": move.name,
+        "round": move.round,
+        "state": status.state,
+        "sent": status.sent,
+        "wire": status.wire,
+        "left": status.left,
+        "pause": status.pause,
+        "note": status.note,
+        "code": status.code,
+    }
+
+
+def _kept(found: Kept) -> dict[str, Any]:
+    return {
+        "snapshot": found.snapshot.name,
+        "vm": found.snapshot.vm,
+        "image": found.snapshot.image,
+        "size": found.snapshot.size,
+        "created_at": timestamp(found.snapshot.created_at),
+        "stores": [_store(one) for one in found.chain],
+    }
+
+
+def _store(store: Store) -> dict[str, Any]:
+    allocated = volume(store).allocated()
+    return {"path": store.path, "allocated": allocated, "merging": store.merging}
+
+
+def timestamp(seconds: float) -> str:
+    """Return a moment in the form of RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,73 @@
+"""Feels whether the parents of this host live, gives up those that do not, and tells Volt.
+
+It asks nobody: the kernel knows whose answers are missing. A ping that goes through LIO would not
+tell a dead parent from a slow one, for LIO answers it after the reads before it. But what was
+sent to a parent, pings among it, its kernel acknowledges at once, however slow its disks are.
+
+So a parent that leaves what was sent to it unacknowledged for a second, while it is sent again
+and again, is dead or cut off. Its connection is ended, and its reads go to the next path.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from virtman import sysfs
+from virtman.node.agent import Agent
+from virtman.stack.layers.verity import corrupt
+
+LOG = logging.getLogger(__name__)
+
+_INTERVAL = 0.25
+_AWAY = 5.0
+_SILENCE = 1.0
+
+
+class Pulse:
+    """Two threads, since what Volt is told may wait for Volt, and a dead parent must not."""
+
+    def __init__(self, agent: Agent, clock: Callable[[], float] = time.monotonic) -> None:
+        self.agent = agent
+        self.clock = clock
+        self._since: dict[tuple[str, int], float] = {}
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), name=work.__name__, daemon=True)
+            for work in (self.feel, self.tell)
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads; one that is asking Volt just now ends with the process."""
+        self._stopped.set()
+
+    def feel(self) -> float:
+        """Look once at all parents, and give up the dead; return the seconds to the next look."""
+        now = self.clock()
+        self._since = {peer: self._since.get(peer, now) for peer in sysfs.unacknowledging()}
+        silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
+        for one in self.agent.attachments():
+            one.give_up(silent)
+        return _INTERVAL
+
+    def tell(self) -> float:
+        """Tell Volt what is wrong with parents; return the seconds until it must be told more."""
+        attached = self.agent.attachments()
+        wrong = corrupt(step for one in attached for step in one.verified())
+        told = [one.check_parents(wrong) for one in attached]
+        return _INTERVAL if all(told) else _AWAY
+
+    def _run(self, work: Callable[[], float]) -> None:
+        wait = _INTERVAL
+        while not self._stopped.wait(wait):
+            try:
+                wait = work()
+            except Exception:
+                LOG.exception("the parents' pulse")

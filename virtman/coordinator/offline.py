@@ -1,0 +1,223 @@
+"""What Volt said last of the images of this node, for the time in which it does not answer.
+
+A node that comes up while Volt is down brings its VMs back all the same, and makes further
+ones of the images that it has. So what Volt says of an image is kept from the moment at which
+the node takes its place until it has given that up.
+
+Volt may have changed its mind meanwhile. It says so with the first heartbeat that reaches it:
+an agent that could not tell what it uses reports that it uses nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from virtman import atomic_file
+from virtman.coordinator.client import Coordinator, ImageInfo, News, Placements, Report
+from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown
+from virtman.model.hashtree import HashTree
+from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
+
+LOG = logging.getLogger(__name__)
+
+# Requests that are repeated whatever becomes of them: by these it shows that Volt is back.
+_REPEATED = "/v1/hosts/"
+
+
+@dataclass(frozen=True)
+class Known:
+    """An image and this host's place in its trees, as Volt gave them last."""
+
+    info: ImageInfo
+    placement: Placement
+
+
+class Memory:
+    """A file an image, and one of the upper hashes; for the agent's account only.
+
+    :param folder: survives a reboot
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def get(self, image: str) -> Known | None:
+        """Return what is known of an image; None if nothing is."""
+        # one that an agent of another version wrote may lack something
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            return _known(json.loads(self._place(image).read_text()))
+        return None
+
+    def put(self, known: Known) -> None:
+        """Keep this in place of what was known of the image."""
+        if self.get(known.info.name) != known:
+            text = json.dumps(asdict(known))  # has the secrets of iSCSI targets
+            atomic_file.write(self._place(known.info.name), text.encode())
+
+    def upper(self, image: str) -> bytes | None:
+        """Return an image's upper hashes, which tell themselves whether they fit it."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._hashes(image).read_bytes()
+        return None
+
+    def put_upper(self, image: str, hashes: bytes) -> None:
+        """Keep an image's upper hashes."""
+        atomic_file.write(self._hashes(image), hashes)
+
+    def forget(self, image: str) -> None:
+        """Keep nothing of an image any more."""
+        self._place(image).unlink(missing_ok=True)
+        self._hashes(image).unlink(missing_ok=True)
+
+    def _place(self, image: str) -> Path:
+        return self.folder / f"{image}.json"
+
+    def _hashes(self, image: str) -> Path:
+        return self.folder / f"{image}.hashes"
+
+
+class Remembering(Coordinator):
+    """Volt; while it does not answer, what is remembered of it.
+
+    Silence costs a time-out. It is waited for once: then all requests but those that are
+    repeated anyway count as unanswered at once, until one is answered.
+    """
+
+    def __init__(self, memory: Memory, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.memory = memory
+        self._is_silent = False
+        self._infos: dict[str, ImageInfo] = {}
+
+    def image(self, name: str) -> ImageInfo:
+        """Return what Volt knows of an image, or knew last."""
+        self._infos.pop(name, None)
+        try:
+            info = super().image(name)
+        except ImageUnknown:
+            self.memory.forget(name)
+            raise
+        except CoordinatorUnreachable as err:
+            known = self.memory.get(name)
+            if known is None:
+                raise
+            LOG.warning("image %s: %s; using what Volt said last", name, err)
+            return known.info
+        self._infos[name] = info
+        return info
+
+    def upper_hashes(self, name: str) -> bytes:
+        """Return the levels of an image's hash tree above the leaves."""
+        try:
+            hashes = super().upper_hashes(name)
+        except CoordinatorUnreachable:
+            known = self.memory.upper(name)
+            if known is None:
+                raise
+            return known
+        self.memory.put_upper(name, hashes)
+        return hashes
+
+    def join(self, image: str, portal: Portal) -> Placement:
+        """Take a place in an image's trees, or the one that this host had last.
+
+        :raises ImageRemade: if Volt, which is back, has another image of this name by now
+        """
+        try:
+            info = self._infos.get(image) or self._confirmed(image)
+            placement = super().join(image, portal)
+        except CoordinatorUnreachable:
+            known = self.memory.get(image)
+            if known is None:
+                raise
+            return known.placement
+        self.memory.put(Known(info, placement))
+        return placement
+
+    def placement(self, image: str) -> Placement:
+        """Return this host's present place, or its last one."""
+        try:
+            placement = super().placement(image)
+        except CoordinatorUnreachable:
+            known = self.memory.get(image)
+            if known is None:
+                raise
+            return known.placement
+        self._note([placement])
+        return placement
+
+    def placements(self, tag: str, wait: float) -> Placements | None:
+        """Return all places of this host; None if none has changed."""
+        found = super().placements(tag, wait)
+        self._note(found.placements if found else ())
+        return found
+
+    def heartbeat(self, report: Report) -> News:
+        """Tell Volt the state of this host and hear what changed."""
+        news = super().heartbeat(report)
+        self._note(news.placements)
+        return news
+
+    def remove(self, image: str) -> None:
+        """Give the place up; nothing is remembered of the image then."""
+        super().remove(image)
+        self.memory.forget(image)
+
+    def _confirmed(self, image: str) -> ImageInfo:
+        """Return an image that was remembered if Volt still has that one."""
+        known, info = self.memory.get(image), self.image(image)
+        if image not in self._infos:
+            raise CoordinatorUnreachable(f"Volt at {self.url} does not answer")
+        if known is not None and info != known.info:
+            self.memory.forget(image)
+            raise ImageRemade(
+                f"image {image} was deleted and made anew while Volt could not be asked; try again"
+            )
+        return info
+
+    def _note(self, placements: Iterable[Placement]) -> None:
+        for one in placements:
+            known = self.memory.get(one.image)
+            if known is not None:
+                self.memory.put(replace(known, placement=one))
+
+    def _ask(self, method: str, path: str, **settings: Any) -> requests.Response:
+        if self._is_silent and not path.startswith(_REPEATED):
+            raise CoordinatorUnreachable(
+                f"Volt at {self.url} did not answer just now; check that it runs"
+            )
+        try:
+            answer = super()._ask(method, path, **settings)
+        except CoordinatorUnreachable as err:
+            self._is_silent = self._is_silent or isinstance(err.__cause__, requests.Timeout)
+            raise
+        self._is_silent = False
+        return answer
+
+
+def _known(text: Any) -> Known:
+    info, place = text["info"], text["placement"]
+    tree = HashTree(**info.pop("tree")) if info["tree"] else None
+    feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
+             for one in place["feeds"])  # fmt: skip
+    chap = Chap(**place.pop("chap"))
+    return Known(
+        ImageInfo(**{**info, "tree": tree}),
+        Placement(place["image"], place["size"], place["generation"], chap, tuple(feeds)),
+    )
+
+
+def _parent(text: Any) -> Parent:
+    return Parent(text["host"], Portal(**text["portal"]), text["chap"] and Chap(**text["chap"]))

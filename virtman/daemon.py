@@ -1,0 +1,204 @@
+"""What an agent consists of, put together from its options."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import waitress
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from virtman.api.local import Api
+from virtman.background.heartbeat import Heartbeat
+from virtman.background.liveness import Pulse
+from virtman.background.longpoll import Watch
+from virtman.background.nic import Card, Overload
+from virtman.background.recovery import Recovery
+from virtman.background.scrub import Scrubbing
+from virtman.coordinator.auth import Access
+from virtman.coordinator.offline import Memory, Remembering
+from virtman.disk.capacity import Limits, Space
+from virtman.disk.disks import Stores
+from virtman.disk.merger import Merger
+from virtman.disk.records import Records
+from virtman.disk.space_guard import Supply
+from virtman.disk.volumes import Backing
+from virtman.disk.volumes.file import Folder
+from virtman.disk.volumes.lvm import Group
+from virtman.errors import VirtmanError
+from virtman.image.attachment import Times
+from virtman.migration.incoming import Arrivals
+from virtman.migration.outgoing import Moves
+from virtman.migration.peer_client import Peers
+from virtman.migration.tls import Credentials, Renewal
+from virtman.node.agent import Agent, Host
+from virtman.stack.builder import Stack
+
+LOG = logging.getLogger(__name__)
+
+_SOCKET_MODE = "660"
+_MIB = 1024 * 1024
+
+
+class Service(Protocol):
+    """What goes on beside the local API, on a thread of its own."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """End; the devices stay."""
+
+
+def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
+    """Make an agent, with what goes on beside the local API.
+
+    The caller has become the agent's account, and has forked the privileged part off.
+
+    :raises VirtmanError: if options contradict each other
+    """
+    agent = _agent(conf)
+    agent.stack.forget_lost()
+    agent.stack.wake()
+    moves, arrivals, journeys = _journeys(conf, agent)
+    return Api(agent, moves, arrivals), [*_services(conf, agent), *journeys]
+
+
+def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
+    """Run until told to stop; the devices stay."""
+    agent = api.agent
+    Path(conf.agent.socket).unlink(missing_ok=True)
+    server = waitress.create_server(
+        api,
+        unix_socket=conf.agent.socket,
+        unix_socket_perms=_SOCKET_MODE,
+        threads=conf.agent.threads,
+    )
+    for service in services:
+        service.start()
+    signal.signal(signal.SIGTERM, _stop)
+    LOG.info("serving images as %s on %s", agent.host.name, agent.host.ip)
+    try:
+        server.run()
+    except (KeyboardInterrupt, SystemExit):
+        LOG.info("stopping; devices stay as they are")
+    finally:
+        server.close()
+        for service in reversed(services):
+            service.stop()
+        agent.stop()
+        agent.stores.stop()
+
+
+def _agent(conf: cfg.ConfigOpts) -> Agent:
+    folder = Path(conf.agent.state_dir)
+    records = Records(folder)
+    records.prepare()
+    images = folder / "images"
+    images.mkdir(exist_ok=True)
+    memory = Memory(folder / "volt")
+    memory.prepare()
+    stack = Stack(
+        conf.cache.driver,
+        conf.cache.devices,
+        images,
+        verify=conf.image.verify,
+        selector=conf.image.path_selector,
+        shared=conf.image.path_grouping_policy == "multibus",
+    )
+    host = Host(conf.agent.host, conf.export.ip, conf.export.port)
+    return Agent(
+        host,
+        stack,
+        Remembering(
+            memory,
+            conf.volt.url,
+            host.name,
+            conf.volt.timeout,
+            _access(conf),
+            conf.agent.rack,
+        ),
+        Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
+        Times(
+            conf.image.keep_time,
+            conf.image.attach_timeout,
+            conf.image.leave_timeout,
+            conf.image.warm_after,
+        ),
+    )
+
+
+def _access(conf: cfg.ConfigOpts) -> Access:
+    if not conf.keystone.auth_type:
+        return Access(conf.volt.token_file, conf.volt.cafile)
+    from virtman.coordinator import keystone  # noqa: PLC0415 - only who logs in there needs its library
+
+    return Access(cafile=conf.volt.cafile, keystone=keystone.tokens(conf))
+
+
+def _backing(conf: cfg.ConfigOpts, records: Records) -> Backing:
+    if conf.store.backing == "file":
+        return Folder(records.stores)
+    if not conf.store.volume_group:
+        raise VirtmanError("[store] backing is lvm: set volume_group too")
+    return Group(conf.store.volume_group)
+
+
+def _limits(conf: cfg.ConfigOpts) -> Limits:
+    given = conf.store
+    return Limits(
+        given.overcommit,
+        given.quota * _MIB,
+        given.reserve * _MIB,
+        given.ahead * _MIB,
+        given.warning,
+    )
+
+
+def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
+    """Make what goes on beside the local API."""
+    url = conf.notify.transport_url
+    card = Card(conf.export.ip, conf.export.bandwidth)
+    heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
+    watch = Watch(agent, heartbeat, called=bool(url))
+    recovery = Recovery(agent, conf.agent.ready_timeout)
+    scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
+    services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
+    services += [Merger(agent.stores), Supply(agent.stores)]
+    if url:
+        services.append(_calls(conf, url, agent.host.name, watch))
+    return services
+
+
+def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequence[Service]]:
+    """Make what sends VMs to other hosts, and takes them, with what goes on beside the API."""
+    given = conf.peers
+    credentials = Credentials(agent.coordinator, Path(conf.agent.state_dir), given.ip, given.port)
+    peers = Peers(agent.coordinator, credentials, given.timeout)
+    moves, arrivals = Moves(agent, peers, given.patience), Arrivals(agent, peers)
+    services: list[Service] = [moves]
+    if given.ip:
+        from virtman.migration.peer_server import Listener, Remote  # noqa: PLC0415 - a server of its own
+
+        listener = Listener(Remote(moves, arrivals), credentials)
+        services += [arrivals, Renewal(credentials), listener]
+    return moves, arrivals, services
+
+
+def _calls(conf: cfg.ConfigOpts, url: str, host: str, watch: Watch) -> Service:
+    try:
+        from virtman.background.rpc import Calls  # noqa: PLC0415 - needs an optional library
+    except ImportError as err:
+        raise VirtmanError(
+            "[notify] transport_url is set: install the Python package oslo.messaging, "
+            f"or unset it ({err})"
+        ) from err
+    calls: Service = Calls(conf, url, host, watch.call)
+    return calls
+
+
+def _stop(signum: int, frame: object) -> None:
+    raise SystemExit(0)

@@ -1,0 +1,1 @@
+"""Where what VMs write lives."""

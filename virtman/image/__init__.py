@@ -1,0 +1,1 @@
+"""How one image lives on this node."""

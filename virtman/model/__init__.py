@@ -1,0 +1,1 @@
+"""What is true without I/O: plans, names, chains, hash trees. Pure."""

@@ -1,0 +1,453 @@
+"""The six verbs of a node: what happens when a VM's device is wanted, and when it is not."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from virtman.coordinator.client import Coordinator, ImageInfo
+from virtman.disk.disks import Stores
+from virtman.disk.volumes import device
+from virtman.errors import (
+    DevicePending,
+    ImageUnknown,
+    InstanceExists,
+    InstanceUnknown,
+    VirtmanError,
+)
+from virtman.image.attachment import Attachment, Times
+from virtman.model import naming, plan
+from virtman.model.chain import Instance, Inventory, Snapshot, Store
+from virtman.model.handover import Arrival
+from virtman.model.plan import Placement
+from virtman.node.cached_volumes import CachedVolumes
+from virtman.stack.builder import Stack, check_modules
+
+LOG = logging.getLogger(__name__)
+
+_PATIENCE = 10.0  # seconds for who changes the same VM; it may be this agent, just after its start
+
+
+@dataclass(frozen=True)
+class Host:
+    """This node: its name, and where it serves images."""
+
+    name: str
+    ip: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A VM and what belongs to it.
+
+    :ivar chain: its stores, the one on the image first
+    :ivar state: "ready"; "low" when its quota is nearly used up; "waits" while its I/O is held
+        back; "absent" while there is no device; "lost" if the kernel gave up a store;
+        "arriving", "leaving" or "handed" while it moves from one host to another
+    :ivar taken: bytes of its stores that are in use; None while that cannot be told
+    :ivar snapshots: names of those that were taken of it, the oldest first
+    """
+
+    instance: Instance
+    chain: tuple[Store, ...]
+    state: str
+    taken: int | None
+    snapshots: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A snapshot and its stores, the one on the image first."""
+
+    snapshot: Snapshot
+    chain: tuple[Store, ...]
+
+
+class Agent:
+    """Creates and destroys VM devices; brings images up and lets go of them."""
+
+    def __init__(
+        self, host: Host, stack: Stack, coordinator: Coordinator, stores: Stores, times: Times
+    ) -> None:
+        self.host = host
+        self.stack = stack
+        self.coordinator = coordinator
+        self.stores = stores
+        self.records = stores.records
+        self.times = times
+        self.cached = CachedVolumes(stack.group, self.records.stores.parent / "cached")
+        # Guards the two below; held for moments only.
+        self._lock = threading.Lock()
+        self._given_back = threading.Condition(self._lock)
+        self._attachments: dict[str, Attachment] = {}
+        self._busy: set[str] = set()
+
+    def create(
+        self,
+        vm: str,
+        image: str = "",
+        snapshot: str = "",
+        quota: int | None = None,
+        store: str = "",
+    ) -> Instance:
+        """Give a VM its device over an image, which is attached first if need be.
+
+        :param image: name; may be left out where there is a snapshot
+        :param snapshot: name of one at which the VM begins
+        :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
+            for what is configured
+        :param store: path of a block device that takes what the VM writes; empty for a file or
+            volume as configured
+        :raises InstanceExists: if there is a VM of this name
+        :raises ImageUnknown: if Volt does not have the image
+        :raises SnapshotUnknown: if there is no such snapshot
+        :raises ImageRemade: if that is of an earlier image of this name
+        :raises NoSpace: if its exception store does not fit
+        :raises StoreUnusable: if the device cannot be the store
+        """
+        naming.check("VM", vm)
+        if store:
+            device.check(store)
+        if snapshot:
+            found = self.records.snapshot(naming.check("snapshot", snapshot))
+            image = image or found.image
+        naming.check("image", image)
+        with self.claim(vm):
+            self.records.check_vm(vm)
+            check_modules(self.stack.modules)
+            attachment = self._attachment(image)
+            size = attachment.info.size
+            quota = self.stores.space.limits.quota if quota is None else quota
+            if not store:
+                self.stores.space.check(size, quota)
+            attachment.acquire(vm)
+            try:
+                wanted = Instance(vm, image, size, "", quota, origin=attachment.info.origin)
+                instance = self.stores.create(wanted, snapshot, store)
+            except BaseException:
+                attachment.release(vm)
+                raise
+        LOG.info("VM %s has %s", vm, device_path(instance))
+        return instance
+
+    def destroy(self, vm: str) -> None:
+        """Take a VM's device away, and everything that it wrote but for its snapshots.
+
+        :raises InstanceUnknown: if there is none
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        naming.check("VM", vm)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            self.remove(vm)
+
+    def remove(self, vm: str) -> None:
+        """Take all of a VM away but for its snapshots, whoever has claimed it."""
+        instance = self.records.get(vm)
+        self.stores.destroy(vm)
+        with self._lock:
+            attachment = self._attachments.get(instance.image)
+        if attachment is not None:
+            attachment.release(vm)
+        LOG.info("VM %s is gone", vm)
+
+    def receive(self, wanted: Instance, arrival: Arrival) -> None:
+        """Prepare a store for a VM that comes from another host, over its image.
+
+        :raises InstanceExists: if there is a VM of this name
+        :raises NoSpace: if its exception store does not fit
+        """
+        with self.claim(wanted.vm):
+            self.records.check_vm(wanted.vm)
+            check_modules(self.stack.modules)
+            attachment = self._attachment(wanted.image)
+            self.stores.space.check(wanted.size, wanted.quota)
+            attachment.acquire(wanted.vm)
+            try:
+                self.records.put(arrival)
+                self.stores.receive(wanted)
+            except BaseException:
+                self.records.forget(arrival)
+                attachment.release(wanted.vm)
+                raise
+
+    def bring_back(self, vm: str) -> None:
+        """Have a VM's devices, whatever happened to them.
+
+        :raises InstanceUnknown: if there is no such VM
+        """
+        self._serve(self._attachment(self.records.get(vm).image), vm)
+
+    def info(self, image: str) -> ImageInfo:
+        """Return what an image was when it was attached, or else is for Volt."""
+        return self._attachment(image).info
+
+    def limit(self, vm: str, quota: int) -> None:
+        """Give a VM another quota; one that waits for it goes on soon.
+
+        :param quota: bytes that the VM's stores may take; 0 for all that they can need
+        :raises InstanceUnknown: if there is no such VM
+        """
+        naming.check("VM", vm)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            self.stores.limit(vm, quota)
+
+    def snapshot(self, vm: str, name: str) -> Snapshot:
+        """Keep a VM's data as of now, while it runs.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotExists: if there is a snapshot of this name
+        :raises NoSpace: if one more exception store does not fit
+        """
+        naming.check("VM", vm)
+        naming.check("snapshot", name)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            return self.stores.snapshot(vm, name)
+
+    def rollback(self, vm: str, name: str) -> None:
+        """Have a VM begin anew at a snapshot of its own; what it wrote since then is gone.
+
+        :raises InstanceUnknown: if there is no such VM
+        :raises SnapshotUnknown: if there is no such snapshot
+        :raises SnapshotMismatch: if it is of another VM
+        :raises DeviceBusy: while the device is open; nothing is changed then
+        """
+        naming.check("VM", vm)
+        naming.check("snapshot", name)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            self.stores.rollback(vm, name)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Forget a snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        self.stores.delete(self.records.snapshot(naming.check("snapshot", name)))
+
+    def list(self) -> Sequence[Shown]:
+        """Return the VMs of this node, by name."""
+        inventory = self.records.inventory()
+        vms = sorted(inventory.instances.values(), key=lambda one: one.vm)
+        return self._shown(vms, inventory)
+
+    def show(self, vm: str) -> Shown:
+        """Return one VM.
+
+        :raises InstanceUnknown: if there is none
+        """
+        inventory = self.records.inventory()
+        (found,) = self._shown([inventory.instance(naming.check("VM", vm))], inventory)
+        return found
+
+    def snapshots(self) -> Sequence[Kept]:
+        """Return the snapshots on this node, the oldest first."""
+        inventory = self.records.inventory()
+        shown = [one for one in inventory.snapshots.values() if not one.is_hidden]
+        found = sorted(shown, key=lambda one: one.created_at)
+        return [Kept(one, inventory.chain(one.store)) for one in found]
+
+    def show_snapshot(self, name: str) -> Kept:
+        """Return one snapshot.
+
+        :raises SnapshotUnknown: if there is none
+        """
+        found = self.records.snapshot(naming.check("snapshot", name))
+        return Kept(found, self.records.inventory().chain(found.store))
+
+    def attachments(self) -> Sequence[Attachment]:
+        """Return the images that are attached, or on their way."""
+        with self._lock:
+            return [one for one in self._attachments.values() if one.placement is not None]
+
+    def moving(self) -> set[str]:
+        """Return the images that are being attached just now, or left."""
+        with self._lock:
+            return {name for name, one in self._attachments.items() if one.is_moving()}
+
+    def images(self) -> set[str]:
+        """Return the images that are attached, or moving, or of which something is here."""
+        attached = {one.info.name for one in self.attachments()}
+        return attached | self.written() | self.moving() | self.stack.present().keys()
+
+    def written(self) -> set[str]:
+        """Return the images of which VMs or stores are written down."""
+        inventory = self.records.inventory()
+        stores = {one.image for one in inventory.stores.values()}
+        return stores | {one.image for one in inventory.instances.values()}
+
+    def busy(self) -> set[str]:
+        """Return the VMs that a verb is about just now."""
+        with self._lock:
+            return set(self._busy)
+
+    def settled(self) -> Sequence[str]:
+        """Return the VMs that are written down and that no verb is about just now."""
+        busy = self.busy()
+        return [one.vm for one in self.records.all() if one.vm not in busy]
+
+    def place(self, placements: Sequence[Placement]) -> bool:
+        """Move the images that have a newer placement; tell whether all that we have are there.
+
+        A place in an image of which a reboot left nothing here is given up.
+
+        :param placements: of this host, in any images
+        """
+        mine = {one.info.name: one for one in self.attachments()}
+        for placement in placements:
+            if placement.image in mine:
+                mine[placement.image].apply(placement)
+            elif placement.image not in self.images():
+                with contextlib.suppress(VirtmanError):
+                    self.coordinator.remove(placement.image)
+                    LOG.info(
+                        "gave up a place in image %s, of which nothing is left", placement.image
+                    )
+        return mine.keys() <= {placement.image for placement in placements}
+
+    def drop(self, image: str) -> None:
+        """Leave an image now instead of after its keep time.
+
+        :raises ImageUnknown: if it is not attached here
+        :raises DeviceBusy: while VMs use it
+        """
+        self.attached(image).drop()
+
+    def attached(self, image: str) -> Attachment:
+        """Return an image that is attached.
+
+        :raises ImageUnknown: if it is not
+        """
+        naming.check("image", image)
+        with self._lock:
+            attachment = self._attachments.get(image)
+        if attachment is None or attachment.placement is None:
+            raise ImageUnknown(f"image {image} is not attached on this node")
+        return attachment
+
+    @contextlib.contextmanager
+    def claim(self, vm: str) -> Iterator[None]:
+        """Let nobody else change a VM meanwhile, after who does so already.
+
+        :raises InstanceExists: if that one takes long
+        """
+        with self._given_back:
+            if not self._given_back.wait_for(lambda: vm not in self._busy, _PATIENCE):
+                raise InstanceExists(f"VM {vm} is being changed by another request: try again")
+            self._busy.add(vm)
+        try:
+            yield
+        finally:
+            with self._given_back:
+                self._busy.discard(vm)
+                self._given_back.notify_all()
+
+    def recover(self) -> Sequence[str]:
+        """Take over what an earlier agent left, or build it again after a reboot.
+
+        :returns: names of VMs and images that could not be served yet; call again for these
+        """
+        check_modules(self.stack.modules)
+        failed = []
+        for image in {store.image for store in self.records.inventory().stores.values()}:
+            self.stores.tidy_up(image)
+        for instance in self.records.all():
+            try:
+                self.resume(instance)
+            except (VirtmanError, OSError) as err:
+                LOG.warning("VM %s: %s", instance.vm, err)
+                failed.append(instance.vm)
+        return [*failed, *self.adopt(), *self.cached.recover()]
+
+    def stop(self) -> None:
+        """End the threads; devices stay for the next agent."""
+        for attachment in self.attachments():
+            attachment.stop()
+
+    def resume(self, instance: Instance) -> None:
+        """Have a VM's device as its record says, and the image below it."""
+        with self.claim(instance.vm):
+            self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
+            attachment = self._attachment(instance.image)
+            served = self.stores.is_served(instance) and self.stores.is_right(instance)
+            if instance.vm not in attachment.users or not served:
+                try:
+                    self._serve(attachment, instance.vm)
+                except DevicePending as err:
+                    is_used = instance.vm in attachment.users
+                    if not (is_used and self.stores.is_served(instance)):
+                        raise
+                    # tried again by the merger, which does not hold it back so often
+                    LOG.warning("VM %s goes on as it was: %s", instance.vm, err)
+                self.stores.changed.set()
+
+    def _serve(self, attachment: Attachment, vm: str) -> None:
+        attachment.acquire(vm)
+        try:
+            self.stores.resume(vm)
+        except InstanceUnknown:  # it was destroyed, or handed over, meanwhile
+            attachment.release(vm)
+            raise
+
+    def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:
+        snapshots = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
+        names = defaultdict(list)
+        for one in snapshots:
+            if not one.is_hidden:
+                names[one.vm].append(one.name)
+        chains = {one: inventory.chain(one.store) for one in instances}
+        return [
+            Shown(one, chains[one], self._on_its_way(one.vm) or state, taken, tuple(names[one.vm]))
+            for one, (state, taken) in self.stores.states(chains).items()
+        ]
+
+    def _on_its_way(self, vm: str) -> str:
+        """Return how a VM that comes or leaves is, in a word; empty for others."""
+        move = self.records.move(vm)
+        if self.records.arrival(vm) is not None:
+            return "arriving"
+        if move is None or move.keeps:
+            return ""
+        return "handed" if move.handed else "leaving"
+
+    def adopt(self) -> Sequence[str]:
+        """Take over images that no VM uses: their keep time begins anew."""
+        failed = []
+        used = {instance.image for instance in self.records.all()}
+        for image in self.stack.present().keys() - used:
+            try:
+                attachment = self._attachment(image)
+                if not attachment.users and attachment.placement is None:
+                    attachment.acquire("")
+                    attachment.release("")
+            except (VirtmanError, OSError) as err:
+                LOG.warning("image %s: %s", image, err)
+                failed.append(image)
+        return failed
+
+    def _attachment(self, image: str) -> Attachment:
+        with self._lock:
+            found = self._attachments.get(image)
+        if found is not None and found.placement is not None:
+            return found
+        info = self.coordinator.image(image)
+        portal = plan.own_portal(self.host.name, image, self.host.ip, self.host.port)
+        with self._lock:
+            found = self._attachments.get(image)
+            if found is None or (found.info != info and not found.users):
+                found = Attachment(info, portal, self.stack, self.coordinator, self.times)
+                self._attachments[image] = found
+                self.stores.origins[image] = info.origin
+            return found
+
+
+def device_path(instance: Instance) -> str:
+    """Path of the device that a VM boots from."""
+    return plan.device(instance).device.node

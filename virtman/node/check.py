@@ -1,0 +1,303 @@
+"""Compares what the kernel has, what is written down and what Volt says; mends what differs.
+
+What is written down says which VMs there shall be. From these, and from the images that are
+attached, follows all that the kernel shall have, and where Volt shall have placed this host.
+What the kernel has beyond that is an orphan, if its name says that it is ours; what is anybody
+else's is not even looked at.
+
+Verbs go on meanwhile, and what one of them is about to make or to take away is no difference. So
+only what is still so at a second look counts, and each repair is a verb of its own, which finds
+out for itself what there is to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from virtman import sysfs
+from virtman.errors import (
+    CoordinatorUnreachable,
+    ImageUnknown,
+    InstanceUnknown,
+    StoreInvalid,
+    VirtmanError,
+)
+from virtman.image.attachment import Attachment
+from virtman.model import naming
+from virtman.model.chain import LONGEST, Store
+from virtman.model.naming import Device
+from virtman.node.agent import Agent
+from virtman.stack import orphans
+
+LOG = logging.getLogger(__name__)
+
+_BETWEEN = 0.5
+
+KINDS = {
+    "vm.absent": ("a VM has no device", "the device is brought back"),
+    "vm.moved": ("a VM's device lies on another store than its record says",
+                 "it is put on the right one"),
+    "vm.orphan": ("a VM's device of which nothing is written down", "it goes, unless it is open"),
+    "vm.remade": ("a VM is of an earlier image of the same name",
+                  "nothing: see virtman.image.remade"),
+    "vm.unmerged": ("a VM has more than three stores, and none is being merged",
+                    "merging is tried again: the log says what hinders it"),
+    "store.lost": ("the kernel gave a store up: what it held is lost",
+                   "nothing: roll back to a snapshot, or destroy the VM"),
+    "store.missing": ("the file or device of a store is not there",
+                      "nothing: bring it back, or destroy the VM"),
+    "store.unused": ("a store that no VM and no snapshot needs", "it goes, with its device"),
+    "store.unknown": ("a store's file of which nothing is written down",
+                      "it is moved to folder lost: it may hold what a VM wrote"),
+    "store.orphan": ("a store's device of which nothing is written down", "it goes"),
+    "image.orphan": ("devices of an image that is not attached",
+                     "they are taken over, and go after the keep time"),
+    "image.incomplete": ("an attached image lacks a device", "it is brought back"),
+    "path.failed": ("a path to a parent or to the cache does not work", "it is tried again"),
+    "path.orphan": ("a path to a host that is not a parent", "it goes"),
+    "session.orphan": ("an iSCSI session that nothing uses", "it ends"),
+    "export.orphan": ("an image is served that is not attached", "it is withdrawn"),
+    "loop.orphan": ("a loop device that nothing uses", "it is detached"),
+    "file.orphan": ("a file that nothing needs", "it is removed"),
+    "cache.absent": ("an attached image goes on without its cache", "the cache is put before it"),
+    "volume.absent": ("a volume with the cache before it has no device, or no cache",
+                      "both are brought back"),
+    "volt.silent": ("Volt does not answer: nothing is known of its view", "nothing: start Volt"),
+    "volt.unplaced": ("Volt has no place for this host in an attached image", "it joins again"),
+    "volt.stale": ("Volt placed this host anew, or does not know what it uses",
+                   "the new place is used"),
+    "volt.orphan": ("Volt has a place for this host in an image that is not attached",
+                    "it is given up"),
+    "volt.gone": ("Volt has not got an attached image any more, or another of its name",
+                  "nothing: destroy its VMs, or add the image again"),
+}  # fmt: skip
+"""What each code means, and what repair does about it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that is not as it should be.
+
+    :ivar code: stable, see ``KINDS``
+    :ivar what: device, file, VM or image
+    """
+
+    code: str
+    what: str
+    repair: Callable[[], object] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check found, and what is left of it after repair."""
+
+    found: tuple[Difference, ...]
+    left: tuple[Difference, ...]
+
+
+class Check:
+    """Looks at one node.
+
+    :param pause: between two looks
+    """
+
+    def __init__(self, agent: Agent, pause: Callable[[float], object] = time.sleep) -> None:
+        self.agent = agent
+        self.stack = agent.stack
+        self.stores = agent.stores
+        self.pause = pause
+
+    def look(self) -> tuple[Difference, ...]:
+        """Return what differs."""
+        before = set(self._look())
+        if not before:
+            return ()
+        self.pause(_BETWEEN)
+        return tuple(one for one in self._look() if one in before)
+
+    def repair(self) -> Outcome:
+        """Mend what differs."""
+        found = left = self.look()
+        before: tuple[Difference, ...] = ()
+        # what lies below an orphan can go, and may be found, only once that has gone
+        while left != before and any(one.repair for one in left):
+            for one in left:
+                if one.repair is not None:
+                    self._mend(one)
+            before, left = left, self.look()
+            found += tuple(one for one in left if one not in found)
+        return Outcome(found, left)
+
+    @staticmethod
+    def _mend(one: Difference) -> None:
+        assert one.repair is not None
+        try:
+            one.repair()
+        except (VirtmanError, OSError, ExceptionGroup) as err:
+            LOG.warning("repairing %s, %s: %s", one.code, one.what, err)
+        else:
+            LOG.info("repaired %s: %s", one.code, one.what)
+
+    def _look(self) -> list[Difference]:
+        attached = {one.info.name: one for one in self.agent.attachments()}
+        known = attached.keys() | self.agent.moving()
+        found = [*self._vms(), *self._stores()]
+        found += self._orphans(known)
+        for one in attached.values():
+            found += _image(one)
+        found += [
+            Difference("volume.absent", one.volume.path, self.agent.cached.recover)
+            for one in self.agent.cached.list()
+            if one.state in ("absent", "uncached") and Path(one.volume.path).exists()
+        ]
+        return [*found, *self._volt(attached)]
+
+    # What is written down, and the kernel.
+
+    def _vms(self) -> Iterator[Difference]:
+        unmerged = self._unmerged()
+        for vm in self.agent.settled():
+            with contextlib.suppress(InstanceUnknown):
+                instance = self.agent.records.get(vm)
+                if not self.stores.fits(instance):
+                    yield Difference("vm.remade", vm)
+                elif not self.stores.is_served(instance):
+                    yield Difference("vm.absent", vm, partial(self._resume, vm))
+                elif not self.stores.is_right(instance):
+                    yield Difference("vm.moved", vm, partial(self._resume, vm))
+                elif vm in unmerged:
+                    yield Difference("vm.unmerged", vm, self.stores.changed.set)
+
+    def _resume(self, vm: str) -> None:
+        with contextlib.suppress(InstanceUnknown):
+            self.agent.resume(self.agent.records.get(vm))
+
+    def _unmerged(self) -> set[str]:
+        """Return the VMs with long chains; none while there is a merge, for which others wait."""
+        inventory = self.agent.records.inventory()
+        if self.stores.kept or any(one.merging for one in inventory.stores.values()):
+            return set()
+        vms = (one for one in inventory.instances.values() if not self.stores.is_still(one.vm))
+        return {one.vm for one in vms if len(inventory.chain(one.store)) > LONGEST}
+
+    def _stores(self) -> Iterator[Difference]:
+        inventory = self.agent.records.inventory()
+        garbage = {one.name for one in inventory.garbage()} - self.stores.kept
+        served = inventory.served()
+        for store in inventory.stores.values():
+            if store.name in garbage:
+                tidy = partial(self.stores.tidy, store.image)
+                yield Difference("store.unused", store.path, tidy)
+            elif not Path(store.path).exists():
+                yield Difference("store.missing", store.path)
+            elif store.name in served and self._is_lost(store):
+                yield Difference("store.lost", store.path)
+
+    def _is_lost(self, store: Store) -> bool:
+        layer = self.stores.layer(store)
+        try:
+            if layer.exists():
+                layer.usage()
+        except StoreInvalid:
+            return True
+        return False
+
+    # What the kernel has beyond that.
+
+    def _orphans(self, known: set[str]) -> Iterator[Difference]:
+        images = known | self.agent.written()
+        for image, devices in self.stack.present().items():
+            for device in sorted(devices, key=lambda one: one.role, reverse=True):
+                if self._is_orphan(device):
+                    remove = partial(orphans.remove, str(device))
+                    yield Difference(f"{device.role}.orphan", str(device), remove)
+            mine = [one for one in devices if one.role not in ("vm", "store")]
+            if mine and image not in images:
+                yield Difference("image.orphan", image, self.agent.adopt)
+        yield from self._strays(known)
+        yield from self._files(images)
+
+    def _strays(self, known: set[str]) -> Iterator[Difference]:
+        for portal in orphans.idle_sessions():
+            _, image = naming.parse_iqn(portal.iqn) or ("", "")
+            if image not in known:
+                yield Difference("session.orphan", portal.iqn, partial(orphans.log_out, portal))
+        for name, image in orphans.exports().items():
+            if image not in known:
+                target = naming.iqn(self.agent.host.name, image)
+                yield Difference("export.orphan", name, partial(orphans.withdraw, name, target))
+        if not self.agent.moving() and not self.agent.busy():  # else one may be for a moment
+            for path, offset in orphans.idle_loops(str(self.agent.records.stores.parent)):
+                yield Difference("loop.orphan", path, partial(orphans.detach, path, offset))
+
+    def _is_orphan(self, device: Device) -> bool:
+        inventory = self.agent.records.inventory()
+        match device.role:
+            case "vm":
+                return (
+                    device.argument not in inventory.instances
+                    and device.argument not in self.agent.busy()
+                )
+            case "store":
+                return device.argument not in inventory.stores
+        return False
+
+    def _files(self, images: set[str]) -> Iterator[Difference]:
+        stores = self.agent.records.stores
+        paths = {one.path for one in self.agent.records.inventory().stores.values()}
+        for file in stores.glob("*.cow"):
+            if str(file) not in paths and sysfs.loop_of(str(file)) is None:
+                yield Difference("store.unknown", str(file), partial(_set_aside, file))
+        for file in self.stack.folder.iterdir():
+            if file.suffix == ".superblock":  # by which the next VM finds its image cached
+                continue
+            mine = file.name.partition("_")[0] in images or file.stem in images
+            if not mine and sysfs.loop_of(str(file)) is None:
+                yield Difference("file.orphan", str(file), partial(file.unlink, missing_ok=True))
+
+    # Volt's view.
+
+    def _volt(self, attached: dict[str, Attachment]) -> Iterator[Difference]:
+        coordinator = self.agent.coordinator
+        try:
+            found = coordinator.placements("", 0)
+        except VirtmanError as err:
+            LOG.warning("check: %s", err)
+            yield Difference("volt.silent", coordinator.url)
+            return
+        places = {one.image: one for one in found.placements} if found else {}
+        for image in places.keys() - self.agent.images():
+            yield Difference("volt.orphan", image, partial(coordinator.remove, image))
+        for image, one in attached.items():
+            try:
+                info = coordinator.image(image)
+            except CoordinatorUnreachable:
+                yield Difference("volt.silent", coordinator.url)
+                return
+            except ImageUnknown:
+                yield Difference("volt.gone", image)
+                continue
+            if info.identity != one.info.identity:
+                yield Difference("volt.gone", image)
+            elif image not in places:
+                yield Difference("volt.unplaced", image, one.rejoin_now)
+            elif places[image].generation != one.generation:
+                yield Difference("volt.stale", image, partial(one.use, places[image]))
+
+
+def _set_aside(file: Path) -> None:
+    lost = file.parent.parent / "lost"
+    lost.mkdir(exist_ok=True)
+    file.rename(lost / f"{time.time_ns()}-{file.name}")
+
+
+def _image(one: Attachment) -> Iterator[Difference]:
+    """Return what differs between an attached image and the kernel."""
+    for code, device in one.faults():
+        yield Difference(code, str(device), one.restore)

@@ -1,0 +1,1 @@
+"""Which devices exist, and how they are made."""

@@ -1,0 +1,65 @@
+"""No cache: each read of an image goes to its parents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from virtman.model import plan
+from virtman.stack.cache import Figures, Member, Step, Volume, unsupported
+from virtman.stack.mapped import Table
+
+
+class Group:
+    """A group without devices."""
+
+    modules: tuple[str, ...] = ()
+
+    def __init__(self, devices: Sequence[str], folder: Path) -> None:
+        pass
+
+    def member(self, step: plan.Cache) -> Member:
+        """Return what stands where other drivers have a device."""
+        return Uncached()
+
+    def volume(self, step: Step) -> Volume:
+        """Refuse: this driver caches images only."""
+        raise unsupported("none")
+
+    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+        """There are none."""
+
+
+class Uncached:
+    """No device: the image lies on what would be cached."""
+
+    device = ""
+
+    def up(self, below: Sequence[str]) -> str:
+        """Return the device below."""
+        return below[0]
+
+    def release(self) -> None:
+        """Nothing waits here."""
+
+    def down(self) -> None:
+        """There is nothing to take away."""
+
+    def is_up(self) -> bool:
+        """Tell that nothing is missing."""
+        return True
+
+    def is_caching(self, status: Table) -> bool:
+        """Tell that nothing is missing."""
+        return True
+
+    def can_drop(self) -> bool:
+        """Nothing is held."""
+        return False
+
+    def drop(self, offset: int) -> None:
+        """Nothing is held."""
+
+    def figures(self, status: Table) -> Figures:
+        """Nothing is cached."""
+        return Figures()

@@ -1,0 +1,59 @@
+"""A device that all above refers to, whatever lies below: the image, and its VMs' origin."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from virtman import sysfs
+from virtman.model import plan
+from virtman.privileged import dm
+from virtman.stack.mapped import Mapped, Table, explained
+
+
+class Image(Mapped):
+    """A bio-mode multipath: the best path first, and then what goes round it.
+
+    A cache that dies is then a failed path, not an error for every VM. Before anything
+    lies below, the device is suspended: it opens, has its size and holds all I/O.
+    """
+
+    flush = False
+
+    def __init__(self, step: plan.Image) -> None:
+        super().__init__(str(step.device))
+        self.step = step
+
+    def up(self, below: Sequence[str]) -> str:
+        """Lie on ``below``, best first, and let the I/O go on."""
+        if not below:
+            self._hold()
+            return self.node
+        paths = list(dict.fromkeys(below))  # without a cache, both are the same
+        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in paths)
+        parameters = f"3 queue_if_no_path queue_mode bio 0 {len(paths)} 1{groups}"
+        self.set_up([(0, self.step.sectors, "multipath", parameters)])
+        self.resume()
+        self.reinstate([device for device, state in self.path_states() if state == "F"])
+        return self.node
+
+    def release(self) -> None:
+        """Fail I/O that was held back or that nothing below can serve."""
+        with contextlib.suppress(OSError):
+            dm.resume(self.name)
+            dm.message(self.name, "fail_if_no_path")
+
+    def is_up(self) -> bool:
+        """Tell whether it can be read."""
+        table = self.table()
+        return bool(table) and table[0][2] == "multipath"
+
+    def is_well(self, status: Table) -> bool:
+        """Tell the same, and whether it lets I/O through."""
+        return super().is_well(status) and not sysfs.is_suspended(self.node)
+
+    def _hold(self) -> None:
+        if not self.exists():
+            self.set_up([(0, self.step.sectors, "error", "")])
+            with explained(f"device {self.name}"):
+                dm.suspend(self.name, True, False)

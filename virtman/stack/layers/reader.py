@@ -1,0 +1,52 @@
+"""A file or device that is read through the page cache, so that all readers share it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from virtman import sysfs
+from virtman.model import plan
+from virtman.privileged import loop
+from virtman.stack.mapped import detach_loop, explained
+
+
+class Reader:
+    """One read-only loop device.
+
+    VMs read an export so, past its header: dm-snapshot reads its origin directly. The loop
+    device makes those reads buffered, so that a block wanted by a VM and by a child at once
+    is read from below once; and a few sectors become whole blocks.
+    """
+
+    def __init__(self, step: plan.Reader) -> None:
+        self.step = step
+        self.backing = step.path
+
+    def up(self, below: Sequence[str]) -> str:
+        """Attach the loop device."""
+        device = sysfs.loop_of(self.backing, self.step.offset)
+        if device is None:
+            with explained(f"reader {self.step.device}"):
+                device = loop.attach(self.backing, self.step.offset, True)
+        return device
+
+    def release(self) -> None:
+        """Nothing waits here."""
+
+    def down(self) -> None:
+        """Detach the loop device."""
+        detach_loop(self.backing, self.step.offset)
+
+    def is_up(self) -> bool:
+        """Tell whether the loop device is there."""
+        return sysfs.loop_of(self.backing, self.step.offset) is not None
+
+
+class File(Reader):
+    """The same over a file that nobody needs afterwards."""
+
+    def down(self) -> None:
+        """Detach the loop device and remove the file."""
+        super().down()
+        Path(self.backing).unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""How blocks come from other hosts, and go to them."""

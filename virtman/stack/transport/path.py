@@ -1,0 +1,191 @@
+"""A parent's disk: an iSCSI session, and the image's part of its LUN."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Sequence
+
+from virtman import sysfs
+from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
+from virtman.model import naming, plan
+from virtman.model.plan import BLOCK, SECTOR, Chap, Portal
+from virtman.privileged import block, iscsi, sockets
+from virtman.stack.layer import wait_until
+from virtman.stack.mapped import Mapped, explained
+
+LOG = logging.getLogger(__name__)
+
+_CONNECT_DEADLINE = 3.0
+_DISK_DEADLINE = 15.0
+_LATE_DEADLINE = 2.0
+_REFUSED_DEADLINE = 5.0
+_REFUSED_PAUSE = 0.1
+
+
+class Path:
+    """One iSCSI session and a linear device over the image's part of its disk."""
+
+    def __init__(self, step: plan.Path) -> None:
+        self.step = step
+        self.mapped = Mapped(str(step.device))
+
+    def up(self, below: Sequence[str]) -> str:
+        """Log in, wait for the disk, and show the image on it.
+
+        :raises ParentUnreachable: if the portal does not answer, refuses, or has no such disk
+        :raises ImageMismatch: if the disk is too small to be the image
+        """
+        portal = self.step.portal
+        if portal is None:
+            raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
+        disk = self._disk(portal)
+        start, length = portal.offset // SECTOR, self.step.sectors
+        have = min(sysfs.sectors(disk) - start, length)
+        if have <= length - BLOCK // SECTOR:
+            raise ImageMismatch(
+                f"{portal.iqn} at {portal.ip} serves {max(have, 0) * SECTOR} bytes of image "
+                f"{self.step.device.image}, which is longer"
+            )
+        table = [(0, have, "linear", f"{sysfs.disk_number(disk)} {start}")]
+        if have < length:
+            table.append((have, length - have, "zero", ""))
+        with explained(f"disk {disk}"):
+            # Linux 6.1 warns when a read-ahead that a cache could not answer comes here, and is
+            # made one with a plain read: multipaths have marked the two in different ways
+            block.merge_nothing(disk)
+        self.mapped.set_up(table)
+        return self.mapped.node
+
+    def release(self) -> None:
+        """Nothing waits here: iSCSI fails a lost session's I/O by itself."""
+
+    def down(self) -> None:
+        """Remove the device, and log out of its session unless another stripe uses it."""
+        session = self._session()
+        self.mapped.down()
+        if session is not None and not sysfs.session_in_use(session.iqn):
+            with explained(f"logging out of {session.iqn}"):
+                iscsi.logout(session.ip, session.port, session.iqn)
+
+    def is_up(self) -> bool:
+        """Tell whether the device lies on a disk that is there."""
+        return self.mapped.exists() and self._session() is not None
+
+    def abandon(self) -> None:
+        """End the connections to the parent: reads then fail at once, and others can be tried."""
+        portal = self.step.portal
+        assert portal is not None
+        with explained(f"ending connections to {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, 0)
+            sockets.end("iscsid", portal.ip, portal.port)
+
+    def bear_with(self) -> None:
+        """Let the parent lose its connection for a moment again without failing reads."""
+        portal = self.step.portal
+        assert portal is not None
+        with explained(f"sessions with {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
+
+    def _disk(self, portal: Portal) -> str:
+        """Return the disk of a session that works, or of one that is opened now."""
+        disk = sysfs.disk(portal.iqn, portal.lun)
+        if disk is not None and sysfs.is_cut_off(portal.iqn) and _answers(portal):
+            # iscsid would try for ever with the secret of the first login
+            with explained(f"logging out of {portal.iqn}"):
+                iscsi.logout(portal.ip, portal.port, portal.iqn)
+            disk = None
+        if disk is None:
+            return self._log_in(portal)
+        user, secret = _proof(self.step.chap)
+        with explained(f"what to prove to {portal.iqn}"):
+            iscsi.remember(portal.ip, portal.port, portal.iqn, user, secret)
+        return disk
+
+    def _log_in(self, portal: Portal) -> str:
+        host = self.step.device.argument
+        what = f"image {self.step.device.image}: {host} at {portal.ip}"
+        try:
+            _connect(portal)
+        except OSError as err:
+            raise ParentUnreachable(
+                f"{what} does not answer on port {portal.port} ({err}); check that it runs "
+                "and that this node reaches it",
+                host,
+            ) from err
+        # with other disks, or an agent died here
+        is_open = sysfs.session_to(portal.iqn) is not None
+        try:
+            if is_open:
+                iscsi.scan(portal.iqn, portal.lun)
+            else:
+                self._prove(portal)
+        except OSError as err:
+            reason = "the kernel did not look for its disk" if is_open else "it refused the login"
+            raise ParentUnreachable(f"{what}: {reason}: {err.strerror}", host) from err
+        try:
+            wait_until(
+                lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
+                _LATE_DEADLINE if is_open else _DISK_DEADLINE,
+                f"{what}: LUN {portal.lun} of {portal.iqn}",
+            )
+        except KernelFailure as err:
+            if not sysfs.session_in_use(portal.iqn):
+                with explained(f"logging out of {portal.iqn}"):
+                    iscsi.logout(portal.ip, portal.port, portal.iqn)
+            raise ParentUnreachable(f"{err}; check that its disk answers", host) from err
+        disk = sysfs.disk(portal.iqn, portal.lun)
+        assert disk is not None
+        LOG.info("connected to %s (%s) as %s", host, portal.iqn, disk)
+        return disk
+
+    def _prove(self, portal: Portal) -> None:
+        """Log in, again for a while if refused: the parent may hear the secret after us."""
+        end = time.monotonic() + _REFUSED_DEADLINE
+        while True:
+            try:
+                iscsi.login(portal.ip, portal.port, portal.iqn, *_proof(self.step.chap))
+                return
+            except PermissionError:
+                if time.monotonic() > end:
+                    raise
+            time.sleep(_REFUSED_PAUSE)
+
+    def _session(self) -> Portal | None:
+        """Find the session of the disk below: the kernel knows it better than the plan."""
+        table = self.mapped.table()
+        if table:
+            session = sysfs.session_of(table[0][3].split()[0])
+            if session is not None:
+                return session
+        return sysfs.session_to(self.step.portal.iqn) if self.step.portal else None
+
+
+def forget_lost() -> None:
+    """Forget the parents of an earlier boot: sessions end with the power, their records do not.
+
+    To be called while nothing logs in: a login writes its record first.
+    """
+    try:
+        for ip, port, target in iscsi.records():
+            if naming.parse_iqn(target) is not None and sysfs.session_to(target) is None:
+                iscsi.forget(ip, port, target)
+    except OSError as err:
+        LOG.warning("what open-iscsi remembers of parents: %s", err)
+
+
+def _proof(chap: Chap | None) -> tuple[str, str]:
+    return (chap.user, chap.secret) if chap else ("", "")
+
+
+def _answers(portal: Portal) -> bool:
+    with contextlib.suppress(OSError):
+        _connect(portal)
+        return True
+    return False
+
+
+def _connect(portal: Portal) -> None:
+    socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()

@@ -1,0 +1,82 @@
+"""How images and their trees answer."""
+
+import hashlib
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from werkzeug import Request, Response
+
+from volt.api import schemas
+from volt.api.handlers import Answer, Service, json_response, page_of
+
+COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
+
+
+def create(service: Service, request: Request) -> Answer:
+    """Store an image."""
+    new = schemas.image(request.get_data())
+    image, is_new = service.coordinator.create_image(new, datetime.now(UTC))
+    return vars(image), 201 if is_new else 200
+
+
+def index(service: Service, request: Request) -> Answer:
+    """List images by name."""
+    page = schemas.page(request.args)
+    images = service.coordinator.images(page.marker, page.limit + 1)
+    return page_of("images", images, page, "name")
+
+
+def show(service: Service, request: Request, image: str) -> Answer:
+    """Show an image."""
+    return vars(service.coordinator.image(image))
+
+
+def hashes(service: Service, request: Request, image: str) -> Answer:
+    """Show the image's hashes above the leaves."""
+    content = service.coordinator.upper_hashes(image)
+    return Response(content, content_type="application/octet-stream")
+
+
+def delete(service: Service, request: Request, image: str) -> Answer:
+    """Forget an image that no host uses."""
+    service.coordinator.delete_image(image)
+    return None, 204
+
+
+def rotate(service: Service, request: Request, image: str) -> Answer:
+    """Give the image's hosts another secret for each other."""
+    service.coordinator.rotate(image)
+    return None, 204
+
+
+def parents(service: Service, request: Request, image: str) -> Answer:
+    """Show whom a host could be given as a parent."""
+    host, limit = schemas.candidates(request.args)
+    found = service.coordinator.parents(image, host, limit)
+    return {"parents": found}
+
+
+def trees(service: Service, request: Request, image: str) -> Answer:
+    """Show the image's trees.
+
+    Every heartbeat changes the counters in them. The ETag is weak, as it leaves these out:
+    it tells whether the trees and the conditions of their hosts are what they were.
+    """
+    content = asdict(service.coordinator.trees(image))
+    etag = _digest(content)
+    if request.if_none_match.contains_weak(etag):
+        response = Response(status=304)
+    else:
+        response = json_response(content)
+    response.set_etag(etag, weak=True)
+    return response
+
+
+def _digest(trees: dict[str, Any]) -> str:
+    kept = [
+        [value for name, value in node.items() if name not in COUNTERS]
+        for tree in trees["trees"]
+        for node in tree["nodes"]
+    ]
+    return hashlib.sha256(repr((trees["generation"], kept)).encode()).hexdigest()[:32]

@@ -1,0 +1,453 @@
+"""What each request body must look like, and how it becomes typed objects."""
+
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import jsonschema_rs
+from jsonschema import Draft202012Validator
+
+from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
+from volt.model.names import PATTERN, check_name
+from volt.model.objects import Chap, ImageReport, NewImage, Portal, Reason, Report, State
+from volt.placement.topology import DEFAULTS, Rules, Shape
+
+SECTOR = 512
+HASHED = 4096  # bytes of a block that is hashed, and of one that holds hashes
+FANNED = 128  # hashes in such a block
+LARGEST_WAIT = 60  # seconds for which an answer may be held back
+_NUMBER = re.compile("-?[0-9]{1,19}")
+LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
+
+_IP = {"type": "string", "maxLength": 45, "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
+_PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
+
+_PORTAL = {
+    "type": "object",
+    "properties": {
+        "ip": _IP,
+        "port": _PORT,
+        "iqn": {
+            "type": "string",
+            "maxLength": 223,
+            "pattern": r"^(iqn\.[0-9]{4}-[0-9]{2}\.[A-Za-z0-9._:-]+|(eui|naa)\.[0-9A-Fa-f]+)\Z",
+        },
+        "lun": {"type": "integer", "minimum": 0, "maximum": 65535},
+        "offset": {"type": "integer", "minimum": 0, "maximum": LARGEST, "multipleOf": SECTOR},
+    },
+    "required": ["ip", "port", "iqn", "lun"],
+    "additionalProperties": False,
+}
+
+_CHAP = {
+    "type": ["object", "null"],
+    "properties": {
+        "user": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,64}\Z"},
+        "secret": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{12,255}\Z"},
+    },
+    "required": ["user", "secret"],
+    "additionalProperties": False,
+}
+
+_HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
+
+# A rule that has an error code of its own: for names in paths no schema checks it.
+NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
+
+_COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
+
+IMAGE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "size": {},  # the rule is Volt's own: ImageSizeInvalid states it
+            "shape": {"enum": [shape.value for shape in Shape]},
+            "stripes": {"type": "integer", "minimum": 1, "maximum": 8},
+            "fanout": {"type": "integer", "minimum": 0, "maximum": 64},
+            "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
+            "source": _PORTAL,
+            "source_chap": _CHAP,
+            "root_hash": _HASH,
+            "salt": _HASH,
+            "upper_hashes": {"type": "string", "contentEncoding": "base64"},
+        },
+        "required": ["name", "size", "source"],
+        "dependentRequired": {
+            "root_hash": ["salt", "upper_hashes"],
+            "salt": ["root_hash"],
+            "upper_hashes": ["root_hash"],
+        },
+        "additionalProperties": False,
+    }
+)
+
+JOIN = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "portal": _PORTAL,
+            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}\Z"},
+        },
+        "required": ["portal"],
+        "additionalProperties": False,
+    }
+)
+
+STATE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "state": {"enum": ["ready", "leaving"]},
+            "generation": _COUNT,
+        },
+        "required": ["state"],
+        "if": {"properties": {"state": {"const": "ready"}}},
+        "then": {"required": ["generation"]},
+        "additionalProperties": False,
+    }
+)
+
+_HEARTBEAT = {
+    "type": "object",
+    "properties": {
+        "images": {
+            "type": "object",
+            "maxProperties": 10_000,
+            "additionalProperties": {
+                "type": "object",
+                "properties": {
+                    "generation": _COUNT,
+                    "sent": _COUNT,
+                    "hits": _COUNT,
+                    "misses": _COUNT,
+                },
+                "required": ["generation"],
+                "additionalProperties": False,
+            },
+        },
+        "received_rate": _COUNT,
+        "sent_rate": _COUNT,
+        "overloaded": {"type": "boolean"},
+    },
+    "required": ["images"],
+    "additionalProperties": False,
+}
+
+HEARTBEAT = Draft202012Validator(_HEARTBEAT)
+
+# Thousands of heartbeats come in a second, and this tells in a hundredth of the time that
+# one is sound.
+_SOUND_HEARTBEAT = jsonschema_rs.Draft202012Validator(_HEARTBEAT)
+
+REPORT = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "parent": {"type": "string"},
+            "reason": {"enum": [reason.value for reason in Reason], "default": Reason.SILENT},
+        },
+        "required": ["parent"],
+        "additionalProperties": False,
+    }
+)
+
+DRAIN = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"draining": {"type": "boolean"}},
+        "required": ["draining"],
+        "additionalProperties": False,
+    }
+)
+
+CERTIFICATE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "request": {"type": "string", "maxLength": 8192},
+            "ip": _IP,
+            "port": _PORT,
+        },
+        "required": ["request", "ip", "port"],
+        "additionalProperties": False,
+    }
+)
+
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+
+PAGE = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "limit": _LIMIT,
+            "marker": NAME,
+        },
+        "additionalProperties": False,
+    }
+)
+
+EVENTS = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"limit": _LIMIT, "after": _COUNT | {"default": 0}},
+        "additionalProperties": False,
+    }
+)
+
+WAIT = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {
+            "wait": {"type": "integer", "minimum": 0, "maximum": LARGEST_WAIT, "default": 0}
+        },
+        "additionalProperties": False,
+    }
+)
+
+_FEW = {"type": "integer", "minimum": 1, "maximum": 64, "default": 8}
+
+CANDIDATES = Draft202012Validator(
+    {
+        "type": "object",
+        "properties": {"host": NAME, "limit": _FEW},
+        "required": ["host"],
+        "additionalProperties": False,
+    }
+)
+
+# This rule has an error code of its own: no schema above checks it.
+SIZE = {"type": "integer", "minimum": SECTOR, "maximum": LARGEST, "multipleOf": SECTOR}
+
+NO_QUERY = Draft202012Validator({"type": "object", "additionalProperties": False})
+
+
+class Query(Protocol):
+    """The parameters of a URL; a name may come more than once."""
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+
+    def lists(self) -> Iterable[tuple[str, list[str]]]:
+        """Return each name with its values."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Up to ``limit`` things, from the one after ``marker`` on."""
+
+    marker: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The state a host says it is in, and the generation of the placement it acts on."""
+
+    state: State
+    generation: int | None
+
+
+def image(body: bytes) -> NewImage:
+    """Parse the body of POST /v1/images."""
+    content = _load(body, IMAGE)
+    chap = content.get("source_chap")
+    new = new_image(
+        content["name"],
+        content["size"],
+        Shape(content.get("shape", Shape.FOREST)),
+        content.get("stripes"),
+        content.get("fanout"),
+        _portal(content["source"]),
+        Chap(**chap) if chap else None,
+        content.get("foreign_children"),
+    )
+    if "root_hash" not in content:
+        return new
+    return replace(
+        new,
+        root_hash=content["root_hash"],
+        salt=content["salt"],
+        upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
+    )
+
+
+def _upper_hashes(text: str, size: int) -> bytes:
+    """Return the hashes above the leaves of an image of that size, as dm-verity has them."""
+    try:
+        hashes = base64.b64decode(text, validate=True)
+    except ValueError as err:
+        raise HashesInvalid(f"upper_hashes are not base64: {err}") from err
+    level = -(-size // HASHED)  # blocks
+    expected = -HASHED * -(-level // FANNED)  # without the leaves
+    while level > 1:
+        level = -(-level // FANNED)
+        expected += level * HASHED
+    expected = max(0, expected)
+    if not 0 < len(hashes) == expected:
+        raise HashesInvalid(
+            f"upper_hashes have {len(hashes)} bytes, those of {size} bytes in blocks of {HASHED} "
+            f"have {expected}: send all levels above the leaves, and none for an image that has "
+            "no such levels"
+        )
+    return hashes
+
+
+def new_image(
+    name: str,
+    size: Any,
+    shape: Shape,
+    stripes: int | None,
+    fanout: int | None,
+    source: Portal,
+    source_chap: Chap | None,
+    foreign_children: int | None,
+) -> NewImage:
+    """Check what a caller says about an image, from whichever edge it comes."""
+    check_name("image", name)
+    whole = isinstance(size, int) and not isinstance(size, bool)
+    if not whole or not 0 < size <= LARGEST or size % SECTOR:
+        raise ImageSizeInvalid(
+            f"size {str(size)[:32]} of image {name} is not allowed: "
+            f"give the bytes as a positive multiple of {SECTOR}, at most {LARGEST}"
+        )
+    usual = DEFAULTS[shape]
+    stripes = usual[0] if stripes is None else int(stripes)
+    fanout = usual[1] if fanout is None else int(fanout)
+    Rules(shape, stripes, fanout, foreign_children).check()
+    return NewImage(name, size, shape, stripes, fanout, source, source_chap, foreign_children)
+
+
+def join(body: bytes) -> tuple[Portal, str | None]:
+    """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and rack."""
+    content = _load(body, JOIN)
+    return _portal(content["portal"]), content.get("rack")
+
+
+def state(body: bytes) -> StateChange:
+    """Parse the body of PATCH /v1/images/{image}/hosts/{host}."""
+    content = _load(body, STATE)
+    return StateChange(State(content["state"]), content.get("generation"))
+
+
+def heartbeat(body: bytes) -> Report:
+    """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
+    content = _parse(body)
+    if not _SOUND_HEARTBEAT.is_valid(content):
+        _check(content, HEARTBEAT)  # which can tell what is wrong
+    images = {
+        check_name("image", name): ImageReport(**fields)
+        for name, fields in content.pop("images").items()
+    }
+    return Report(images, **content)
+
+
+def report(body: bytes) -> tuple[str, Reason]:
+    """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent, and why."""
+    content = _load(body, REPORT)
+    return check_name("host", content["parent"]), Reason(content.get("reason", Reason.SILENT))
+
+
+def drain(body: bytes) -> bool:
+    """Parse the body of PATCH /v1/hosts/{host}."""
+    return bool(_load(body, DRAIN)["draining"])
+
+
+def certificate(body: bytes) -> tuple[str, str, int]:
+    """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
+    content = _load(body, CERTIFICATE)
+    return content["request"], _ip(content["ip"]), int(content["port"])
+
+
+def page(query: Query) -> Page:
+    """Parse which page of a list is wanted."""
+    given = parameters(query, PAGE)
+    return Page(given.get("marker", ""), given.get("limit", _LIMIT["default"]))
+
+
+def events(query: Query) -> tuple[int, int]:
+    """Parse the parameters of GET /v1/events: after and limit."""
+    given = parameters(query, EVENTS)
+    return given.get("after", 0), given.get("limit", _LIMIT["default"])
+
+
+def wait(query: Query) -> int:
+    """Parse for how many seconds an answer may be held back."""
+    return int(parameters(query, WAIT).get("wait", 0))
+
+
+def candidates(query: Query) -> tuple[str, int]:
+    """Parse the parameters of GET /v1/images/{image}/parents: the asker and the limit."""
+    given = parameters(query, CANDIDATES)
+    return given["host"], given.get("limit", _FEW["default"])
+
+
+def parameters(query: Query, schema: Draft202012Validator) -> dict[str, Any]:
+    """Return the parameters, numbers as such, if they are what the schema says."""
+    given: dict[str, Any] = {}
+    content: Any = schema.schema
+    if not query and not content.get("required"):
+        return given
+    kinds = content.get("properties", {})
+    for name, values in query.lists():
+        if len(values) > 1:
+            raise RequestInvalid(f"parameter {name[:64]!r} is given more than once")
+        is_number = kinds.get(name, {}).get("type") == "integer" and _NUMBER.fullmatch(values[0])
+        given[name] = int(values[0]) if is_number else values[0]
+    _check(given, schema, "the query")
+    return given
+
+
+def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
+    """Check a portal that did not come as a JSON body."""
+    content = {"ip": ip, "port": port, "iqn": iqn, "lun": lun, "offset": offset}
+    _check(content, Draft202012Validator(_PORTAL))
+    return _portal(content)
+
+
+def _portal(content: dict[str, Any]) -> Portal:
+    return Portal(
+        _ip(content["ip"]),
+        int(content["port"]),
+        content["iqn"],
+        int(content["lun"]),
+        int(content.get("offset", 0)),
+    )
+
+
+def _ip(text: str) -> str:
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError as err:
+        raise RequestInvalid(
+            f"ip {text!r} is no address: give an IPv4 or IPv6 address, not a host name"
+        ) from err
+
+
+def _load(body: bytes, schema: Draft202012Validator) -> Any:
+    content = _parse(body)
+    _check(content, schema)
+    return content
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as err:
+        reason = "it is nested too deeply" if isinstance(err, RecursionError) else str(err)[:200]
+        raise RequestInvalid(f"the body is not JSON: {reason}") from err
+
+
+def _check(content: Any, schema: Draft202012Validator, whole: str = "the body") -> None:
+    fault = next(schema.iter_errors(content), None)
+    if fault is not None:
+        place = "/".join(str(step)[:64] for step in fault.absolute_path) or whole
+        message = fault.message[:300]
+        if "source_chap" in fault.absolute_path:
+            # The usual message shows the value, which is secret here.
+            message = f"against rule {fault.validator}: {fault.validator_value}"
+        raise RequestInvalid(f"{place}: {message}")

@@ -1,0 +1,1 @@
+"""Who asks, what they may ask, and how often."""

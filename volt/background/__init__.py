@@ -1,0 +1,1 @@
+"""What a process of Volt does beside serving."""

@@ -1,0 +1,318 @@
+"""How rows become the objects that callers see."""
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Select, bindparam, func, select, union
+from sqlalchemy.orm import Session
+
+from volt.db import forests, hosts
+from volt.db.any_of import among
+from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
+from volt.model.objects import (
+    Candidate,
+    Chap,
+    Feed,
+    Host,
+    Image,
+    ImageReport,
+    NewImage,
+    Node,
+    Peer,
+    Placement,
+    Portal,
+    Report,
+    State,
+    Tree,
+    Trees,
+)
+from volt.placement.topology import Forest, Shape
+
+# Statements are made once: making one anew takes longer than running it.
+_NODES: Any = NodeRow.__table__
+_PLACES: Any = PlacementRow.__table__
+
+
+def _of(table: Any, *columns: str) -> Select[Any]:
+    return select(*(table.c[name] for name in columns)).where(
+        table.c.image == bindparam("image"), among(table.c.host, "hosts")
+    )
+
+
+_PLACED = (
+    _of(_PLACES, "host", "state", "generation", "left", "told")
+    .where(_PLACES.c.generation != WAITING)
+    .order_by(_PLACES.c.host)
+)
+_PAIRS = _of(_NODES, "host", "parent", "standby").order_by(_NODES.c.stripe)
+_STANDING = ("host", "generation", "left", "ip", "port", "iqn", "lun", "offset")
+_STANDINGS = _of(_PLACES, *_STANDING)
+_WAITING = select(*(_PLACES.c[name] for name in _STANDING)).where(
+    _PLACES.c.image == bindparam("image"), _PLACES.c.generation == WAITING
+)
+_STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
+_PORTALS = _of(_PLACES, "host", "ip", "port", "iqn", "lun", "offset")
+_Key = tuple[str, str]
+_Told = list[list[str | None]]
+
+
+def portal(row: Any) -> Portal:
+    """Return the portal of an image's source or of a host's export."""
+    return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
+
+
+def source_chap(row: ImageRow) -> Chap | None:
+    """Return what the image's source asks of those whom it feeds."""
+    if row.source_user is None or row.source_secret is None:
+        return None
+    return Chap(row.source_user, row.source_secret)
+
+
+def without_secret(row: ImageRow) -> NewImage:
+    """Return what a caller once said about the image, but for the source's secret."""
+    shape = Shape(row.shape)
+    return NewImage(
+        row.name,
+        row.size,
+        shape,
+        row.stripes,
+        row.fanout,
+        portal(row),
+        None,
+        row.foreign_children,
+        row.root_hash,
+        row.salt,
+    )
+
+
+def host(row: HostRow, now: int) -> Host:
+    """Return a host as of that tick."""
+    content = json.loads(row.report)
+    reports = {name: ImageReport(**one) for name, one in content.pop("images", {}).items()}
+    report = replace(Report(reports, **content), overloaded=row.overloaded)
+    return Host(row.name, row.rack, row.draining, now - row.seen, report)
+
+
+def images(
+    session: Session, name: str | None = None, after: str = "", limit: int | None = None
+) -> list[Image]:
+    """Return the one image of that name, or up to ``limit`` after a name, by name."""
+    count = select(func.count()).select_from(PlacementRow)
+    count = count.where(PlacementRow.image == ImageRow.name)
+    query = select(ImageRow, count.scalar_subquery()).order_by(ImageRow.name).limit(limit)
+    query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
+    return [
+        Image(
+            row.name,
+            row.size,
+            Shape(row.shape),
+            row.stripes,
+            row.fanout,
+            row.foreign_children,
+            portal(row),
+            number,
+            row.generation,
+            row.created_at,
+            row.root_hash,
+            row.salt,
+        )
+        for row, number in session.execute(query)
+    ]
+
+
+def trees(session: Session, image: ImageRow) -> Trees:
+    """Return all stripe trees of the image."""
+    forest = forests.whole(session, image)
+    now = hosts.tick(session)
+    rows = session.execute(
+        select(PlacementRow.state, HostRow)
+        .join(HostRow, HostRow.name == PlacementRow.host)
+        .where(PlacementRow.image == image.name)
+    )
+    members = {row.name: (State(state), host(row, now)) for state, row in rows}
+    drawn = tuple(
+        Tree(
+            stripe,
+            tuple(
+                _node(image.name, forest, stripe, depth, *members[name])
+                for name, depth in forest.breadth_first(stripe)
+            ),
+        )
+        for stripe in range(image.stripes)
+    )
+    shape = Shape(image.shape)
+    return Trees(
+        image.name, image.size, shape, image.stripes, image.fanout, image.generation, drawn
+    )
+
+
+def _node(image: str, forest: Forest, stripe: int, depth: int, state: State, about: Host) -> Node:
+    place = forest.node(about.host, stripe)
+    report = about.report.images.get(image, ImageReport(generation=0))
+    return Node(
+        about.host,
+        place.parent,
+        depth,
+        place.inner,
+        state,
+        about.rack,
+        report.sent,
+        report.hits,
+        report.misses,
+        about.draining,
+        about.report.overloaded,
+        about.silent,
+    )
+
+
+def candidates(
+    session: Session, image: ImageRow, forest: Forest, asker: str, rack: str | None, limit: int
+) -> list[Candidate]:
+    """Return up to ``limit`` of those who could feed the asker, best first in each stripe."""
+    found = [
+        (stripe, node)
+        for stripe in range(image.stripes)
+        for node in forest.parents_for(asker, rack, stripe)[:limit]
+    ]
+    portals = _portals(session, image.name, {node.host for _, node in found})
+    return [
+        Candidate(
+            node.host,
+            stripe,
+            node.level,
+            image.fanout - node.fed,
+            node.rack,
+            portals[node.host],
+        )
+        for stripe, node in found
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a host that joined stands: where it serves, and whether it has a place."""
+
+    portal: Portal
+    is_waiting: bool
+    is_leaving: bool
+
+
+def standings(
+    session: Session, image: str, hosts: Collection[str], with_waiting: bool = False
+) -> dict[str, Standing]:
+    """Return how those of the hosts stand that joined, and perhaps all others who wait."""
+    query = _STANDINGS_AND_WAITING if with_waiting else _STANDINGS
+    rows = session.connection().execute(query, {"image": image, "hosts": sorted(hosts)})
+    return {
+        row.host: Standing(portal(row), row.generation == WAITING, row.left is not None)
+        for row in rows
+    }
+
+
+def placements(session: Session, keys: Collection[_Key]) -> list[Placement]:
+    """Return the placements of these images and hosts, sorted by them."""
+    hosts: dict[str, set[str]] = defaultdict(set)
+    for image, name in keys:
+        hosts[image].add(name)
+    session.flush()
+    return [
+        placement
+        for image in sorted(hosts)
+        for placement in _placements(session, image, sorted(hosts[image]))
+    ]
+
+
+def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Placement]:
+    image = session.get(ImageRow, name)
+    if image is None:
+        return []
+    rows = session.connection().execute(_PLACED, {"image": name, "hosts": hosts}).all()
+    pairs = _pairs(session, name, hosts)
+    pairs |= {row.host: row.told for row in rows if row.told is not None}
+    peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
+    portals = _portals(session, name, peers)
+    return [
+        Placement(
+            name,
+            row.host,
+            image.size,
+            State(row.state),
+            row.generation,
+            row.left is None or _waited_for(session, name),
+            _peers_chap(image),
+            _feeds(image, pairs[row.host], portals),
+        )
+        for row in rows
+    ]
+
+
+def told(session: Session, image: ImageRow, name: str) -> _Told:
+    """Return parent and standby of the host in each stripe."""
+    return _pairs(session, image.name, [name])[name]
+
+
+def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]:
+    """Let hosts that left and were told of these turn to the source; return their names."""
+    changed = set()
+    leaving = PlacementRow.image == image, PlacementRow.left.is_not(None)
+    for row in session.scalars(select(PlacementRow).where(*leaving)):
+        known: _Told = [
+            [None, None] if parent in gone else [parent, None if standby in gone else standby]
+            for parent, standby in row.told or []
+        ]
+        if known != row.told and row.host not in gone:
+            row.told = known
+            changed.add(row.host)
+    return changed
+
+
+def _pairs(session: Session, image: str, hosts: Sequence[str]) -> dict[str, _Told]:
+    """Return parent and standby of these hosts, by stripe."""
+    pairs: dict[str, _Told] = defaultdict(list)
+    rows = session.connection().execute(_PAIRS, {"image": image, "hosts": hosts})
+    for name, parent, standby in rows:
+        pairs[name].append([parent, standby])
+    return pairs
+
+
+def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, Portal]:
+    if not hosts:
+        return {}
+    rows = session.connection().execute(_PORTALS, {"image": image, "hosts": sorted(hosts)})
+    return {name: Portal(ip, port, iqn, lun, offset) for name, ip, port, iqn, lun, offset in rows}
+
+
+def _feeds(image: ImageRow, told: _Told, portals: Mapping[str, Portal]) -> tuple[Feed, ...]:
+    def peer(name: str | None) -> Peer:
+        if name is None:
+            return Peer(None, portal(image), source_chap(image))
+        return Peer(name, portals[name], _peers_chap(image))
+
+    return tuple(
+        Feed(stripe, peer(parent), None if parent is None else peer(standby))
+        for stripe, (parent, standby) in enumerate(told)
+    )
+
+
+def _waited_for(session: Session, image: str) -> bool:
+    """Tell whether somebody in the trees may still read from a host that has left them.
+
+    All leaving hosts are waited for together: one that nobody reads from may yet lie
+    between another and those who do.
+    """
+    last = select(func.max(PlacementRow.left)).where(PlacementRow.image == image)
+    behind = select(PlacementRow.host).where(
+        PlacementRow.image == image,
+        PlacementRow.left.is_(None),
+        PlacementRow.confirmed < PlacementRow.generation,
+        PlacementRow.confirmed < last.scalar_subquery(),
+    )
+    return session.scalars(behind.limit(1)).first() is not None
+
+
+def _peers_chap(image: ImageRow) -> Chap:
+    """Return what hosts ask of each other; the source has its own."""
+    return Chap("virtman", image.secret)

@@ -1,0 +1,1 @@
+"""What Volt speaks of. Pure."""

@@ -1,0 +1,277 @@
+"""What Volt speaks of: images, portals, placements and trees, as the REST answers show them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+
+from volt.placement.topology import Shape
+
+
+class State(StrEnum):
+    """How far a host is with its place in an image's trees."""
+
+    JOINING = "joining"
+    READY = "ready"
+    LEAVING = "leaving"
+
+
+class Reason(StrEnum):
+    """What a host says is wrong with its parent."""
+
+    SILENT = "silent"
+    CORRUPT = "corrupt"
+
+
+class Verdict(StrEnum):
+    """What Volt makes of a report.
+
+    A silent parent is *dead* or *alive*, or that is *unclear*; that a parent sends wrong bytes
+    is *noted*, or it is *drained* because others have said so too.
+    """
+
+    DEAD = "dead"
+    ALIVE = "alive"
+    UNCLEAR = "unclear"
+    NOTED = "noted"
+    DRAINED = "drained"
+
+
+@dataclass(frozen=True)
+class Portal:
+    """Where an image can be read: an iSCSI LUN, and the byte of it where the image starts."""
+
+    ip: str
+    port: int
+    iqn: str
+    lun: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Chap:
+    """What an initiator proves to a target that it knows."""
+
+    user: str
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class NewImage:
+    """What a caller says about an image; ``size`` in bytes.
+
+    ``foreign_children`` is how many hosts of other racks a host feeds in one tree at most;
+    None is no limit. ``root_hash`` and ``salt`` (hex) are those of the image's hash tree, and
+    ``upper_hashes`` its levels above the leaves; all None without a tree.
+    """
+
+    name: str
+    size: int
+    shape: Shape
+    stripes: int
+    fanout: int
+    source: Portal
+    source_chap: Chap | None = None
+    foreign_children: int | None = None
+    root_hash: str | None = None
+    salt: str | None = None
+    # the root hash stands for these
+    upper_hashes: bytes | None = field(default=None, repr=False, compare=False)
+
+    def without_secret(self) -> "NewImage":
+        """Return the same but for what the source asks of those whom it feeds."""
+        return replace(self, source_chap=None)
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image and the number of hosts that hold a place or are leaving one."""
+
+    name: str
+    size: int
+    shape: Shape
+    stripes: int
+    fanout: int
+    foreign_children: int | None
+    source: Portal
+    hosts: int
+    generation: int
+    created_at: datetime
+    root_hash: str | None
+    salt: str | None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Whom to read from; host None is the source."""
+
+    host: str | None
+    portal: Portal
+    chap: Chap | None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """From whom a host reads one stripe; whom the source feeds has no standby."""
+
+    stripe: int
+    parent: Peer
+    standby: Peer | None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A host's place in all trees of an image; ``size`` in bytes.
+
+    ``needed`` is false once a leaving host may go: all who are in the trees have said that
+    they read from parents who were given to them after it left.
+    """
+
+    image: str
+    host: str
+    size: int
+    state: State
+    generation: int
+    needed: bool
+    chap: Chap
+    stripes: tuple[Feed, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A host that could feed another in one tree: ``room`` is how many more it may feed."""
+
+    host: str
+    stripe: int
+    depth: int
+    room: int
+    rack: str | None
+    portal: Portal
+
+
+@dataclass(frozen=True)
+class Node:
+    """A host in one tree; parent None is the source, depth 1 is fed by it.
+
+    ``sent`` (bytes), ``hits`` and ``misses`` are what the host last reported of this image,
+    in all its trees; ``silent`` is the seconds since then.
+    """
+
+    host: str
+    parent: str | None
+    depth: int
+    inner: bool
+    state: State
+    rack: str | None
+    sent: int
+    hits: int
+    misses: int
+    draining: bool
+    overloaded: bool
+    silent: int
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One stripe tree, nearest to the source first."""
+
+    stripe: int
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Trees:
+    """All stripe trees of an image; ``generation`` rises with every change of them."""
+
+    image: str
+    size: int
+    shape: Shape
+    stripes: int
+    fanout: int
+    generation: int
+    trees: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class News:
+    """What a host that reported its generations does not know yet."""
+
+    placements: tuple[Placement, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImageReport:
+    """What a host has done with an image: bytes sent to children, reads by its cache."""
+
+    generation: int
+    sent: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """A heartbeat: the whole state of a host; network traffic in bytes a second."""
+
+    images: Mapping[str, ImageReport]
+    received_rate: int = 0
+    sent_rate: int = 0
+    overloaded: bool = False
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host as it last reported; ``silent`` is the seconds since then, as Volt counts."""
+
+    host: str
+    rack: str | None
+    draining: bool
+    silent: int
+    report: Report
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A host's certificate, and that of the authority that signed it; both PEM."""
+
+    certificate: str
+    authority: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Where a host's agent takes calls of others; only over TLS, with a certificate."""
+
+    host: str
+    ip: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened; ``id`` rises."""
+
+    id: int
+    at: datetime
+    kind: str
+    image: str | None
+    host: str | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """How much there is of everything at this moment, for those who watch Volt.
+
+    ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
+    image and stripe, ``generations`` are by image.
+    """
+
+    hosts: int
+    draining: int
+    overloaded: int
+    places: Mapping[tuple[str, str], int]
+    depths: Mapping[tuple[str, int], int]
+    generations: Mapping[str, int]

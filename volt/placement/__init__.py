@@ -1,0 +1,1 @@
+"""Where hosts hang in the trees of an image. Pure."""

@@ -1,0 +1,1 @@
+"""What Volt does with its nouns: images, placements, hosts, peers."""

@@ -1,0 +1,247 @@
+"""Who is there: what hosts say of themselves, and what becomes of those who fall silent."""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Engine, delete, func, select
+from sqlalchemy.orm import Session, sessionmaker
+
+from volt.db import hosts, views
+from volt.db.any_of import among
+from volt.db.engine import for_reading, for_writing, retried
+from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
+from volt.errors import HostUnknown, ReportMismatch
+from volt.model.objects import Event, Host, News, Placement, Portal, Report, State
+from volt.registry.batches import Batches
+from volt.registry.trees import Coordinator
+
+LOG = logging.getLogger(__name__)
+
+LARGEST_BATCH = 256
+"""Heartbeats in one transaction."""
+
+GATHERING = 0.2
+"""Seconds for which a heartbeat waits for others: one transaction costs as much as ten hosts."""
+
+EXPELLED = 100
+"""Hosts taken out of an image's trees in one transaction: joins wait for no more."""
+
+_PLACES: Any = PlacementRow.__table__
+_USED = select(
+    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state"))
+).where(among(_PLACES.c.host, "hosts"), _PLACES.c.generation != WAITING)
+
+_Beat = tuple[str, Report]
+
+
+class Roster:
+    """The use cases of hosts; safe to share between threads."""
+
+    def __init__(self, engine: Engine, coordinator: Coordinator) -> None:
+        self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
+        self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
+        self._coordinator = coordinator
+        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)
+
+    def heartbeat(self, host: str, report: Report) -> News:
+        """Store what the host says; return where its placements differ from what it knows."""
+        return self._beats.run(None, (host, report))
+
+    def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
+        reports = dict(beats)
+        for host in self._hear(reports):
+            self._reconsider(host)
+        news, forgotten = self._compare(reports)
+        if forgotten:
+            self._coordinator.confirm(forgotten)
+        return [news[host] for host, _ in beats]
+
+    @retried
+    def _hear(self, reports: Mapping[str, Report]) -> list[str]:
+        """Store reports; return the hosts that began or ceased to be overloaded."""
+        with self._writing.begin() as session:
+            held = hosts.hold(session, reports)
+            turned = [
+                name for name, row in held.items() if row.overloaded != reports[name].overloaded
+            ]
+            hosts.heard(session, reports)
+        return turned
+
+    @retried
+    def _compare(
+        self, reports: Mapping[str, Report]
+    ) -> tuple[dict[str, News], list[tuple[str, str, int]]]:
+        """Return the news of each host, and placements whose use was reported but not noted."""
+        forgotten, stale = [], []
+        images: dict[str, set[str]] = {host: set() for host in reports}
+        with self._reading.begin() as session:
+            rows = session.connection().execute(_USED, {"hosts": sorted(reports)})
+            for image, host, generation, confirmed, state in rows:
+                images[host].add(image)
+                used = reports[host].images.get(image)
+                if used is None or state == State.LEAVING:
+                    continue
+                if used.generation != generation:
+                    stale.append((image, host))
+                elif confirmed != generation or state == State.JOINING:
+                    forgotten.append((image, host, generation))
+            found = views.placements(session, stale) if stale else []
+        changed: dict[str, list[Placement]] = {host: [] for host in reports}
+        for placement in found:
+            changed[placement.host].append(placement)
+        news = {
+            host: News(tuple(changed[host]), tuple(sorted(report.images.keys() - images[host])))
+            for host, report in reports.items()
+        }
+        return news, forgotten
+
+    @retried
+    def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:
+        """Return up to ``limit`` hosts by name, from the one after that name on."""
+        with self._reading.begin() as session:
+            now = hosts.tick(session)
+            rows = session.scalars(
+                select(HostRow).where(HostRow.name > after).order_by(HostRow.name).limit(limit)
+            )
+            return [views.host(row, now) for row in rows]
+
+    @retried
+    def host(self, name: str) -> Host:
+        """Return what is known of a host; raises HostUnknown."""
+        with self._reading.begin() as session:
+            return views.host(_known(session, name), hosts.tick(session))
+
+    def drain(self, host: str, draining: bool) -> Host:
+        """Let the host feed nobody any more, or again; repeatable. Raises HostUnknown."""
+        answer = self._set_draining(host, draining)
+        self._reconsider(host)
+        return answer
+
+    @retried
+    def _set_draining(self, host: str, draining: bool) -> Host:
+        with self._writing.begin() as session:
+            row = _known(session, host, lock=True)
+            if row.draining != draining:
+                row.draining = draining
+                if not draining:
+                    hosts.acquit(session, [host])
+                hosts.note(session, "drain" if draining else "undrain", [host])
+            return views.host(row, hosts.tick(session))
+
+    def _reconsider(self, host: str) -> None:
+        for image in self._images([host]):
+            self._coordinator.reconsider(image, host)
+
+    @retried
+    def heard(self) -> tuple[int, int]:
+        """Return how many hosts there are, and the tick at which the last of them was seen."""
+        with self._reading.begin() as session:
+            known, last = session.execute(select(func.count(), func.max(HostRow.seen))).one()
+            return known, last or 0
+
+    @retried
+    def silent(self, before: int, limit: int) -> list[str]:
+        """Return up to ``limit`` hosts that were last seen before that tick, longest first."""
+        with self._reading.begin() as session:
+            query = select(HostRow.name).where(HostRow.seen < before)
+            return list(session.scalars(query.order_by(HostRow.seen).limit(limit)))
+
+    def expire(self, names: Collection[str], before: int | None = None) -> int:
+        """Take dead hosts out of all trees and forget them; return how many.
+
+        With ``before``, those that were seen at that tick or later stay as they are.
+        """
+        ordered = sorted(names)
+        for first in range(0, len(ordered), EXPELLED):
+            some = ordered[first : first + EXPELLED]
+            for image in self._images(some):
+                self._coordinator.expel(image, some, before)
+        return self._forget(ordered, before)
+
+    @retried
+    def _forget(self, names: Collection[str], before: int | None) -> int:
+        """Forget hosts that have no place; a place that came meanwhile keeps its host."""
+        with self._writing.begin() as session:
+            silent = hosts.silent_of(session, names, before)
+            placed = set(
+                session.scalars(select(PlacementRow.host).where(PlacementRow.host.in_(silent)))
+            )
+            gone = [name for name in silent if name not in placed]
+            hosts.forget(session, gone)
+            hosts.note(session, "expire", gone)
+        LOG.info("%d hosts expired", len(gone))
+        return len(gone)
+
+    @retried
+    def _images(self, names: Iterable[str]) -> list[str]:
+        with self._reading.begin() as session:
+            images = select(PlacementRow.image).where(PlacementRow.host.in_(names)).distinct()
+            return sorted(session.scalars(images))
+
+    @retried
+    def suspect(self, image: str, host: str, parent: str | None) -> tuple[Portal, Portal]:
+        """Return where the host's parent or standby, and the host itself, serve.
+
+        None is the source.
+
+        Raises ImageUnknown, HostUnknown, ReportMismatch.
+        """
+        placement = self._coordinator.placement(image, host)
+        peers = [peer for feed in placement.stripes for peer in (feed.parent, feed.standby)]
+        for peer in peers:
+            if peer is not None and peer.host == parent:
+                return peer.portal, self._portal(image, host)
+        raise ReportMismatch(
+            f"host {host} does not read image {image} from {parent or 'the source'}: "
+            "fetch its placement again"
+        )
+
+    @retried
+    def accuse(self, host: str, reporter: str, memory: int) -> int:
+        """Keep that a host sent wrong bytes to another; return how many said so of late."""
+        with self._writing.begin() as session:
+            hosts.hold(session, [host])
+            return hosts.accuse(session, host, reporter, memory)
+
+    @retried
+    def _portal(self, image: str, host: str) -> Portal:
+        with self._reading.begin() as session:
+            row = session.get(PlacementRow, (image, host))
+            if row is None:
+                raise HostUnknown(f"host {host} has no place in image {image}: let it join first")
+            return views.portal(row)
+
+    @retried
+    def events(self, after: int = 0, limit: int = 100) -> list[Event]:
+        """Return the last events, newest first; with ``after``, those of a higher id."""
+        with self._reading.begin() as session:
+            rows = session.scalars(
+                select(EventRow)
+                .where(EventRow.id > after)
+                .order_by(EventRow.id.desc())
+                .limit(limit)
+            )
+            return [
+                Event(row.id, row.at, row.kind, row.image, row.host, row.detail) for row in rows
+            ]
+
+    @retried
+    def note(self, kind: str, image: str | None, host: str | None, detail: str) -> None:
+        """Keep an event."""
+        with self._writing.begin() as session:
+            hosts.note(session, kind, [host], image, detail)
+
+    @retried
+    def prune_events(self, keep: int) -> None:
+        """Forget all but the last ``keep`` events."""
+        with self._writing.begin() as session:
+            last = session.scalar(select(func.max(EventRow.id))) or 0
+            session.execute(delete(EventRow).where(EventRow.id <= last - keep))
+
+
+def _known(session: Session, name: str, lock: bool = False) -> HostRow:
+    row = session.get(HostRow, name, with_for_update=lock)
+    if row is None:
+        raise HostUnknown(f"host {name} is not known: it has neither joined an image nor reported")
+    return row
