@@ -115,13 +115,13 @@ class SupplyTest(TestCase):
         self.node.create("vm1")
         self.node.look()
         self.assertNotIn("bytes left", self.log.output)
-        said = f"WARNING:virtman.supply:the file system of the stores has only {2 * RESERVE - 1} "
+        said = "WARNING:virtman.disk.space_guard:the file system of the stores has only "
         for _ in range(2):
             self.free = 2 * RESERVE - 1
             with self.assertLogs("virtman", "WARNING") as logged:
                 for _ in range(3):
                     self.node.look()
-            self.assertEqual([f"{said}bytes left"], logged.output)
+            self.assertEqual([f"{said}{2 * RESERVE - 1} bytes left"], logged.output)
             self.free = 2 * RESERVE
             self.node.look()
 
