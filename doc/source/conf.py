@@ -1,5 +1,6 @@
 """How Sphinx builds the documentation; it needs no network."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -12,12 +13,22 @@ entry_points.provide()
 project = "VirtMan"
 author = "The VirtMan developers"
 copyright = author
-extensions = ["oslo_config.sphinxext", "oslo_policy.sphinxext"]
-html_theme = "alabaster"
+extensions = ["openstackdocstheme", "oslo_config.sphinxext", "oslo_policy.sphinxext"]
+templates_path = ["_templates"]
+html_static_path = ["_static"]
+html_theme = "openstackdocs"
+# The theme is that of docs.openstack.org: without these, pages ask other sites for more.
 html_theme_options = {
-    "description": "Many identical virtual machines from one image",
-    "fixed_sidebar": True,
-    "page_width": "72em",
+    "analytics_tracking_code": "",
+    "display_badge": False,
+    "sidebar_search": True,
 }
 html_show_sourcelink = False
 nitpicky = True
+openstackdocs_auto_name = False
+# pbr derives the version from git.
+openstackdocs_auto_version = (entry_points.TOP / ".git").exists()
+# The theme looks for the commit, which no page shows, and warns where there is no git.
+logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(
+    lambda record: "gitsha" not in record.msg
+)
