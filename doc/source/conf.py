@@ -13,7 +13,12 @@ entry_points.provide()
 project = "VirtMan"
 author = "The VirtMan developers"
 copyright = author
-extensions = ["openstackdocstheme", "oslo_config.sphinxext", "oslo_policy.sphinxext"]
+extensions = [
+    "openstackdocstheme",
+    "oslo_config.sphinxext",
+    "oslo_policy.sphinxext",
+    "sphinx.ext.graphviz",
+]
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 html_theme = "openstackdocs"
@@ -32,3 +37,26 @@ openstackdocs_auto_version = (entry_points.TOP / ".git").exists()
 logging.getLogger("sphinx.openstackdocstheme.ext").addFilter(
     lambda record: "gitsha" not in record.msg
 )
+graphviz_output_format = "svg"
+# One look for all figures, in the colours of the theme. 9.75 points are 13 whole pixels: browsers
+# round the widths of others, and text would leave its box.
+graphviz_dot_args = [
+    "-Gfontname=sans-serif",
+    "-Gfontsize=9.75",
+    "-Gfontcolor=#2a4e68",
+    "-Gcolor=#c8d8e5",
+    "-Gbgcolor=transparent",
+    "-Granksep=0.35",
+    "-Nfontname=sans-serif",
+    "-Nfontsize=9.75",
+    "-Nshape=box",
+    "-Nstyle=rounded,filled",
+    "-Nheight=0.3",
+    "-Nmargin=0.15,0.07",
+    "-Ncolor=#2a4e68",
+    "-Nfillcolor=#edf2f7",
+    "-Efontname=sans-serif",
+    "-Efontsize=9.75",
+    "-Ecolor=#2a4e68",
+    "-Earrowsize=0.7",
+]
