@@ -68,6 +68,7 @@ lint() {
 }
 
 docs() {
+    [ -e .git ] || say "release notes left out: reno needs a git clone"
     gate sphinx-build -q -E -W --keep-going -b html doc/source doc/build/html
 }
 
