@@ -40,7 +40,7 @@ print(last)
 # prints what it holds.
 EARLIER = """
 import os, subprocess, sys
-from virtman.changes import CHUNK
+from virtman.model.dirty import CHUNK
 from virtman.privileged import chunks, context
 context.set_client_mode(False)
 origin, store = sys.argv[1:]
@@ -66,10 +66,10 @@ print(*(number for number in range(size // CHUNK) if found >> number & 1))
 # and which of all are not there.
 LED = """
 import mmap, os, sys, threading, time
-from virtman import plan
-from virtman.changes import CHUNK
-from virtman.layers.store import Store
-from virtman.naming import Device
+from virtman.model import plan
+from virtman.model.dirty import CHUNK
+from virtman.stack.layers.store import Store
+from virtman.model.naming import Device
 from virtman.privileged import context
 context.set_client_mode(False)
 sectors, written, go_on = (128 << 20) >> 9, [], True
@@ -115,7 +115,7 @@ for one in (upper, middle, lower):
 # second copy is what lies on the device.
 COPIED = """
 import subprocess, sys
-from virtman.changes import CHUNK
+from virtman.model.dirty import CHUNK
 from virtman.privileged import chunks, context, device
 context.set_client_mode(False)
 origin, store, first, second = sys.argv[1:]
