@@ -17,7 +17,10 @@ import fixtures
 import testtools
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from tests.functional.virtman.kernel import SSD, Kernel, Process, SimulatedKernels
+from tests.functional.virtman.doubles.kernel import Kernel
+from tests.functional.virtman.doubles.model import SSD
+from tests.functional.virtman.doubles.process import Process
+from tests.functional.virtman.doubles.simulated import SimulatedKernels
 from tests.functional.volt.base import Ground
 from virtman.api.local import Api
 from virtman.background.heartbeat import Heartbeat

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from gabbi import fixture
 
 from tests.functional.virtman.base import Bed, Impatient
-from tests.functional.virtman.kernel import SimulatedKernels
+from tests.functional.virtman.doubles.simulated import SimulatedKernels
 
 
 class OneNode(fixture.GabbiFixture):

@@ -7,7 +7,8 @@ import fixtures
 
 from tests.functional.virtman.api.test_client import ServedCase
 from tests.functional.virtman.base import FOREVER
-from tests.functional.virtman.kernel import Kernel, Process
+from tests.functional.virtman.doubles.kernel import Kernel
+from tests.functional.virtman.doubles.process import Process
 from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
 from virtman import source
 from virtman.api.client import Client

@@ -6,7 +6,8 @@ from random import Random
 import fixtures
 
 from tests.functional.virtman.base import MIB, TestCase
-from tests.functional.virtman.kernel import Kernel, Process
+from tests.functional.virtman.doubles.kernel import Kernel
+from tests.functional.virtman.doubles.process import Process
 from virtman import source
 from virtman.coordinator.client import Coordinator, Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown

@@ -282,7 +282,7 @@ class CacheCommandTest(ServedCase):
         return done.output
 
     def test_a_volume_is_attached_listed_and_detached(self):
-        self.node.kernel.lvm_create("cinder", "volume-1", 64 << 20)
+        self.node.kernel.lvm.create("cinder", "volume-1", 64 << 20)
         device = self.cache("attach", "--mode", "writeback", self.VOLUME).strip()
         (one,) = json.loads(self.cache("list", "--json"))
         self.assertEqual(

@@ -3,7 +3,8 @@
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
-from tests.functional.virtman.kernel import Killed, Mapping
+from tests.functional.virtman.doubles.model import Mapping
+from tests.functional.virtman.doubles.process import Killed
 from virtman.background.recovery import Recovery
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image.attachment import look

@@ -13,7 +13,8 @@ from pathlib import Path
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
-from tests.functional.virtman.kernel import Killed, Logical
+from tests.functional.virtman.doubles.model import Logical
+from tests.functional.virtman.doubles.process import Killed
 from virtman.disk.merger import Merger
 from virtman.disk.records import Records
 from virtman.errors import (
@@ -73,7 +74,9 @@ class SwapTest(SnapshotCase):
         self.addCleanup(self.pool.shutdown)
 
     def test_a_look_at_the_stores_lets_no_vm_go_on_before_its_snapshot_is_on_the_disk(self):
-        held = self.hook("chunks_flush", lambda device: device == self.lower, self.node.look)
+        held = self.hook(
+            self.node.kernel.chunks, "flush", lambda device: device == self.lower, self.node.look
+        )
         self.node.snapshot("vm1", "before")
         self.assertEqual([True], held)
         self.write("vm1", c0="b")
@@ -81,7 +84,9 @@ class SwapTest(SnapshotCase):
     def test_nor_while_a_store_that_it_lies_on_is_led_to_another_one(self):
         self.node.snapshot("vm1", "before")
         self.node.delete_snapshot("before")
-        begin = self.hook("dm_reload", lambda name, *_: self.device.suspended, self.node.look)
+        begin = self.hook(
+            self.node.kernel.dm, "reload", lambda name, *_: self.device.suspended, self.node.look
+        )
         self.node.merge("vm1")
         self.assertEqual([True], begin)
         self.write("vm1", c0="b")
@@ -93,7 +98,7 @@ class SwapTest(SnapshotCase):
 
         before = self.node.chain("vm1")
         path = self.node.records.inventory().stores[before[-1]].path
-        held = self.hook("chunks_flush", lambda device: device == path, goes_on)
+        held = self.hook(self.node.kernel.chunks, "flush", lambda device: device == path, goes_on)
         self.node.snapshot("vm1", "before")
         self.assertEqual([False], held)
         self.assertEqual([path, self.lower], self.node.kernel.flushed)
@@ -103,9 +108,9 @@ class SwapTest(SnapshotCase):
             self.node.process.dead = True
             raise Killed("_up")
 
-        self.hook("dm_reload", lambda name, *_: name == self.DEVICE, die)
+        self.hook(self.node.kernel.dm, "reload", lambda name, *_: name == self.DEVICE, die)
         self.assertRaises(Killed, self.node.snapshot, "vm1", "before")
-        del self.node.kernel.dm_reload
+        del self.node.kernel.dm.reload
         self.node.kernel.flushed.clear()
         self.restart()
         self.assertEqual(2, len(self.node.chain("vm1")))
@@ -118,14 +123,16 @@ class SwapTest(SnapshotCase):
             stopping.append(self.pool.submit(self.node.agent.stores.stop))
             self.assertRaises(TimeoutError, stopping[0].result, 0.2)
 
-        self.hook("chunks_flush", lambda device: device == self.lower, stop, here=True)
+        self.hook(
+            self.node.kernel.chunks, "flush", lambda device: device == self.lower, stop, here=True
+        )
         self.node.snapshot("vm1", "before")
         stopping[0].result(10)
         self.write("vm1", c0="b")
 
-    def hook(self, verb, when, work, *, here=False):
+    def hook(self, double, verb, when, work, *, here=False):
         """Do something once in the middle of a verb; return whether the VM was held after that."""
-        real, held = getattr(self.node.kernel, verb), []
+        real, held = getattr(double, verb), []
 
         def call(*arguments):
             if not held and when(*arguments):
@@ -138,7 +145,7 @@ class SwapTest(SnapshotCase):
                 held[0] = self.device.suspended
             return real(*arguments)
 
-        setattr(self.node.kernel, verb, call)
+        setattr(double, verb, call)
         return held
 
 
@@ -489,21 +496,21 @@ class MergeTest(SnapshotCase):
     def test_nobody_is_held_for_a_merges_end_that_is_still_to_be_written_down(self):
         self.share()
         self.merge_in_part(1, OSError(errno.EIO, "injected"))
-        suspend, held = self.node.kernel.dm_suspend, []
-        self.node.kernel.dm_suspend = lambda name, *more: (held.append(name), suspend(name, *more))
+        suspend, held = self.node.kernel.dm.suspend, []
+        self.node.kernel.dm.suspend = lambda name, *more: (held.append(name), suspend(name, *more))
         self.node.snapshot("vm2", "third")
         self.assertEqual([], held)
 
     def test_all_that_is_held_for_a_merge_has_ten_seconds_together(self):
         self.share()
-        suspend, given = self.node.kernel.dm_suspend, []
+        suspend, given = self.node.kernel.dm.suspend, []
 
         def suspending(name, flush, freeze, patience):
             given.append(patience)
             time.sleep(0.05)
             suspend(name, flush, freeze, patience)
 
-        self.node.kernel.dm_suspend = suspending
+        self.node.kernel.dm.suspend = suspending
         self.node.merge("vm1")
         self.assertEqual(2, len(given))
         self.assertLess(given[0], 10.001)

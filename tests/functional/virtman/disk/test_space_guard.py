@@ -3,7 +3,7 @@
 import fixtures
 
 from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
-from tests.functional.virtman.kernel import CHUNK
+from tests.functional.virtman.doubles.model import CHUNK
 from virtman.disk.capacity import Space
 from virtman.disk.volumes.file import File
 

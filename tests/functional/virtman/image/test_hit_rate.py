@@ -2,7 +2,7 @@ import fixtures
 from werkzeug.test import Client as Test
 
 from tests.functional.virtman.base import TestCase
-from tests.functional.virtman.kernel import Kernel
+from tests.functional.virtman.doubles.sysfs import Sysfs
 
 ORIGIN = "virtman_debian_origin"
 CACHED, SHARED = "bcache over virtman_debian_backing", "virtman_debian_readers"
@@ -84,7 +84,7 @@ class WarmTest(TestCase):
         self.assertEqual([CACHED, SHARED], self.reads(0, 9999))
 
     def test_large_blocks_are_read_through_the_page_cache(self):
-        self.useFixture(fixtures.MockPatchObject(Kernel, "sys_block_size", lambda *_: 4096))
+        self.useFixture(fixtures.MockPatchObject(Sysfs, "block_size", lambda *_: 4096))
         self.reads(0, 9999)
         self.assertEqual([SHARED], self.reads(0, 9999))
 

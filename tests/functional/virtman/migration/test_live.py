@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import fixtures
 
-from tests.functional.virtman.kernel import Killed
+from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration import test_moves
 from virtman.errors import InvalidRequest, MoveUnknown, VirtmanError
 from virtman.migration import sender

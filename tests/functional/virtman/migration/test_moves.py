@@ -12,7 +12,8 @@ import fixtures
 import zstandard
 
 from tests.functional.virtman.base import FOREVER, TestCase
-from tests.functional.virtman.kernel import CHUNK, Killed, current
+from tests.functional.virtman.doubles.model import CHUNK
+from tests.functional.virtman.doubles.process import Killed, current
 from virtman.disk.disks import Stores
 from virtman.disk.records import Records
 from virtman.errors import (

@@ -6,7 +6,7 @@ from dataclasses import replace
 import fixtures
 
 from tests.functional.virtman.base import MIB, TestCase
-from tests.functional.virtman.kernel import Ssd
+from tests.functional.virtman.doubles.model import Ssd
 from virtman.errors import CacheUnsupported, DeviceBusy, VolumeUnknown, VolumeUnusable
 from virtman.node import cached_volumes
 from virtman.node.cached_volumes import WRITEBACK, WRITETHROUGH
@@ -19,7 +19,7 @@ class CachedCase(TestCase):
         super().setUp()
         self.node = self.bed.node()
         self.kernel = self.node.kernel
-        self.kernel.lvm_create("cinder", "volume-1", 64 * MIB)
+        self.kernel.lvm.create("cinder", "volume-1", 64 * MIB)
         self.kernel.volumes[VOLUME].identity = "naa.1"
         exists = os.path.exists
         self.useFixture(
@@ -145,7 +145,7 @@ class CachedTest(CachedCase):
             self.assert_nothing_is_left_of_it()
 
     def test_what_cannot_be_cached_is_refused_and_leaves_nothing(self):
-        self.kernel.lvm_create("cinder", "odd", MIB + 512)
+        self.kernel.lvm.create("cinder", "odd", MIB + 512)
         self.attach()
         busy = self.kernel.mappings
         for path in ("/dev/cinder/odd", "/dev/cinder/none", "/etc/passwd", "/dev/../etc", "x",
@@ -224,7 +224,7 @@ class FullTest(CachedCase):
         self.assertEqual("ready", self.shown().state)
 
     def test_it_is_made_anew_for_a_volume_that_never_was_in_it(self):
-        self.kernel.lvm_create("cinder", "volume-2", 64 * MIB)
+        self.kernel.lvm.create("cinder", "volume-2", 64 * MIB)
         self.fill()
         made = self.call("attach", "/dev/cinder/volume-2", WRITEBACK)
         self.assertEqual("ready", made.state)

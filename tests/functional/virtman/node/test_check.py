@@ -8,7 +8,8 @@ from pathlib import Path
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
-from tests.functional.virtman.kernel import Lun, Mapping, Session, Target
+from tests.functional.virtman.doubles.model import Mapping, Session
+from tests.functional.virtman.doubles.network import Lun, Target
 from virtman.disk.capacity import Space
 from virtman.disk.merger import Merger
 from virtman.errors import NoSpace
@@ -77,15 +78,15 @@ class CheckTest(TestCase):
         file = self.node.folder / "stores" / "s9.cow"
         file.write_bytes(b"")
         with self.node.process.here():
-            device = self.kernel.loop_attach(str(file), 0, False)
+            device = self.kernel.loop.attach(str(file), 0, False)
             number = self.kernel.loops[device].number
-            self.kernel.dm_create(
+            self.kernel.dm.create(
                 "virtman_debian_store_s9", [(0, length, "snapshot", f"{origin} {number} P 128")],
                 False,
             )  # fmt: skip
             store = self.kernel.mappings["virtman_debian_store_s9"].number
             table = [(0, length, "linear", f"{store} 0")]
-            self.kernel.dm_create("virtman_debian_vm_ghost", table, False)
+            self.kernel.dm.create("virtman_debian_vm_ghost", table, False)
         found = [
             ("vm.orphan", "virtman_debian_vm_ghost"),
             ("store.orphan", "virtman_debian_store_s9"),
@@ -176,7 +177,7 @@ class CheckTest(TestCase):
         other.create("vm1")
         portal = ("192.0.2.2", 3260, iqn("b", "debian"))
         with self.node.process.here():
-            self.kernel.iscsi_login(*portal, *self.bed.network.targets[portal].chap)
+            self.kernel.iscsi.login(*portal, *self.bed.network.targets[portal].chap)
         self.kernel.mappings["virtman_debian_path0_b"] = Mapping(
             "virtman_debian_path0_b", "253:99",
             [(0, 16384, "linear", f"{self.kernel.sessions[-1].disks[0].number} 2048")], True,
@@ -195,7 +196,7 @@ class CheckTest(TestCase):
         file = self.node.folder / "images" / "ghost.upper"
         file.write_bytes(b"x")
         with self.node.process.here():
-            self.kernel.loop_attach(str(file), 0, False)
+            self.kernel.loop.attach(str(file), 0, False)
         self.assert_mended(
             ("session.orphan", portal[2]),
             ("export.orphan", "virtman_ghost_0"),
@@ -214,9 +215,9 @@ class CheckTest(TestCase):
         lun = Lun("virtman_debian-2_0", "/dev/sdx", 8)
         self.bed.network.targets[mine] = Target(self.kernel, *mine, {0: lun})
         with self.node.process.here():
-            self.kernel.loop_attach(str(file), 0, False)
-            self.kernel.dm_create("vg0-root", [(0, 8, "zero", "")], False)
-            self.kernel.dm_create("virtman-notes", [(0, 8, "zero", "")], False)
+            self.kernel.loop.attach(str(file), 0, False)
+            self.kernel.dm.create("vg0-root", [(0, 8, "zero", "")], False)
+            self.kernel.dm.create("virtman-notes", [(0, 8, "zero", "")], False)
         before = self.kernel.state()
         self.assertEqual([], self.repair())
         self.assertEqual(before, self.kernel.state())
@@ -236,7 +237,7 @@ class CheckTest(TestCase):
 
     def test_a_device_that_is_missing(self):
         with self.node.process.here():
-            self.node.kernel.lio_withdraw("virtman_debian_1", iqn("a", "debian"), 1)
+            self.node.kernel.lio.withdraw("virtman_debian_1", iqn("a", "debian"), 1)
         self.assert_mended(("image.incomplete", "virtman_debian_export1"))
 
     # Volt.

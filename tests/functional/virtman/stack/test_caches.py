@@ -4,7 +4,8 @@ import contextlib
 import re
 
 from tests.functional.virtman.base import SIZE, TestCase
-from tests.functional.virtman.kernel import Killed, Ssd
+from tests.functional.virtman.doubles.model import Ssd
+from tests.functional.virtman.doubles.process import Killed
 from virtman.errors import ImageMismatch, KernelFailure, VirtmanError
 from virtman.image.attachment import look
 

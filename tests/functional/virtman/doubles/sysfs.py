@@ -1,0 +1,153 @@
+"""The double of ``virtman.sysfs``: look-ups without root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.functional.virtman.doubles.devices import Double
+from tests.functional.virtman.doubles.model import SECTOR, SSD, Session
+from virtman.model.plan import Portal
+
+
+class Sysfs(Double):
+    """What a kernel shows of block devices."""
+
+    def reads(self, device: str) -> int:
+        self.kernel.number(device)
+        return self.kernel.fetched
+
+    def number(self, device: str) -> str:
+        return self.kernel.number(device)
+
+    def kernel_name(self, device: str) -> str:
+        return device.rsplit("/", 1)[-1] if device == SSD else self.kernel.number(device)
+
+    def sectors(self, name: str) -> int:
+        if name == "ssd":
+            return self.kernel.ssd_sectors
+        for volume in self.kernel.volumes.values():
+            if volume.number == name:
+                return volume.file.stat().st_size // SECTOR
+        return self.kernel.disk_named(name).sectors
+
+    def is_suspended(self, device: str) -> bool:
+        number = self.kernel.number(device)
+        return self.kernel.mapping(self.kernel.named(number)).suspended
+
+    def mapper_name(self, device: str) -> str:
+        number = self.kernel.number(device)
+        return next((one.name for one in self.kernel.mappings.values() if one.number == number), "")
+
+    def loop_of(self, path: str, offset: int = 0) -> str | None:
+        there = path.startswith("/dev/") or Path(path).exists()
+        for name, one in self.kernel.loops.items():
+            if (one.path, one.offset) == (path, offset) and there:
+                return name
+        return None
+
+    def idle_loops(self) -> list[tuple[str, int]]:
+        held = {number for one in self.kernel.mappings.values() for number in one.below}
+        return [
+            (one.path, one.offset) for one in self.kernel.loops.values() if one.number not in held
+        ]
+
+    def storages(self) -> dict[str, str]:
+        return {
+            lun.storage: lun.device for one in self.kernel.targets() for lun in one.luns.values()
+        }
+
+    def disk(self, iqn: str, lun: int) -> str | None:
+        return next(
+            (
+                one.disks[lun].name
+                for one in self.kernel.sessions
+                if one.key[2] == iqn and lun in one.disks
+            ),
+            None,
+        )
+
+    def disk_number(self, name: str) -> str:
+        return self.kernel.disk_named(name).number
+
+    def session_of(self, device_number: str) -> Portal | None:
+        for one in self.kernel.sessions:
+            if any(disk.number == device_number for disk in one.disks.values()):
+                return Portal(*one.key)
+        return None
+
+    def session_in_use(self, iqn: str) -> bool:
+        return any(one.key[2] == iqn and self._holds(one) for one in self.kernel.sessions)
+
+    def disks_run(self, device_number: str) -> bool:
+        return self.kernel.disks_run(device_number)
+
+    def mapped_name(self, device_number: str) -> str:
+        return self.kernel.names()[device_number]
+
+    def is_cut_off(self, iqn: str) -> bool:
+        return any(
+            one.key[2] == iqn and (one.is_cut or one.key not in self.kernel.network.targets)
+            for one in self.kernel.sessions
+        )
+
+    def unacknowledging(self) -> set[tuple[str, int]]:
+        peers = {one.key[:2] for one in self.kernel.sessions if not one.is_cut}
+        return self.kernel.network.silent & peers
+
+    def sent(self, iqn: str) -> int:
+        return sum(one.sent for one in self.kernel.targets() if one.iqn == iqn)
+
+    def dirty(self, bcache: str) -> int:
+        return self.kernel.member(bcache).dirty
+
+    def identity(self, device: str) -> str:
+        number = self.kernel.number(device)
+        return next(
+            (one.identity for one in self.kernel.volumes.values() if one.number == number), ""
+        )
+
+    def block_size(self, device: str) -> int:
+        return 512
+
+    def cache_reads(self, bcache: str) -> tuple[int, int, int]:
+        return self.kernel.member(bcache).reads
+
+    def session_to(self, iqn: str) -> Portal | None:
+        return next((Portal(*one.key) for one in self.kernel.sessions if one.key[2] == iqn), None)
+
+    def idle_sessions(self) -> list[Portal]:
+        return [Portal(*one.key) for one in self.kernel.sessions if not self._holds(one)]
+
+    def is_held(self, name: str) -> bool:
+        number = self.kernel.member(name).number if name in self.kernel.members else name
+        return any(number in one.below for one in self.kernel.mappings.values())
+
+    def bcache_over(self, device: str) -> str | None:
+        number = self.kernel.number(device)
+        found = (name for name, one in self.kernel.members.items() if one.backing == number)
+        return next((name for name in found if not self.kernel.members[name].waits), None)
+
+    def awaits_cache(self, device: str) -> bool:
+        return any(one.waits for one in self.kernel.members.values()
+                   if one.backing == self.kernel.number(device))  # fmt: skip
+
+    def is_clean(self, device: str) -> bool:
+        number = self.kernel.number(device)
+        return any(one.backing == number and not one.dirty for one in self.kernel.members.values())
+
+    def cache_set_on(self, device: str) -> str | None:
+        number = self.kernel.number(device)
+        return next(
+            (name for name, one in self.kernel.cache_sets.items() if one.device == number), None
+        )
+
+    def members(self, cache_set: str) -> list[str]:
+        return [name for name, one in self.kernel.members.items() if one.cache_set == cache_set]
+
+    def has_cache(self, bcache: str) -> bool:
+        return self.kernel.member(bcache).cache_set is not None
+
+    def _holds(self, session: Session) -> bool:
+        """Tell whether anything lies on a disk of the session."""
+        held = {number for one in self.kernel.mappings.values() for number in one.below}
+        return any(disk.number in held for disk in session.disks.values())
