@@ -98,11 +98,27 @@ count() {
     [ "$executed" -gt 0 ]
 }
 
-# Runs a command that reports as stestr does, and counts the tests in its report, file $1.
+# Passes on what stestr prints; says each half minute how many of $1 tests are done, and about how
+# long the rest takes.
+progress() {
+    local total=$1 executed=0 began=$SECONDS told=$SECONDS line rest=''
+    while IFS= read -r line || [ -n "$line" ]; do
+        printf '%s\n' "$line"
+        [[ $line =~ \.\.\.\ (ok|FAILED|SKIPPED) ]] && executed=$((executed + 1))
+        if [ $((SECONDS - told)) -ge 30 ] && [ "$executed" -gt 0 ]; then
+            told=$SECONDS
+            [ "$total" -eq 0 ] || rest=", about $(((told - began) * (total - executed) / executed)) s to go"
+            say "$executed tests${rest:+ of $total} after $((told - began)) s$rest"
+        fi
+    done
+}
+
+# Runs a command that reports as stestr does on $2 tests (0 if nobody knows how many), and counts the
+# tests in its report, file $1.
 report() {
-    local file=$1 before=$failed status
-    shift
-    "$@" 2>&1 | tee "$file"
+    local file=$1 total=$2 before=$failed status
+    shift 2
+    "$@" 2>&1 | tee "$file" | progress "$total"
     status=${PIPESTATUS[0]}
     echo # stestr may leave its last line open
     if ! count "$file"; then
@@ -120,8 +136,9 @@ run_tests() {
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
-    report "$repository/report" \
-        stestr --repo-url "$repository" --test-path "tests/$part" run "${options[@]}" "$@"
+    local tests=(stestr --repo-url "$repository" --test-path "tests/$part")
+    report "$repository/report" "$("${tests[@]}" list "$@" | wc -l)" \
+        "${tests[@]}" run "${options[@]}" "$@"
     cat "$VIRTMAN_FIGURES"
 }
 
@@ -134,13 +151,13 @@ run_nova() {
     if ! { prepare_nova && patch_nova "$folder"; }; then
         failed=$((failed + 1))
     elif [ $# -gt 1 ]; then
-        report "$repository/report" matching_nova_tests "$folder" "$2"
+        report "$repository/report" 0 matching_nova_tests "$folder" "$2"
     else
-        report "$repository/own" own_nova_tests "$repository"
+        report "$repository/own" 0 own_nova_tests "$repository"
         for kind in unit functional; do
-            report "$repository/$kind-off" nova_tests "$folder" "$kind" "${tests[$kind]}"
+            report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"
             [ "$part" = nova ] || continue
-            report "$repository/$kind-on" nova_tests "$folder" "$kind" "${tests[$kind]}" \
+            report "$repository/$kind-on" 0 nova_tests "$folder" "$kind" "${tests[$kind]}" \
                 OS_VIRTMAN__USE_VMTSNAPSHOT=true OS_VIRTMAN__USE_CACHEGROUP=true
         done
     fi
@@ -153,7 +170,7 @@ run_horizon() {
         failed=$((failed + 1))
         return
     fi
-    [ $# -gt 0 ] || report .stestr/horizon/own own_horizon_tests
+    [ $# -gt 0 ] || report .stestr/horizon/own 0 own_horizon_tests
     run_tests horizon "$@"
 }
 

@@ -71,6 +71,23 @@ class ApplyTest(testtools.TestCase):
         self.assertEqual(0, self.run_apply("--undo").returncode)
         self.assert_released()
 
+    def test_every_patch_is_in_the_series(self):
+        patches = sorted(APPLY.parent.glob("*.patch"))
+        self.assertEqual(patches, sorted(apply.PATCHES))
+
+    def test_quilt_makes_the_same_of_the_series(self):
+        by_quilt = self.folder / "quilt"
+        shutil.copytree(self.folder, by_quilt)
+        quilt = ["quilt", "--quiltrc", "-", "push", "-a", "-q", "--fuzz=0"]
+        environment = {**os.environ, "QUILT_PATCHES": str(APPLY.parent)}
+        subprocess.run(quilt, cwd=by_quilt, env=environment, check=True, capture_output=True)
+        shutil.rmtree(by_quilt / ".pc")
+        made = content(by_quilt)
+        shutil.rmtree(by_quilt)
+        self.run_apply()
+        shutil.rmtree(self.folder / "nova" / ".virtman")
+        self.assertEqual(content(self.folder), made)
+
     def test_another_release_is_refused(self):
         note = self.folder / "PKG-INFO"
         note.write_text(note.read_text().replace("Version: 34.0.0", "Version: 34.0.1"))
