@@ -123,6 +123,22 @@ class SwapTest(SnapshotCase):
         stopping[0].result(10)
         self.write("vm1", c0="b")
 
+    def test_a_disk_that_hangs_keeps_the_vm_from_its_snapshot_not_from_going_on(self):
+        def reload(name, table, read_only, flush, freeze, settle=""):
+            if hangs and settle:
+                raise OSError(errno.ETIMEDOUT, "it does not get to the disk")
+            swap(name, table, read_only, flush, freeze, settle)
+
+        swap, self.node.kernel.dm_reload, hangs = self.node.kernel.dm_reload, reload, [True]
+        before = self.node.chain("vm1"), self.stores()
+        error = self.assertRaises(DevicePending, self.node.snapshot, "vm1", "mine")
+        self.assertIn(f"from {self.lower} to the disk", str(error))
+        self.assertEqual(before, (self.node.chain("vm1"), self.stores()))
+        self.write("vm1", c1="b")
+        hangs.clear()
+        self.node.snapshot("vm1", "mine")
+        self.assertEqual("ab..", self.read("vm1"))
+
     def hook(self, verb, when, work, *, here=False):
         """Do something once in the middle of a verb; return whether the VM was held after that."""
         real, held = getattr(self.node.kernel, verb), []
