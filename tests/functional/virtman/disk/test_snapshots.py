@@ -115,7 +115,7 @@ class SwapTest(SnapshotCase):
         stopping = []
 
         def stop():
-            stopping.append(self.pool.submit(self.node.agent.stores.stop))
+            stopping.append(self.pool.submit(self.node.agent.stores.suspension.stop))
             self.assertRaises(TimeoutError, stopping[0].result, 0.2)
 
         self.hook("chunks_flush", lambda device: device == self.lower, stop, here=True)
@@ -320,7 +320,9 @@ class MergeTest(SnapshotCase):
         self.node.create("vm1")
         for name in ("a", "b", "c"):
             self.node.snapshot("vm1", name)
-        self.node.agent.stores.still.add("vm1")
+        suspension = self.node.agent.stores.suspension
+        with self.node.process.here():
+            suspension.suspend("vm1")
         before = self.stores()
         timer = threading.Timer(5, self.node.merger.stop)
         timer.start()
@@ -328,7 +330,8 @@ class MergeTest(SnapshotCase):
         timer.cancel()
         self.assertFalse(self.node.merger._stopped.is_set())
         self.assertEqual(before, self.stores())
-        self.node.agent.stores.still.clear()
+        with self.node.process.here():
+            suspension.resume("vm1")
         self.node.merge("vm1")
         self.assertEqual(3, len(self.node.chain("vm1")))
 
@@ -561,7 +564,8 @@ class MergeTest(SnapshotCase):
                 return self.node.agent.show("vm1")
 
         self.node.create("vm1")
-        with ThreadPoolExecutor(1) as pool, self.node.agent.stores.locks["debian"]:
+        suspension = self.node.agent.stores.suspension
+        with ThreadPoolExecutor(1) as pool, suspension.locked_image("debian"):
             self.assertEqual("ready", pool.submit(show).result(10).state)
 
 
@@ -737,7 +741,7 @@ class LogicalVolumeTest(SnapshotTest):
         self.node.create("vm1")
         with self.node.process.here():
             (shown,) = self.node.agent.list()
-            self.assertEqual(math.inf, self.node.agent.stores.room(shown.chain).ahead)
+            self.assertEqual(math.inf, self.node.agent.stores.rooms.room(shown.chain).ahead)
         self.assertEqual(["/dev/vg0/virtman_s1"], [one.path for one in shown.chain])
 
 
