@@ -90,7 +90,7 @@ def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
         for service in reversed(services):
             service.stop()
         agent.stop()
-        agent.stores.stop()
+        agent.stores.suspension.stop()
 
 
 def _agent(conf: cfg.ConfigOpts) -> Agent:

@@ -105,7 +105,7 @@ class DeviceBusy(VirtmanError):
 
 
 class DevicePending(VirtmanError):
-    """I/O that is on its way through the device does not end, so its table cannot be swapped."""
+    """I/O through the device, or to the disk below, does not end: its table is not swapped."""
 
     code = "virtman.device.pending"
     status = 503

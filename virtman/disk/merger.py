@@ -33,6 +33,7 @@ class Merger:
     def __init__(self, stores: Stores) -> None:
         self.stores = stores
         self.records = stores.records
+        self.suspension = stores.suspension
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="merger", daemon=True)
 
@@ -93,25 +94,24 @@ class Merger:
         if not merge.copy:
             return self._empty(merge, merge.lower)
         image, lower = merge.lower.image, merge.lower
-        with self.stores.locks[image]:
-            if self._is_still(self.records.inventory().on(merge.upper)):
+        with self.suspension.locked_image(image):
+            if self._is_handing_over(self.records.inventory().on(merge.upper)):
                 return None
             copy = self.stores.add(image, lower.size, lower.lower)
-            self.stores.kept.add(copy.name)
+            self.stores.keep(copy)
         try:
             self._copy(lower, copy)
             return self._empty(merge, copy)
         finally:
-            self.stores.kept.discard(copy.name)
-            self.stores.tidy_up(image)
+            self.stores.let_go(copy)
 
     def _empty(self, merge: Merge, into: Store) -> Store | None:
-        with self.stores.locks[into.image]:
+        with self.suspension.locked_image(into.image):
             inventory = self.records.inventory()
             users = inventory.on(merge.upper)
             if not users or inventory.stores.get(merge.lower.name) != merge.lower:
                 return None
-            if self._is_still(users):
+            if self._is_handing_over(users):
                 return None
             if merge.upper.merging:  # perhaps it was ended too, but for some records or devices
                 self.stores.mend(into.image)
@@ -125,7 +125,7 @@ class Merger:
             volume(into).reserve(self._taken(merge.lower) + more)
             self.records.put(upper)
             for one in users:
-                self.stores.resume(one.vm)
+                self.stores.bring_up(one.vm)
             return upper
 
     def _copy(self, lower: Store, copy: Store) -> None:
@@ -144,23 +144,23 @@ class Merger:
 
     def _end(self, store: Store) -> bool:
         """Lead all past an emptied store, and give it back; tell whether that could be."""
-        with self.stores.locks[store.image]:
+        with self.suspension.locked_image(store.image):
             inventory = self.records.inventory()
             users = inventory.on(store)
-            if store.name not in inventory.stores or self._is_still(users):
+            if store.name not in inventory.stores or self._is_handing_over(users):
                 return False
-            with self.stores.paused(store):
+            with self.suspension.suspended(store):
                 for changed in inventory.without(store):
                     self.records.put(changed)
                 for one in users:
-                    self.stores.resume(one.vm)
+                    self.stores.bring_up(one.vm)
             self.stores.tidy(store.image)
         LOG.info("image %s: store %s became one with %s", store.image, store.name, store.lower)
         return True
 
-    def _is_still(self, users: Iterable[Instance]) -> bool:
+    def _is_handing_over(self, users: Iterable[Instance]) -> bool:
         """Tell whether a VM is being handed over: a new table would let it go on."""
-        return any(self.stores.is_still(one.vm) for one in users)
+        return any(self.suspension.is_handing_over(one.vm) for one in users)
 
     def _taken(self, store: Store) -> int:
         return self.stores.layer(store).usage().taken

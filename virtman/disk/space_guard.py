@@ -19,7 +19,8 @@ import threading
 import time
 
 from virtman.disk.capacity import Limits
-from virtman.disk.disks import Room, Stores
+from virtman.disk.disks import Stores
+from virtman.disk.room import Room
 from virtman.errors import NoSpace, VirtmanError
 from virtman.model.chain import Instance, Store
 
@@ -45,6 +46,7 @@ class Supply:
 
     def __init__(self, stores: Stores) -> None:
         self.stores = stores
+        self.suspension = stores.suspension
         self.limits = stores.space.limits
         self._warned: set[str] = set()
         self._stopped = threading.Event()
@@ -66,7 +68,7 @@ class Supply:
         self._warn("", tight, f"the file system of the stores has only {free} bytes left")
         inventory = self.stores.records.inventory()
         for instance in inventory.instances.values():
-            waits = self.stores.waits(instance)
+            waits = self.suspension.is_suspended(instance)
             if waits or (waits is not None and (tight or instance.quota)):
                 try:
                     self._supply(instance, inventory.chain(instance.store), tight=tight)
@@ -76,10 +78,10 @@ class Supply:
         return max(_TIGHT if tight else _CALM, time.monotonic() - begin)
 
     def _supply(self, instance: Instance, chain: tuple[Store, ...], *, tight: bool) -> None:
-        room = self.stores.room(chain)
+        room = self.stores.rooms.room(chain)
         if tight and room.ahead < self.limits.ahead:
             with contextlib.suppress(NoSpace):
-                room = self.stores.reserve(chain, room, self.limits.ahead)
+                room = self.stores.rooms.reserve(chain, room, self.limits.ahead)
         quota = instance.quota
         self._warn(
             instance.vm,
@@ -88,12 +90,12 @@ class Supply:
             "have to wait once that is used up",
         )
         reason = must_wait(room, quota, self.stores.space.left(), self.limits)
-        waits = self.stores.waits(instance)
+        waits = self.suspension.is_suspended(instance)
         if reason and not waits:
             # begun at an earlier look if its I/O that is on its way takes long to end
-            if self.stores.hold(instance):
+            if self.suspension.suspend_soon(instance):
                 LOG.error("VM %s waits: %s", instance.vm, reason)
-        elif waits and not reason and self.stores.release(instance):
+        elif waits and not reason and self.suspension.resume_unless_needed(instance):
             LOG.info("VM %s goes on", instance.vm)
 
     def _warn(self, what: str, low: bool, text: str) -> None:

@@ -132,7 +132,7 @@ class Moves:
         with self.agent.claim(vm):
             instance = self.records.get(vm)
             self.records.check_stays(vm)
-            if not self.agent.stores.is_served(instance):
+            if not self.agent.stores.suspension.is_served(instance):
                 raise InstanceNotServed(f"the device of VM {vm} is not there yet: try again")
             move = Move(vm, uuid.uuid4().hex, host, name, keeps, live=live)
             journey = Journey(self.agent, self.peers, self.patience, move)
@@ -144,7 +144,7 @@ class Moves:
     def _let_go_on(self, vm: str) -> None:
         """Let a VM go on that is still held, because that agent died in the hand-over."""
         try:
-            self.agent.stores.unquiet(vm)
+            self.agent.stores.suspension.resume(vm)
         except VirtmanError as err:  # the next snapshot does it too
             LOG.warning("VM %s: %s", vm, err)
 

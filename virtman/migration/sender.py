@@ -108,6 +108,7 @@ class Journey:
         self.agent = agent
         self.records = agent.records
         self.stores = agent.stores
+        self.suspension = agent.stores.suspension
         self.patience = patience
         self.timeout = peers.timeout
         self.move = move
@@ -147,9 +148,9 @@ class Journey:
         if not self._thread.is_alive():
             return
         with self._deciding:  # it was told to stop: from now on it is not handed any more
-            if vm in self.stores.still and not self.move.handed:
+            if self.suspension.is_handing_over(vm) and not self.move.handed:
                 LOG.warning("VM %s goes on here: host %s does not answer", vm, host)
-                self.stores.unquiet(vm)
+                self.suspension.resume(vm)
 
     def cancel(self) -> None:
         """Have it undone, and wait for that.
@@ -239,8 +240,10 @@ class Journey:
             self._failed = err
             self._ended.wait(_AGAIN)  # whoever cancelled it need not be waited for
             return True
-        if self.move.vm in self.stores.still:  # its record could not be written when it failed
-            self.stores.unquiet(self.move.vm)
+        if self.suspension.is_handing_over(
+            self.move.vm
+        ):  # its record could not be written when it failed
+            self.suspension.resume(self.move.vm)
         self._note(state="failed", note=str(err), code=err.code)
         return False
 
@@ -311,7 +314,7 @@ class Journey:
 
         A store that is being merged hands its chunks down: so upper ones are looked at first.
         """
-        with self.stores.held(self.move.vm):
+        with self.suspension.locked(self.move.vm):
             mine = reversed(self._newer(end, base))
             return dirty.union(self.stores.layer(one).written() for one in mine)
 
@@ -359,7 +362,7 @@ class Journey:
 
     def _rest(self, kept: Snapshot) -> float:
         """Return for how many seconds the VM would be held, if it were now."""
-        with self.stores.held(self.move.vm) as instance:
+        with self.suspension.locked(self.move.vm) as instance:
             newer = self._newer(instance, kept)
             taken = sum(self.stores.layer(one).usage().taken for one in newer)
         return taken / self._rate if self._rate else 0.0
@@ -372,7 +375,7 @@ class Journey:
         self._note(left=left)
         for portion in dirty.portions(changed, size, standing.done):
             self._check_wanted()
-            with self.stores.held(self.move.vm):
+            with self.suspension.locked(self.move.vm):
                 content = self.stores.layer(self._chain(end)[-1]).read(portion.runs)
             digest = hashlib.sha256(content).hexdigest()
             piece = Piece(self.move.id, standing.attempt, portion.runs, portion.end, digest)
@@ -416,13 +419,13 @@ class Journey:
     def _quiet(self) -> Iterator[Instance]:
         """Hold the VM, and let it go on if what is done meanwhile fails."""
         before = self.move
-        instance = self.stores.quiet(before.vm)
+        instance = self.suspension.suspend(before.vm)
         try:
             yield instance
         except Exception:
             # Whatever became of the file: before the VM goes on it must say whose it is.
             self._record(before)
-            self.stores.unquiet(before.vm)
+            self.suspension.resume(before.vm)
             raise
 
     def _activate(self) -> None:
@@ -439,11 +442,10 @@ class Journey:
         vm = self.move.vm
         self._activate()
         try:
-            self.stores.seal(vm)
+            self.suspension.seal(vm)
             self.agent.remove(vm)
         except InstanceUnknown:
             LOG.debug("VM %s was removed already", vm)
-        self.stores.still.discard(vm)
         self._let_go()
 
     def _let_go(self) -> None:

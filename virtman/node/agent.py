@@ -376,13 +376,13 @@ class Agent:
         with self.claim(instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
             attachment = self._attachment(instance.image)
-            served = self.stores.is_served(instance) and self.stores.is_right(instance)
+            served = self._is_served(instance) and self.stores.devices.is_right(instance)
             if instance.vm not in attachment.users or not served:
                 try:
                     self._serve(attachment, instance.vm)
                 except DevicePending as err:
                     is_used = instance.vm in attachment.users
-                    if not (is_used and self.stores.is_served(instance)):
+                    if not (is_used and self._is_served(instance)):
                         raise
                     # tried again by the merger, which does not hold it back so often
                     LOG.warning("VM %s goes on as it was: %s", instance.vm, err)
@@ -391,10 +391,13 @@ class Agent:
     def _serve(self, attachment: Attachment, vm: str) -> None:
         attachment.acquire(vm)
         try:
-            self.stores.resume(vm)
+            self.stores.bring_up(vm)
         except InstanceUnknown:  # it was destroyed, or handed over, meanwhile
             attachment.release(vm)
             raise
+
+    def _is_served(self, instance: Instance) -> bool:
+        return self.stores.suspension.is_served(instance)
 
     def _shown(self, instances: Sequence[Instance], inventory: Inventory) -> Sequence[Shown]:
         snapshots = sorted(inventory.snapshots.values(), key=lambda one: one.created_at)
@@ -405,7 +408,7 @@ class Agent:
         chains = {one: inventory.chain(one.store) for one in instances}
         return [
             Shown(one, chains[one], self._on_its_way(one.vm) or state, taken, tuple(names[one.vm]))
-            for one, (state, taken) in self.stores.states(chains).items()
+            for one, (state, taken) in self.stores.rooms.states(chains).items()
         ]
 
     def _on_its_way(self, vm: str) -> str:
@@ -444,7 +447,7 @@ class Agent:
             if found is None or (found.info != info and not found.users):
                 found = Attachment(info, portal, self.stack, self.coordinator, self.times)
                 self._attachments[image] = found
-                self.stores.origins[image] = info.origin
+                self.stores.origins.learn(image, info.origin)
             return found
 
 

@@ -165,11 +165,11 @@ class Check:
         for vm in self.agent.settled():
             with contextlib.suppress(InstanceUnknown):
                 instance = self.agent.records.get(vm)
-                if not self.stores.fits(instance):
+                if not self.stores.origins.fits(instance):
                     yield Difference("vm.remade", vm)
-                elif not self.stores.is_served(instance):
+                elif not self.stores.suspension.is_served(instance):
                     yield Difference("vm.absent", vm, partial(self._resume, vm))
-                elif not self.stores.is_right(instance):
+                elif not self.stores.devices.is_right(instance):
                     yield Difference("vm.moved", vm, partial(self._resume, vm))
                 elif vm in unmerged:
                     yield Difference("vm.unmerged", vm, self.stores.changed.set)
@@ -181,14 +181,18 @@ class Check:
     def _unmerged(self) -> set[str]:
         """Return the VMs with long chains; none while there is a merge, for which others wait."""
         inventory = self.agent.records.inventory()
-        if self.stores.kept or any(one.merging for one in inventory.stores.values()):
+        if self.stores.kept() or any(one.merging for one in inventory.stores.values()):
             return set()
-        vms = (one for one in inventory.instances.values() if not self.stores.is_still(one.vm))
-        return {one.vm for one in vms if len(inventory.chain(one.store)) > LONGEST}
+        return {
+            one.vm
+            for one in inventory.instances.values()
+            if not self.stores.suspension.is_handing_over(one.vm)
+            and len(inventory.chain(one.store)) > LONGEST
+        }
 
     def _stores(self) -> Iterator[Difference]:
         inventory = self.agent.records.inventory()
-        garbage = {one.name for one in inventory.garbage()} - self.stores.kept
+        garbage = {one.name for one in inventory.garbage()} - self.stores.kept()
         served = inventory.served()
         for store in inventory.stores.values():
             if store.name in garbage:

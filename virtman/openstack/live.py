@@ -59,8 +59,14 @@ class LiveMigrations:
         """
         self.disks.path(server)
         image = str(self.agent.show(server)["image"])
-        self.disks.goldens.share(image, host)
         self.agent.migrate(server, host, live=True)
+        try:
+            # Not before: there nobody would know of a hold for a disk that was refused. Until the
+            # disk is handed over, which takes the word, what it needs is held by this node.
+            self.disks.goldens.share(image, host)
+        except BaseException:
+            self.keep(server)
+            raise
 
     def await_ready(self, server: str, is_wanted: Callable[[], bool]) -> None:
         """Wait until little is left to send, or nobody wants it any more.

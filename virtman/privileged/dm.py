@@ -15,8 +15,10 @@ import errno
 import logging
 import math
 import os
+import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from virtman.privileged import chunks, context
@@ -41,6 +43,10 @@ _nodes = threading.Lock()
 # Devices that are being held, each by a thread of its own, and what guards their names.
 _holding: set[str] = set()
 _holds = threading.Condition()
+
+# Paths of devices whose flush was given up, or goes on, each by a thread of its own.
+_flushing: set[str] = set()
+_flushes = threading.Lock()
 
 PATIENCE = 10.0
 """Seconds that whoever uses a device is held back for I/O that is on its way to end."""
@@ -183,10 +189,13 @@ def reload(
     :param freeze: have a file system that is mounted on the device settle before
     :param settle: path of a device that no later flush of this one gets to: what was written to it
         is on the disk before the table is loaded. Empty for none; only together with ``flush``
-    :raises OSError: EINTR if I/O in flight did not end in time to be flushed; the device then
-        goes on with the table it had. One that is not flushed is as it was if the table cannot be
-        loaded, be it held back
+    :raises OSError: EINTR if I/O in flight did not end in time to be flushed, ETIMEDOUT if what
+        was written did not get to the disk in what was left of that time; the device then goes on
+        with the table it had. One that is not flushed is as it was if the table cannot be loaded,
+        be it held back
     """
+    if settle:
+        _check_flushes(settle)
 
     def load() -> None:
         with _Task(_RELOAD, name, read_only=read_only) as task:
@@ -194,9 +203,10 @@ def reload(
             task.run()
 
     def still() -> None:
+        end = time.monotonic() + PATIENCE
         _suspend_in_time(name, flush, freeze, PATIENCE if flush else math.inf)
         if settle:
-            chunks.flush(settle)
+            _flush_in_time(settle, max(0.0, end - time.monotonic()))
 
     # until its new table is there, what is not flushed runs, or is held back by somebody else
     undo = _revert if flush else _clear
@@ -302,6 +312,46 @@ def _interrupted_after(patience: float) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
+
+
+def _check_flushes(path: str) -> None:
+    """Raise OSError if an earlier flush of a device has not ended: nobody is held for another."""
+    with _flushes:
+        if path in _flushing:
+            raise _not_flushed(path)
+
+
+def _flush_in_time(path: str, patience: float) -> None:
+    """Have on the disk what was written to a device, or give up.
+
+    No signal ends a flush: the kernel waits for the disk without listening to any. So a thread of
+    its own waits with it, and stays behind for as long as the disk hangs.
+    """
+    done: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
+
+    def flush() -> None:
+        failure = None
+        try:
+            chunks.flush(path)
+        except OSError as err:
+            failure = err
+        with _flushes:
+            _flushing.discard(path)
+        done.put(failure)
+
+    with _flushes:
+        threading.Thread(target=flush, name=f"flush {path}", daemon=True).start()
+        _flushing.add(path)
+    try:
+        failure = done.get(timeout=patience)
+    except queue.Empty:
+        raise _not_flushed(path) from None
+    if failure is not None:
+        raise failure
+
+
+def _not_flushed(path: str) -> OSError:
+    return OSError(errno.ETIMEDOUT, f"{path}: what was written to it does not get to the disk")
 
 
 def _resume(name: str) -> None:

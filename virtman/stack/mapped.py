@@ -133,14 +133,25 @@ class Mapped:
             if not present:
                 self._create(table)
             elif _shape(present) != _shape(table):
-                below = self.to_settle(present, table)
-                dm.reload(self.name, table, self.read_only, self.flush, self.freeze, below)
+                self._swap(table, self.to_settle(present, table))
             if self.read_ahead is not None:
                 block.read_ahead(sysfs.kernel_name(self.node), self.read_ahead)
 
     def to_settle(self, present: Table, table: Table) -> str:
         """Return the path of a device whose data must be on the disk before a swap; or nothing."""
         return ""
+
+    def _swap(self, table: Table, below: str) -> None:
+        try:
+            dm.reload(self.name, table, self.read_only, self.flush, self.freeze, below)
+        except OSError as err:
+            if below and err.errno == errno.ETIMEDOUT:
+                raise DevicePending(
+                    f"device {self.name}: what was written does not get from {below} to the disk "
+                    "of the exception stores, which does not answer (the kernel's log tells more): "
+                    "try again once it does"
+                ) from err
+            raise
 
     def _create(self, table: Table) -> None:
         try:

@@ -16,7 +16,7 @@ class StopTest(TestCase):
         node, done = self.bed.node(keep=FOREVER), mock.Mock()
         done.run.side_effect = SystemExit
         self.useFixture(fixtures.MockPatchObject(waitress, "create_server", lambda *_, **__: done))
-        self.useFixture(fixtures.MockPatchObject(node.agent.stores, "stop", done.wait))
+        self.useFixture(fixtures.MockPatchObject(node.agent.stores.suspension, "stop", done.wait))
         self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         options = {"socket": str(node.folder / "socket"), "threads": 1}
         conf, api = SimpleNamespace(agent=SimpleNamespace(**options)), mock.Mock(agent=node.agent)

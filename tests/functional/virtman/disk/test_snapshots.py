@@ -120,7 +120,7 @@ class SwapTest(SnapshotCase):
         stopping = []
 
         def stop():
-            stopping.append(self.pool.submit(self.node.agent.stores.stop))
+            stopping.append(self.pool.submit(self.node.agent.stores.suspension.stop))
             self.assertRaises(TimeoutError, stopping[0].result, 0.2)
 
         self.hook(
@@ -129,6 +129,23 @@ class SwapTest(SnapshotCase):
         self.node.snapshot("vm1", "before")
         stopping[0].result(10)
         self.write("vm1", c0="b")
+
+    def test_a_disk_that_hangs_keeps_the_vm_from_its_snapshot_not_from_going_on(self):
+        def reload(name, table, read_only, flush, freeze, settle=""):
+            if hangs and settle:
+                raise OSError(errno.ETIMEDOUT, "it does not get to the disk")
+            swap(name, table, read_only, flush, freeze, settle)
+
+        dm, hangs = self.node.kernel.dm, [True]
+        swap, dm.reload = dm.reload, reload
+        before = self.node.chain("vm1"), self.stores()
+        error = self.assertRaises(DevicePending, self.node.snapshot, "vm1", "mine")
+        self.assertIn(f"from {self.lower} to the disk", str(error))
+        self.assertEqual(before, (self.node.chain("vm1"), self.stores()))
+        self.write("vm1", c1="b")
+        hangs.clear()
+        self.node.snapshot("vm1", "mine")
+        self.assertEqual("ab..", self.read("vm1"))
 
     def hook(self, double, verb, when, work, *, here=False):
         """Do something once in the middle of a verb; return whether the VM was held after that."""
@@ -311,7 +328,9 @@ class MergeTest(SnapshotCase):
         self.node.create("vm1")
         for name in ("a", "b", "c"):
             self.node.snapshot("vm1", name)
-        self.node.agent.stores.still.add("vm1")
+        suspension = self.node.agent.stores.suspension
+        with self.node.process.here():
+            suspension.suspend("vm1")
         before = self.stores()
         timer = threading.Timer(5, self.node.merger.stop)
         timer.start()
@@ -319,7 +338,8 @@ class MergeTest(SnapshotCase):
         timer.cancel()
         self.assertFalse(self.node.merger._stopped.is_set())
         self.assertEqual(before, self.stores())
-        self.node.agent.stores.still.clear()
+        with self.node.process.here():
+            suspension.resume("vm1")
         self.node.merge("vm1")
         self.assertEqual(3, len(self.node.chain("vm1")))
 
@@ -552,7 +572,8 @@ class MergeTest(SnapshotCase):
                 return self.node.agent.show("vm1")
 
         self.node.create("vm1")
-        with ThreadPoolExecutor(1) as pool, self.node.agent.stores.locks["debian"]:
+        suspension = self.node.agent.stores.suspension
+        with ThreadPoolExecutor(1) as pool, suspension.locked_image("debian"):
             self.assertEqual("ready", pool.submit(show).result(10).state)
 
 
@@ -728,7 +749,7 @@ class LogicalVolumeTest(SnapshotTest):
         self.node.create("vm1")
         with self.node.process.here():
             (shown,) = self.node.agent.list()
-            self.assertEqual(math.inf, self.node.agent.stores.room(shown.chain).ahead)
+            self.assertEqual(math.inf, self.node.agent.stores.rooms.room(shown.chain).ahead)
         self.assertEqual(["/dev/vg0/virtman_s1"], [one.path for one in shown.chain])
 
 

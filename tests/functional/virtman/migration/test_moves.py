@@ -16,6 +16,7 @@ from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.disk.disks import Stores
 from virtman.disk.records import Records
+from virtman.disk.suspension import Suspension
 from virtman.errors import (
     ImageDiffers,
     InstanceExists,
@@ -63,7 +64,7 @@ class MoveCase(TestCase):
                         node.kernel.write(f"virtman_debian_vm_{vm}", int(chunk[1:]), text)
                 return
             except BlockingIOError:
-                if not left or vm in node.agent.stores.still:
+                if not left or node.agent.stores.suspension.is_handing_over(vm):
                     raise
                 time.sleep(0.01)
 
@@ -288,12 +289,12 @@ class MigrateTest(MoveCase):
                 raise OSError(errno.EROFS, "the file system is read-only")
             forget(records, record)
 
-        def sealed(stores, vm):
+        def sealed(suspension, vm):
             raise StoreInvalid("injected")
 
         with (
             fixtures.MockPatchObject(Records, "forget", forgetting),
-            fixtures.MockPatchObject(Stores, "quiet", sealed),
+            fixtures.MockPatchObject(Suspension, "suspend", sealed),
         ):
             self.a.migrate("vm1", "b")
             self.assertEqual("failed", self.ended().state)

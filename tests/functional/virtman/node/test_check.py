@@ -145,7 +145,8 @@ class CheckTest(TestCase):
 
     def test_a_long_chain_is_none_while_its_vm_is_handed_over(self):
         self.lengthen("vm1")
-        self.node.agent.stores.still.add("vm1")
+        with self.node.process.here():
+            self.node.agent.stores.suspension.suspend("vm1")
         self.assertEqual([], self.look())
 
     def lengthen(self, vm):
@@ -282,7 +283,7 @@ class CheckTest(TestCase):
 
         def meanwhile(seconds):
             with self.node.process.here():
-                self.node.agent.stores.resume("vm1")
+                self.node.agent.stores.bring_up("vm1")
 
         with self.node.process.here():
             self.assertEqual((), self.check(meanwhile).look())

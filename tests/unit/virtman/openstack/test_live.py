@@ -4,6 +4,7 @@ from tests.functional.virtman.openstack import FakeAgent
 from tests.unit.virtman.openstack.test_disks import IMAGE, MINE, OTHER, DisksCase
 from virtman.errors import (
     AgentUnreachable,
+    InstanceExists,
     InstanceNotServed,
     InstanceUnknown,
     MoveUnknown,
@@ -14,6 +15,10 @@ from virtman.openstack.cinder import Cinder
 from virtman.openstack.disks import Disks
 from virtman.openstack.golden import Goldens
 from virtman.openstack.live import LiveMigrations
+
+
+def unanswered(*_, **__):
+    raise TimeoutError("Cinder does not answer")
 
 
 class LiveMigrationsTest(DisksCase):
@@ -51,6 +56,16 @@ class LiveMigrationsTest(DisksCase):
         self.assertRaises(PeerUnknown, self.live.begin, "s1", "node3")
         self.assert_stays()
         self.assertRaises(InstanceUnknown, self.live.begin, "s2", "node2")
+
+    def test_one_that_was_refused_leaves_no_hold_there(self):
+        self.other.vms["s1"] = IMAGE
+        self.assertRaises(InstanceExists, self.live.begin, "s1", "node2")
+        self.assertEqual([[MINE]], self.holders())
+
+    def test_one_whose_golden_volume_cannot_be_held_there_stays(self):
+        self.client.volumes.list = unanswered
+        self.assertRaises(TimeoutError, self.live.begin, "s1", "node2")
+        self.assert_stays()
 
     def test_one_of_which_a_dead_sender_left_a_move_begins_anew(self):
         self.begin()

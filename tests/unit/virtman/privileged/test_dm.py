@@ -67,7 +67,7 @@ class HoldTest(testtools.TestCase):
 VERBS = {1: "load", 4: "suspend", 5: "resume", 14: "clear", "flush": "flush"}
 
 
-class ReloadTest(testtools.TestCase):
+class ReloadCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.log, self.failing = [], ""
@@ -94,6 +94,8 @@ class ReloadTest(testtools.TestCase):
             RELOAD("vm1", [], False, flush, False, settle)
         return " ".join(self.log)
 
+
+class ReloadTest(ReloadCase):
     def test_what_is_flushed_waits_until_it_is_on_the_disk_and_before_the_table_is_read(self):
         self.assertEqual("suspend flush load resume", self.steps(flush=True, settle="/dev/below"))
         self.assertEqual("suspend load resume", self.steps(flush=True))
@@ -111,6 +113,61 @@ class ReloadTest(testtools.TestCase):
         for flush in (True, False):
             steps = self.steps(flush=flush, failing="resume")
             self.assertTrue(steps.endswith("resume clear resume"), steps)
+
+
+class FlushTest(ReloadCase):
+    """A disk that hangs holds nobody for longer than reads that have no end do."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(dm, "PATIENCE", 0.1))
+        self.hangs, self.answers, self.took = True, threading.Event(), 0.0
+        self.useFixture(fixtures.MockPatchObject(dm.chunks, "flush", self.flush))
+        self.addCleanup(self.answer)
+
+    def flush(self, path):
+        self.run_("flush")
+        if self.hangs:
+            self.answers.wait()
+
+    def answer(self):
+        """Let the disk answer, and all flushes end."""
+        self.hangs = False
+        self.answers.set()
+        for one in threading.enumerate():
+            if one.name.startswith("flush "):
+                one.join()
+
+    def swap(self):
+        """Fail to swap a table; return the steps."""
+        self.log = []
+        error = self.assertRaises(OSError, RELOAD, "vm1", [], False, True, False, "/dev/below")
+        self.assertEqual(errno.ETIMEDOUT, error.errno)
+        self.assertIn("/dev/below", str(error))
+        return " ".join(self.log)
+
+    def test_what_is_held_goes_on_with_its_table_if_the_disk_hangs(self):
+        self.assertEqual("suspend flush clear resume", self.swap())
+
+    def test_suspending_and_flushing_have_the_ten_seconds_together(self):
+        given = []
+        with (
+            mock.patch.object(dm, "_suspend_in_time", lambda *_: threading.Event().wait(0.06)),
+            mock.patch.object(dm, "_flush_in_time", lambda _, patience: given.append(patience)),
+        ):
+            RELOAD("vm1", [], False, True, False, "/dev/below")
+        self.assertLess(given[0], 0.041)
+
+    def test_nobody_is_held_again_before_the_flush_that_was_given_up_has_ended(self):
+        self.swap()
+        self.assertEqual("", self.swap())
+        self.answer()
+        self.assertEqual("suspend flush load resume", self.steps(flush=True, settle="/dev/below"))
+
+    def test_other_disks_are_flushed_meanwhile(self):
+        self.swap()
+        self.hangs = False
+        self.assertEqual("suspend flush load resume", self.steps(flush=True, settle="/dev/other"))
 
 
 class PatienceTest(testtools.TestCase):
