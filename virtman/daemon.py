@@ -33,7 +33,7 @@ from virtman.image.attachment import Times
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
-from virtman.migration.tls import Credentials, Renewal
+from virtman.migration.tls import Credentials, renewal
 from virtman.node.agent import Agent, Host
 from virtman.stack.builder import Stack
 
@@ -184,7 +184,7 @@ def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequ
         from virtman.migration.peer_server import Listener, Remote  # noqa: PLC0415 - a server of its own
 
         listener = Listener(Remote(moves, arrivals), credentials)
-        services += [arrivals, Renewal(credentials), listener]
+        services += [arrivals, renewal(credentials), listener]
     return moves, arrivals, services
 
 

@@ -172,7 +172,7 @@ class Node:
         with self.process.here():
             self.merger.start()
             self.listener.open()
-            threading.Thread(target=self.listener._run, daemon=True).start()
+            self.listener.start()
             self.moves.start()
 
     def die(self) -> None:
