@@ -19,6 +19,7 @@ from virtman.background.nic import Card, Overload
 from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
 from virtman.coordinator.auth import Access
+from virtman.coordinator.client import VoltClient
 from virtman.coordinator.offline import Memory, Remembering
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores
@@ -114,12 +115,8 @@ def _agent(conf: cfg.ConfigOpts) -> Agent:
         host,
         stack,
         Remembering(
+            VoltClient(conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack),
             memory,
-            conf.volt.url,
-            host.name,
-            conf.volt.timeout,
-            _access(conf),
-            conf.agent.rack,
         ),
         Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
         Times(

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from virtman import atomic_file, privileged
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
 from virtman.model import hashtree, naming, plan
 from virtman.model.hashtree import HashTree
@@ -77,7 +78,7 @@ def add(
             source.up(())
         chap = Chap(image, _secret(image))
         sources[0].require(chap)
-        coordinator = Coordinator(volt, where.host, _TIMEOUT, access)
+        coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
         coordinator.register(image, size, shape, steps[0].portal, chap, hashes)
     except VirtmanError:
         if not served:
@@ -97,7 +98,7 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     _become_privileged()
     sources = [Source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")]
     try:
-        Coordinator(volt, host, _TIMEOUT, access).forget(image)
+        VoltClient(volt, host, _TIMEOUT, access).forget(image)
     except ImageUnknown:
         if not any(source.is_up() for source in sources):  # else an earlier removal ended here
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virtman.background.nic import Card, Overload
-from virtman.coordinator.client import Report
+from virtman.coordinator.interface import Report
 from virtman.image.attachment import look
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic

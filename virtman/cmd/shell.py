@@ -470,7 +470,7 @@ def add(
     # needs root's libraries, and the others one of HTTP that takes long to load
     from virtman import source as sources  # noqa: PLC0415
     from virtman.coordinator.auth import Access  # noqa: PLC0415
-    from virtman.coordinator.client import Shape  # noqa: PLC0415
+    from virtman.coordinator.interface import Shape  # noqa: PLC0415
 
     access = Access(token_file, cafile)
     seen = sys.stderr if sys.stderr.isatty() else io.StringIO()

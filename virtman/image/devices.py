@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from virtman import atomic_file
-from virtman.coordinator.client import Coordinator, ImageInfo
+from virtman.coordinator.interface import Coordinator, ImageInfo
 from virtman.errors import ImageMismatch
 from virtman.model import plan
 from virtman.model.hashtree import fits

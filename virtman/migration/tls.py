@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from virtman import atomic_file
-from virtman.coordinator.client import Coordinator
+from virtman.coordinator.interface import Coordinator
 from virtman.errors import PeersOff, PeerUntrusted, VirtmanError
 from virtman.periodic import Periodic
 

@@ -8,7 +8,8 @@ import fixtures
 from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.kernel import Kernel, Process
 from virtman import source
-from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown
 from virtman.model import hashtree
 
@@ -43,7 +44,7 @@ class SourceTest(TestCase):
                               Shape(), progress=progress, **settings)  # fmt: skip
 
     def volt(self):
-        return Coordinator(self.bed.volt.url, "any", 5, self.access)
+        return VoltClient(self.bed.volt.url, "any", 5, self.access)
 
     def served(self):
         return [(lun, device, sectors) for _, lun, device, sectors in

@@ -10,9 +10,15 @@ import testtools
 from requests.adapters import BaseAdapter
 
 from virtman import errors
-from virtman.coordinator import client
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Coordinator, ImageInfo, ImageReport, Report, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import (
+    ImageInfo,
+    ImageReport,
+    PlacementUnknown,
+    Report,
+    Shape,
+)
 from virtman.model.hashtree import HashTree
 from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
 
@@ -54,7 +60,7 @@ class CoordinatorCase(testtools.TestCase):
         super().setUp()
         self.wire = Wire()
         self.pauses = []
-        self.volt = self.reached(Coordinator("http://volt:8778/", "a", 5, pause=self.pauses.append))
+        self.volt = self.reached(VoltClient("http://volt:8778/", "a", 5, pause=self.pauses.append))
 
     def reached(self, volt):
         volt.session.mount("http://volt", self.wire)
@@ -73,7 +79,7 @@ class CoordinatorTest(CoordinatorCase):
         for code, status, kind in (
             ("volt.image.unknown", 404, errors.ImageUnknown),
             ("volt.placement.stale", 409, errors.PlacementStale),
-            ("volt.host.unknown", 404, client.PlacementUnknown),
+            ("volt.host.unknown", 404, PlacementUnknown),
             ("volt.request.invalid", 400, errors.InvalidRequest),
             ("volt.image.source_unreachable", 400, errors.InvalidRequest),
             ("volt.image.in_use", 409, errors.CoordinatorRefused),
@@ -197,7 +203,7 @@ class CoordinatorTest(CoordinatorCase):
 
     def test_a_host_says_in_which_rack_it_is(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})
-        self.reached(Coordinator("http://volt", "a", 5, rack="r1")).join("i", Portal(**PORTAL))
+        self.reached(VoltClient("http://volt", "a", 5, rack="r1")).join("i", Portal(**PORTAL))
         self.assertEqual("r1", self.wire.asked[-1][2]["rack"])
 
     def test_a_connection_that_volt_had_ended_is_made_anew(self):
@@ -235,7 +241,7 @@ class AccessTest(CoordinatorCase):
         self.file = Path(self.useFixture(fixtures.TempDir()).join("token"))
         self.log = self.useFixture(fixtures.FakeLogger())
         access = Access(str(self.file), "/etc/volt-ca.pem")
-        self.volt = self.reached(Coordinator("http://volt:8778", "a", 5, access))
+        self.volt = self.reached(VoltClient("http://volt:8778", "a", 5, access))
 
     def give(self, text, mode=0o600):
         self.file.write_text(text)
@@ -271,7 +277,7 @@ class AccessTest(CoordinatorCase):
         netrc = self.file.with_name("netrc")
         netrc.write_text("machine volt login me password mine\n")
         self.useFixture(fixtures.EnvironmentVariable("NETRC", str(netrc)))
-        self.reached(Coordinator("http://volt:8778", "a", 5)).remove("i")
+        self.reached(VoltClient("http://volt:8778", "a", 5)).remove("i")
         self.assertNotIn("Authorization", self.wire.headers)
 
     def test_certificates_are_the_named_ones_or_the_systems(self):
