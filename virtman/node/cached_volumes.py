@@ -113,9 +113,9 @@ class CachedVolumes:
                     raise
                 LOG.info("volume %s has %s, %s", path, found.device, mode)
             elif (found.mode, found.leaving) != (mode, False):
+                leaves = ", and leaving" if found.leaving else ""
                 raise VolumeUnusable(
-                    f"{path} is cached already, {found.mode}{', and leaving' * found.leaving}: "
-                    "detach it first"
+                    f"{path} is cached already, {found.mode}{leaves}: detach it first"
                 )
             else:
                 self._up(found)
