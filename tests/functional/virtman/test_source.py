@@ -71,6 +71,17 @@ class SourceTest(TestCase):
         self.assertRaises(CoordinatorRefused, self.add)
         self.assertEqual(tree, self.volt().image("img").tree)
 
+    def test_a_token_that_is_replaced_while_the_image_is_hashed_is_used(self):
+        def replace(done, size):
+            file.write_text(self.bed.volt.ground.operator)
+
+        file = Path(self.access.token_file)
+        file.write_text("ended")
+        with Process(self.kernel).here():
+            source.add("img", str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
+                       progress=replace)  # fmt: skip
+        self.assertEqual(2 * MIB + 512, self.volt().image("img").size)
+
     def test_without_a_tree_there_is_one_lun(self):
         self.add(hashed=False)
         self.assertEqual([0], [lun for lun, _, _ in self.served()])

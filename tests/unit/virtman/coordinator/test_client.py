@@ -1,7 +1,9 @@
 """How Volt's answers become placements and errors."""
 
+import itertools
 import json
 from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 
 import fixtures
@@ -47,7 +49,8 @@ class Wire(BaseAdapter):
         status, headers = self.first.pop() if self.first else (self.status, self.answered)
         answer = requests.Response()
         answer.status_code, answer._content, answer.reason = status, self.body, "Reason"
-        answer.request, answer.url = request, request.url
+        answer.request, answer.url, answer.connection = request, request.url, self
+        answer.raw = BytesIO()
         answer.headers.update(headers)
         return answer
 
@@ -257,6 +260,42 @@ class AccessTest(CoordinatorCase):
         self.give("second")
         self.assertEqual("Bearer second", self.sent())
         self.assertEqual("", self.log.output)
+
+    def test_a_token_that_ended_on_its_way_is_followed_by_that_of_the_file(self):
+        shown = []
+
+        class Ending(Wire):
+            def send(wire, request, **settings):
+                shown.append(request.headers["Authorization"])
+                wire.status = 200 if shown[-1] == "Bearer second" else 401
+                self.give("second")
+                return super().send(request, **settings)
+
+        self.volt.session.mount("http://volt", Ending())
+        self.give("first")
+        self.volt.remove("i")
+        self.assertEqual(["Bearer first", "Bearer second"], shown)
+
+    def test_a_token_that_is_refused_and_still_in_its_file_is_not_shown_twice(self):
+        self.give("wrong")
+        self.refuses("volt.access.unauthenticated", 401)
+        self.assertRaises(errors.Unauthenticated, self.volt.remove, "i")
+        self.assertEqual(1, len(self.wire.asked))
+
+    def test_another_token_that_is_refused_too_is_the_last(self):
+        tokens = itertools.count()
+
+        class Refusing(Wire):
+            def send(wire, request, **settings):
+                self.give(f"token{next(tokens)}")
+                return super().send(request, **settings)
+
+        wire = Refusing()
+        wire.status, wire.body = 401, b"{}"
+        self.volt.session.mount("http://volt", wire)
+        self.give("first")
+        self.assertRaises(errors.Unauthenticated, self.volt.remove, "i")
+        self.assertEqual(2, len(wire.asked))
 
     def test_a_token_that_everybody_can_read_is_warned_of_once(self):
         self.give("one", 0o644)
