@@ -19,6 +19,7 @@ from virtman.background.nic import Card, Overload
 from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
 from virtman.coordinator.auth import Access
+from virtman.coordinator.client import VoltClient
 from virtman.coordinator.offline import Memory, Remembering
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores
@@ -33,7 +34,7 @@ from virtman.image.attachment import Times
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
-from virtman.migration.tls import Credentials, Renewal
+from virtman.migration.tls import Credentials, renewal
 from virtman.node.agent import Agent, Host
 from virtman.stack.builder import Stack
 
@@ -114,12 +115,8 @@ def _agent(conf: cfg.ConfigOpts) -> Agent:
         host,
         stack,
         Remembering(
+            VoltClient(conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack),
             memory,
-            conf.volt.url,
-            host.name,
-            conf.volt.timeout,
-            _access(conf),
-            conf.agent.rack,
         ),
         Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
         Times(
@@ -184,7 +181,7 @@ def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequ
         from virtman.migration.peer_server import Listener, Remote  # noqa: PLC0415 - a server of its own
 
         listener = Listener(Remote(moves, arrivals), credentials)
-        services += [arrivals, Renewal(credentials), listener]
+        services += [arrivals, renewal(credentials), listener]
     return moves, arrivals, services
 
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from virtman import privileged
+from virtman import atomic_file, privileged
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
 from virtman.model import hashtree, naming, plan
 from virtman.model.hashtree import HashTree
@@ -77,7 +78,7 @@ def add(
             source.up(())
         chap = Chap(image, _secret(image))
         sources[0].require(chap)
-        coordinator = Coordinator(volt, where.host, _TIMEOUT, access)
+        coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
         coordinator.register(image, size, shape, steps[0].portal, chap, hashes)
     except VirtmanError:
         if not served:
@@ -97,7 +98,7 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     _become_privileged()
     sources = [Source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")]
     try:
-        Coordinator(volt, host, _TIMEOUT, access).forget(image)
+        VoltClient(volt, host, _TIMEOUT, access).forget(image)
     except ImageUnknown:
         if not any(source.is_up() for source in sources):  # else an earlier removal ended here
             raise
@@ -134,16 +135,13 @@ def _hashes(image: str, path: str, size: int, progress: Progress) -> tuple[HashT
         if kept["seen"] == seen:
             return HashTree(kept["root"], salt), base64.b64decode(kept["upper"])
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / "leaves.part"
-    with open(path, "rb") as data, open(part, "wb") as into:
+    with open(path, "rb") as data, atomic_file.replacing(leaves) as into:
         tree, upper = hashtree.build(data, size, salt, into, lambda done: progress(done, size))
-        into.flush()
-        os.fsync(into.fileno())
-    note.unlink(missing_ok=True)
-    part.rename(leaves)
+        atomic_file.remove(note)  # it is of the leaves that end here
     if seen == _identity(path):
         text = base64.b64encode(upper).decode()
-        note.write_text(json.dumps({"seen": seen, "root": tree.root, "upper": text}))
+        kept = {"seen": seen, "root": tree.root, "upper": text}
+        atomic_file.write(note, json.dumps(kept).encode())
     return tree, upper
 
 
@@ -159,12 +157,7 @@ def _secret(image: str) -> str:
     file = _SECRETS / image
     if not file.exists():
         _SECRETS.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = _SECRETS / f".{image}.part"
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as new:
-            new.write(secrets.token_hex(_SECRET_BYTES))
-            new.flush()
-            os.fsync(new.fileno())
-        part.rename(file)
+        atomic_file.write(file, secrets.token_hex(_SECRET_BYTES).encode())
     return file.read_text()
 
 

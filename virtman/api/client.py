@@ -7,8 +7,18 @@ import json
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+from virtman.api.answers import (
+    CheckAnswer,
+    ImageAnswer,
+    MoveAnswer,
+    ScrubAnswer,
+    SnapshotAnswer,
+    SpaceAnswer,
+    VmAnswer,
+    VolumeAnswer,
+)
 from virtman.errors import AgentUnreachable, from_code
 from virtman.model import naming
 
@@ -52,7 +62,7 @@ class Client:
         snapshot: str = "",
         quota: int | None = None,
         store: str = "",
-    ) -> dict[str, Any]:
+    ) -> VmAnswer:
         """Give a VM its device, over an image or as of a snapshot; return the VM.
 
         :param quota: bytes that its stores may take; None for what the agent is told
@@ -67,65 +77,58 @@ class Client:
             body["quota"] = quota
         if store:
             body["store"] = store
-        made: dict[str, Any] = self._call("PUT", _instance(vm), body)
-        return made
+        return cast("VmAnswer", self._call("PUT", _instance(vm), body))
 
-    def show(self, vm: str) -> dict[str, Any]:
+    def show(self, vm: str) -> VmAnswer:
         """Return one VM."""
-        found: dict[str, Any] = self._call("GET", _instance(vm))
-        return found
+        return cast("VmAnswer", self._call("GET", _instance(vm)))
 
-    def limit(self, vm: str, quota: int) -> dict[str, Any]:
+    def limit(self, vm: str, quota: int) -> VmAnswer:
         """Give a VM another quota, in bytes; 0 for none."""
-        changed: dict[str, Any] = self._call("PATCH", _instance(vm), {"quota": quota})
-        return changed
+        return cast("VmAnswer", self._call("PATCH", _instance(vm), {"quota": quota}))
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away."""
         self._call("DELETE", _instance(vm))
 
-    def snapshot(self, vm: str, snapshot: str) -> dict[str, Any]:
+    def snapshot(self, vm: str, snapshot: str) -> SnapshotAnswer:
         """Keep a VM's data as of now, while it runs; return the snapshot."""
         body = {"vm": naming.check("VM", vm)}
-        made: dict[str, Any] = self._call("PUT", _snapshot(snapshot), body)
-        return made
+        return cast("SnapshotAnswer", self._call("PUT", _snapshot(snapshot), body))
 
-    def rollback(self, vm: str, snapshot: str) -> dict[str, Any]:
+    def rollback(self, vm: str, snapshot: str) -> VmAnswer:
         """Have a VM begin anew at one of its snapshots."""
         body = {"snapshot": naming.check("snapshot", snapshot)}
-        changed: dict[str, Any] = self._call("POST", f"{_instance(vm)}/rollback", body)
-        return changed
+        return cast("VmAnswer", self._call("POST", f"{_instance(vm)}/rollback", body))
 
-    def snapshots(self, vm: str = "") -> Sequence[dict[str, Any]]:
+    def snapshots(self, vm: str = "") -> Sequence[SnapshotAnswer]:
         """Return all snapshots, or those of one VM; the oldest first."""
         query = f"?vm={naming.check('VM', vm)}" if vm else ""
-        found: Sequence[dict[str, Any]] = self._call("GET", f"/v1/snapshots{query}")["snapshots"]
-        return found
+        return cast(
+            "Sequence[SnapshotAnswer]", self._call("GET", f"/v1/snapshots{query}")["snapshots"]
+        )
 
-    def show_snapshot(self, snapshot: str) -> dict[str, Any]:
+    def show_snapshot(self, snapshot: str) -> SnapshotAnswer:
         """Return one snapshot."""
-        found: dict[str, Any] = self._call("GET", _snapshot(snapshot))
-        return found
+        return cast("SnapshotAnswer", self._call("GET", _snapshot(snapshot)))
 
     def delete_snapshot(self, snapshot: str) -> None:
         """Forget a snapshot; what only it needs goes."""
         self._call("DELETE", _snapshot(snapshot))
 
-    def list(self) -> Sequence[dict[str, Any]]:
+    def list(self) -> Sequence[VmAnswer]:
         """Return the VMs of this node."""
-        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/instances")["instances"]
-        return found
+        return cast("Sequence[VmAnswer]", self._call("GET", "/v1/instances")["instances"])
 
-    def clone(self, vm: str, host: str, name: str = "") -> dict[str, Any]:
+    def clone(self, vm: str, host: str, name: str = "") -> MoveAnswer:
         """Begin to copy a VM to another host, as of now, while it runs; return the move.
 
         :param name: of the copy; empty for the same
         """
         body = {"host": naming.check("host", host), "as": naming.check("VM", name or vm)}
-        begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/clone", body)
-        return begun
+        return cast("MoveAnswer", self._call("POST", f"{_instance(vm)}/clone", body))
 
-    def migrate(self, vm: str, host: str, *, live: bool = False) -> dict[str, Any]:
+    def migrate(self, vm: str, host: str, *, live: bool = False) -> MoveAnswer:
         """Begin to move a VM to another host while it runs; return the move.
 
         :param live: it is handed over once ``finish_move`` is called; the other host has a device
@@ -134,26 +137,23 @@ class Client:
         body: dict[str, Any] = {"host": naming.check("host", host)}
         if live:
             body["live"] = True
-        begun: dict[str, Any] = self._call("POST", f"{_instance(vm)}/migrate", body)
-        return begun
+        return cast("MoveAnswer", self._call("POST", f"{_instance(vm)}/migrate", body))
 
-    def move(self, vm: str) -> dict[str, Any]:
+    def move(self, vm: str) -> MoveAnswer:
         """Return how far a VM is on its way to another host, or how that ended."""
-        found: dict[str, Any] = self._call("GET", _move(vm))
-        return found
+        return cast("MoveAnswer", self._call("GET", _move(vm)))
 
-    def moves(self) -> Sequence[dict[str, Any]]:
+    def moves(self) -> Sequence[MoveAnswer]:
         """Return the moves from this node, ended ones too."""
-        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/moves")["moves"]
-        return found
+        return cast("Sequence[MoveAnswer]", self._call("GET", "/v1/moves")["moves"])
 
     def await_move(
         self,
         vm: str,
-        show: Callable[[dict[str, Any]], None] = lambda move: None,
+        show: Callable[[MoveAnswer], None] = lambda move: None,
         *,
         ready: bool = False,
-    ) -> dict[str, Any]:
+    ) -> MoveAnswer:
         """Wait until a VM, or its copy, is the other host's; return the move.
 
         Errors are those with which the move failed.
@@ -173,54 +173,48 @@ class Client:
                 return move
             time.sleep(_LOOK)
 
-    def finish_move(self, vm: str) -> dict[str, Any]:
+    def finish_move(self, vm: str) -> MoveAnswer:
         """Have a VM that moves live handed over, as nobody uses it here any more."""
-        told: dict[str, Any] = self._call("POST", f"{_move(vm)}/finish")
-        return told
+        return cast("MoveAnswer", self._call("POST", f"{_move(vm)}/finish"))
 
     def cancel_move(self, vm: str) -> None:
         """Have a VM stay; one that comes from another host is not taken."""
         self._call("DELETE", _move(vm))
 
-    def images(self) -> Sequence[dict[str, Any]]:
+    def images(self) -> Sequence[ImageAnswer]:
         """Return the images that are attached on this node."""
-        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/images")["images"]
-        return found
+        return cast("Sequence[ImageAnswer]", self._call("GET", "/v1/images")["images"])
 
     def drop(self, image: str) -> None:
         """Leave an image that no VM uses."""
         self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
 
-    def scrub(self, image: str) -> dict[str, Any]:
-        """Compare an image's cache with its hashes; return ``{"checked", "dropped"}``, in bytes.
+    def scrub(self, image: str) -> ScrubAnswer:
+        """Compare an image's cache with its hashes; return what it did.
 
         Takes as long as reading the whole image.
         """
         path = f"/v1/images/{naming.check('image', image)}/scrub"
-        found: dict[str, Any] = self._call("POST", path, patient=True)
-        return found
+        return cast("ScrubAnswer", self._call("POST", path, patient=True))
 
-    def space(self) -> dict[str, int]:
-        """Return the bytes for new exception stores: ``{"free", "promised"}``."""
-        found: dict[str, int] = self._call("GET", "/v1/space")
-        return found
+    def space(self) -> SpaceAnswer:
+        """Return what there is for new exception stores."""
+        return cast("SpaceAnswer", self._call("GET", "/v1/space"))
 
-    def cached(self) -> Sequence[dict[str, Any]]:
+    def cached(self) -> Sequence[VolumeAnswer]:
         """Return the volumes that have the cache group before them."""
-        found: Sequence[dict[str, Any]] = self._call("GET", "/v1/cached")["volumes"]
-        return found
+        return cast("Sequence[VolumeAnswer]", self._call("GET", "/v1/cached")["volumes"])
 
-    def attach(self, device: str, mode: str = "writethrough") -> dict[str, Any]:
+    def attach(self, device: str, mode: str = "writethrough") -> VolumeAnswer:
         """Put the cache group before a block device; return the volume, use its ``device``.
 
         :param mode: "writethrough", or "writeback", with which a cache that dies takes data along
         """
         body = {"device": device, "mode": mode}
-        made: dict[str, Any] = self._call("POST", "/v1/cached/attach", body)
-        return made
+        return cast("VolumeAnswer", self._call("POST", "/v1/cached/attach", body))
 
     def detach(
-        self, device: str, progress: Callable[[dict[str, Any]], object] = lambda volume: None
+        self, device: str, progress: Callable[[VolumeAnswer], object] = lambda volume: None
     ) -> None:
         """Give a block device back, once what only the cache has is written to it.
 
@@ -230,14 +224,13 @@ class Client:
             progress(left)
             time.sleep(_PAUSE)
 
-    def check(self, *, repair: bool = False) -> dict[str, Any]:
-        """Compare kernel, records and Volt; return ``{"found": [...], "left": [...]}``.
+    def check(self, *, repair: bool = False) -> CheckAnswer:
+        """Compare kernel, records and Volt; return what differs.
 
         :param repair: mend what differs; "left" is what could not be
         """
         method = "POST" if repair else "GET"
-        found: dict[str, Any] = self._call(method, "/v1/check", patient=True)
-        return found
+        return cast("CheckAnswer", self._call(method, "/v1/check", patient=True))
 
     def _call(self, method: str, path: str, body: object = None, *, patient: bool = False) -> Any:
         connection = _Connection(self.path, None if patient else self.timeout)

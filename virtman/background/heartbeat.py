@@ -2,56 +2,39 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-
 from virtman.background.nic import Card, Overload
-from virtman.coordinator.client import Report
-from virtman.errors import VirtmanError
+from virtman.coordinator.interface import Report
 from virtman.image.attachment import look
 from virtman.node.agent import Agent
-
-LOG = logging.getLogger(__name__)
+from virtman.periodic import Periodic
 
 _FIRST_INTERVAL = 1.0
 
 
 class Heartbeat:
-    """A thread; Volt says how often."""
+    """One after another; Volt says how often."""
 
     def __init__(self, agent: Agent, card: Card, overload: Overload) -> None:
         self.agent = agent
         self.card = card
         self.overload = overload
-        self._stopped = False
-        self._hastened = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._rounds = Periodic("heartbeat", self._turn, _FIRST_INTERVAL)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
-        """End the thread."""
-        self._stopped = True
-        self.hasten()
-        self._thread.join()
+        """Send no more; one that is under way is waited for."""
+        self._rounds.stop()
+        self._rounds.join()
 
     def hasten(self) -> None:
         """Send the next one now."""
-        self._hastened.set()
+        self._rounds.wake()
 
-    def _run(self) -> None:
-        interval = _FIRST_INTERVAL
-        while not self._stopped:
-            self._hastened.clear()
-            try:
-                interval = self.beat()
-            except VirtmanError as err:
-                LOG.warning("heartbeat: %s", err)
-            except Exception:
-                LOG.exception("heartbeat")
-            self._hastened.wait(interval)
+    def _turn(self) -> None:
+        self._rounds.period = self.beat()
 
     def beat(self) -> float:
         """Send one heartbeat and act on the answer; return seconds until the next."""

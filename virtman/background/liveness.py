@@ -10,16 +10,13 @@ and again, is dead or cut off. Its connection is ended, and its reads go to the 
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Callable
 
 from virtman import sysfs
 from virtman.node.agent import Agent
+from virtman.periodic import Periodic
 from virtman.stack.layers.verity import corrupt
-
-LOG = logging.getLogger(__name__)
 
 _INTERVAL = 0.25
 _AWAY = 5.0
@@ -33,20 +30,20 @@ class Pulse:
         self.agent = agent
         self.clock = clock
         self._since: dict[tuple[str, int], float] = {}
-        self._stopped = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._run, args=(work,), name=work.__name__, daemon=True)
-            for work in (self.feel, self.tell)
-        ]
+        self._both = tuple(
+            Periodic(name, turn, _INTERVAL, first=_INTERVAL)
+            for name, turn in (("feel", self.feel), ("tell", self.tell))
+        )
 
     def start(self) -> None:
         """Begin."""
-        for thread in self._threads:
-            thread.start()
+        for one in self._both:
+            one.start()
 
     def stop(self) -> None:
         """End the threads; one that is asking Volt just now ends with the process."""
-        self._stopped.set()
+        for one in self._both:
+            one.stop()
 
     def feel(self) -> float:
         """Look once at all parents, and give up the dead; return the seconds to the next look."""
@@ -63,11 +60,3 @@ class Pulse:
         wrong = corrupt(step for one in attached for step in one.verified())
         told = [one.check_parents(wrong) for one in attached]
         return _INTERVAL if all(told) else _AWAY
-
-    def _run(self, work: Callable[[], float]) -> None:
-        wait = _INTERVAL
-        while not self._stopped.wait(wait):
-            try:
-                wait = work()
-            except Exception:
-                LOG.exception("the parents' pulse")

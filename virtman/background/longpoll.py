@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import random
-import threading
 
 from virtman.background.heartbeat import Heartbeat
 from virtman.errors import VirtmanError
 from virtman.node.agent import Agent
+from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ _FIRST_BACKOFF, _LAST_BACKOFF = 0.5, 30.0
 
 
 class Watch:
-    """A thread.
+    """Asks for news again and again.
 
     :param called: whether Volt calls (``call``) when there is news
     """
@@ -31,41 +31,35 @@ class Watch:
         self.heartbeat = heartbeat
         self.called = called
         self._tag = ""
-        self._stopped = threading.Event()
-        self._news = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+        self._backoff = 0.0
+        self._rounds = Periodic("watch", self._turn, _WAIT)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """Act on no news any more. A request that waits at Volt ends with the process."""
-        self._stopped.set()
-        self.call()
+        self._rounds.stop()
 
     def call(self) -> None:
         """Ask Volt now."""
-        self._news.set()
+        self._rounds.wake()
 
-    def _run(self) -> None:
-        backoff = 0.0
-        while not self._stopped.is_set():
-            try:
-                self._news.clear()
-                self.fetch(0 if self.called else _WAIT)
-                backoff = 0.0
-            except VirtmanError as err:
-                LOG.log(logging.DEBUG if backoff else logging.WARNING, "watching: %s", err)
-            except Exception:
-                LOG.exception("watching")
-            else:
-                if self.called:
-                    self._news.wait(_WAIT)
-                continue
-            # all hosts lose Volt at once, but should not come back at once
-            backoff = min(_LAST_BACKOFF, 2 * backoff or _FIRST_BACKOFF)
-            self._stopped.wait(backoff * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+    def _turn(self) -> float:
+        try:
+            self.fetch(0 if self.called else _WAIT)
+        except VirtmanError as err:
+            LOG.log(logging.DEBUG if self._backoff else logging.WARNING, "watching: %s", err)
+        except Exception:
+            LOG.exception("watching")
+        else:
+            self._backoff = 0.0
+            return _WAIT if self.called else 0.0
+        # all hosts lose Volt at once, but should not come back at once, even if they are called
+        self._backoff = min(_LAST_BACKOFF, 2 * self._backoff or _FIRST_BACKOFF)
+        self._rounds.sleep(self._backoff * random.uniform(0.5, 1.5))  # noqa: S311 - no secret
+        return 0.0
 
     def fetch(self, wait: float) -> None:
         """Ask for this host's places, and use those that are new.
@@ -73,7 +67,7 @@ class Watch:
         :param wait: seconds for which Volt may wait for news
         """
         found = self.agent.coordinator.placements(self._tag, wait)
-        if found is None or self._stopped.is_set():
+        if found is None or self._rounds.is_stopped:
             return
         self._tag = found.tag
         if not self.agent.place(found.placements):

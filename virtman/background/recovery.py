@@ -9,20 +9,17 @@ devices, but not for ever: one image that cannot be had must not keep all others
 
 from __future__ import annotations
 
-import logging
 import threading
 
 from virtman import systemd
-from virtman.errors import VirtmanError
 from virtman.node.agent import Agent
-
-LOG = logging.getLogger(__name__)
+from virtman.periodic import Periodic
 
 _RETRY = 5.0
 
 
 class Recovery:
-    """A thread; it ends with its work.
+    """Tries again and again; it ends with its work.
 
     :param patience: seconds after which the agent counts as ready whatever is missing
     """
@@ -31,35 +28,25 @@ class Recovery:
         self.agent = agent
         self._hastened = threading.Timer(patience, self._say_ready)
         self._hastened.daemon = True
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="recovery", daemon=True)
+        self._rounds = Periodic("recovery", self._turn, _RETRY)
 
     def start(self) -> None:
         """Begin."""
         self._hastened.start()
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """Begin nothing any more. What waits for a parent just now ends with the process."""
-        self._stopped.set()
+        self._rounds.stop()
         self._hastened.cancel()
 
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                missing = self.agent.recover()
-                if not missing:
-                    self._hastened.cancel()
-                    systemd.tell(READY=1, STATUS="all that was here is served again")
-                    return
-                systemd.tell(STATUS=f"not served yet: {', '.join(missing)}")
-            except VirtmanError as err:
-                LOG.warning("recovery: %s", err)
-            except Exception:
-                if self._stopped.is_set():  # the images' threads have ended under it
-                    return
-                LOG.exception("recovery")
-            self._stopped.wait(_RETRY)
+    def _turn(self) -> None:
+        missing = self.agent.recover()
+        if missing:
+            systemd.tell(STATUS=f"not served yet: {', '.join(missing)}")
+            return
+        self.stop()
+        systemd.tell(READY=1, STATUS="all that was here is served again")
 
     def _say_ready(self) -> None:
         systemd.tell(READY=1)

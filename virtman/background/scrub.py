@@ -17,7 +17,6 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from virtman.model import plan
 from virtman.model.hashtree import BLOCK, HashTree
 from virtman.model.naming import Device
 from virtman.node.agent import Agent
+from virtman.periodic import Periodic
 from virtman.stack import blocks
 
 LOG = logging.getLogger(__name__)
@@ -172,7 +172,7 @@ def _compare(
 
 
 class Scrubbing:
-    """A thread that scrubs what is cached of attached images, one after another, again and again.
+    """Scrubs what is cached of attached images, one after another, again and again.
 
     :param interval: seconds from one round to the next; 0 for never
     :param rate: MiB a second
@@ -182,17 +182,18 @@ class Scrubbing:
         self.agent = agent
         self.interval = interval
         self.rate = rate
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scrub", daemon=True)
+        # nodes that were started together do not all begin at once
+        first = random.uniform(0, interval)  # noqa: S311 - no secret
+        self._rounds = Periodic("scrub", self.round, interval, first=first)
 
     def start(self) -> None:
         """Begin, unless it is never."""
         if self.interval:
-            self._thread.start()
+            self._rounds.start()
 
     def stop(self) -> None:
-        """End the thread; a round that is under way ends with the process."""
-        self._stopped.set()
+        """Begin no round any more; one that is under way ends with the process."""
+        self._rounds.stop()
 
     def round(self) -> None:
         """Scrub each image once that VMs use, as far as it is cached."""
@@ -202,17 +203,7 @@ class Scrubbing:
             if one.info.tree is None or not one.users or one.is_moving():
                 continue
             try:
-                scrub_held(one, self.rate * _MIB, self._stopped.wait)
+                scrub_held(one, self.rate * _MIB, self._rounds.sleep)
             except (VirtmanError, OSError) as err:
                 if one.users:  # else it was left meanwhile
                     LOG.warning("scrubbing image %s: %s", one.info.name, err)
-
-    def _run(self) -> None:
-        # nodes that were started together do not all begin at once
-        wait = random.uniform(0, self.interval)  # noqa: S311 - no secret
-        while not self._stopped.wait(wait):
-            wait = self.interval
-            try:
-                self.round()
-            except Exception:
-                LOG.exception("scrubbing")

@@ -6,10 +6,12 @@ import io
 import json
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import click
 
+from virtman.api.answers import MoveAnswer, SnapshotAnswer, VmAnswer, VolumeAnswer
 from virtman.api.client import Client
 from virtman.errors import VirtmanError
 
@@ -217,7 +219,7 @@ def _follow(client: Client, vm: str, *, ready: bool = False, as_json: bool) -> N
     """Show how a move goes on, and how it ends."""
     shows = sys.stderr.isatty() and not as_json
 
-    def show(now: dict[str, Any]) -> None:
+    def show(now: MoveAnswer) -> None:
         if shows:
             state = now["note"] or f"{now['sent']} bytes sent, {now['left']} left"
             click.echo(f"\r{now['state']}, round {now['round']}: {state}\x1b[K", err=True, nl=False)
@@ -383,7 +385,7 @@ def attach(client: Client, device: str, mode: str, as_json: bool) -> None:
 def detach(client: Client, device: str) -> None:
     """Give DEVICE back, once what only the cache has is written to it."""
 
-    def show(volume: dict[str, Any]) -> None:
+    def show(volume: VolumeAnswer) -> None:
         click.echo(f"{volume['dirty']} bytes to go", err=True)
 
     client.detach(device, show)
@@ -470,7 +472,7 @@ def add(
     # needs root's libraries, and the others one of HTTP that takes long to load
     from virtman import source as sources  # noqa: PLC0415
     from virtman.coordinator.auth import Access  # noqa: PLC0415
-    from virtman.coordinator.client import Shape  # noqa: PLC0415
+    from virtman.coordinator.interface import Shape  # noqa: PLC0415
 
     access = Access(token_file, cafile)
     seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
@@ -515,12 +517,12 @@ def _limit(quota: int) -> str:
     return str(quota) if quota else "-"
 
 
-def _fields(found: dict[str, Any], names: tuple[str, ...]) -> None:
+def _fields(found: Mapping[str, Any], names: tuple[str, ...]) -> None:
     for name in names:
         click.echo(f"{name}: {found[name]}")
 
 
-def _stores(found: dict[str, Any]) -> None:
+def _stores(found: VmAnswer | SnapshotAnswer) -> None:
     for one in found["stores"]:
         merging = ", being merged into the one before" if one["merging"] else ""
         click.echo(f"store: {one['path']}, {one['allocated']} bytes{merging}")

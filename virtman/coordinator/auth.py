@@ -6,8 +6,10 @@ import logging
 import os
 import ssl
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -16,6 +18,8 @@ from requests.auth import AuthBase
 from virtman.errors import TokenUnreadable
 
 LOG = logging.getLogger(__name__)
+
+UNAUTHENTICATED: Final = 401
 
 # Creates, image threads, heartbeat and watcher ask side by side: each keeps its connection.
 _CONNECTIONS = 32
@@ -54,16 +58,47 @@ def trusted(cafile: str) -> str | bool:
     return cafile or system.cafile or system.capath or True
 
 
+def sent_again(
+    response: requests.Response, header: str, value: str, settings: Mapping[str, Any]
+) -> requests.Response:
+    """Send a request that was refused once more, with another token; return the answer.
+
+    :param settings: what the hook of the response was given
+    """
+    response.close()
+    request = response.request.copy()
+    request.headers[header] = value
+    answer: requests.Response = response.connection.send(request, **settings)
+    answer.request = request
+    return answer
+
+
 class _Bearer(AuthBase):
-    """A token in a file, read for each request: a new one is used at once."""
+    """A token in a file, read for each request: a new one is used at once.
+
+    One that Volt refuses may have ended while it was on its way, as Keystone's do after an hour or
+    so. Then the file is read again, and if it has another one by now the request is repeated.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
         self._warned = False
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token()}"
+        request.headers["Authorization"] = self._shown()
+        request.register_hook("response", self._again)  # type: ignore[no-untyped-call]
         return request
+
+    def _again(self, response: requests.Response, **settings: Any) -> requests.Response:
+        if response.status_code != UNAUTHENTICATED:
+            return response
+        shown = self._shown()
+        if shown == response.request.headers["Authorization"]:
+            return response
+        return sent_again(response, "Authorization", shown, settings)
+
+    def _shown(self) -> str:
+        return f"Bearer {self._token()}"
 
     def _token(self) -> str:
         try:

@@ -1,4 +1,4 @@
-"""What this host asks of Volt, over its REST API."""
+"""How Volt is asked: over its REST API, once more if need be, and what its errors mean."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
 import requests
 
 from virtman.coordinator.auth import Access
+from virtman.coordinator.interface import (
+    SILENT,
+    Coordinator,
+    CoordinatorSilent,
+    ImageInfo,
+    News,
+    Placements,
+    PlacementUnknown,
+    Report,
+    Shape,
+)
 from virtman.errors import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -30,15 +41,6 @@ from virtman.model.hashtree import HashTree
 from virtman.model.plan import SOURCE, Chap, Feed, Parent, Placement, Portal
 
 LOG = logging.getLogger(__name__)
-
-SILENT = "silent"
-CORRUPT = "corrupt"
-"""What can be wrong with a parent: it does not answer, or it sends wrong bytes."""
-
-
-class PlacementUnknown(CoordinatorRefused):
-    """Volt has no place for this host in the image's trees."""
-
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
@@ -67,95 +69,8 @@ _UNCHANGED = 304
 _PAUSE = 1.0
 
 
-@dataclass(frozen=True)
-class ImageInfo:
-    """An image as Volt knows it; size in bytes.
-
-    :ivar identity: tells it from an earlier image of the same name
-    :ivar tree: by which its content is verified; None if it was registered without one
-    """
-
-    name: str
-    size: int
-    stripes: int
-    fanout: int
-    identity: str
-    tree: HashTree | None = None
-
-    @property
-    def origin(self) -> str:
-        """What stays the same as long as the image has the same content.
-
-        An image that is made known again, as to a Volt that lost its database, has it too if its
-        root hash is the same; without a hash tree nobody can tell, and it is another.
-        """
-        return self.tree.root if self.tree else self.identity
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What trees an image shall have; None leaves it to Volt."""
-
-    shape: str | None = None
-    stripes: int | None = None
-    fanout: int | None = None
-
-
-@dataclass(frozen=True)
-class ImageReport:
-    """What this host has done with an image since it attached it.
-
-    :ivar generation: of the placement in use
-    :ivar sent: bytes sent to children
-    :ivar hits: reads that the cache could serve
-    :ivar misses: reads that it could not
-    """
-
-    generation: int
-    sent: int = 0
-    hits: int = 0
-    misses: int = 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """The whole state of this host; network traffic in bytes a second.
-
-    :ivar overloaded: this host asks for no new children
-    """
-
-    images: Mapping[str, ImageReport]
-    received_rate: int = 0
-    sent_rate: int = 0
-    overloaded: bool = False
-
-
-@dataclass(frozen=True)
-class News:
-    """Volt's answer to a heartbeat.
-
-    :ivar interval: seconds until the next heartbeat
-    :ivar placements: those that changed since the generations that were sent
-    :ivar unknown: images in which Volt has no place for this host
-    """
-
-    interval: float
-    placements: tuple[Placement, ...]
-    unknown: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Placements:
-    """All placements of this host, and the tag by which Volt knows whether they changed."""
-
-    tag: str
-    placements: tuple[Placement, ...]
-
-
-class Coordinator:
-    """Volt, seen from one host.
-
-    Every request may be sent twice with the same outcome as once.
+class VoltClient(Coordinator):
+    """Volt at a URL; for operators too, who make images known.
 
     :param url: where Volt answers
     :param timeout: seconds
@@ -181,10 +96,7 @@ class Coordinator:
         self.pause = pause
 
     def image(self, name: str) -> ImageInfo:
-        """Return what Volt knows of an image.
-
-        :raises ImageUnknown: if it is not registered
-        """
+        """Return what Volt knows of an image."""
         answer = self._call("GET", f"/v1/images/{quote(name, safe='')}")
         root = answer["root_hash"]
         return ImageInfo(
@@ -228,7 +140,7 @@ class Coordinator:
         self._call("DELETE", f"/v1/images/{quote(name, safe='')}")
 
     def join(self, image: str, portal: Portal) -> Placement:
-        """Take a place in an image's trees, serving it on ``portal``; repeatable."""
+        """Take a place in an image's trees."""
         body = {"portal": asdict(portal), "rack": self.rack}
         return _placement(self._call("PUT", self._own(image), body))
 
@@ -237,10 +149,7 @@ class Coordinator:
         return _placement(self._call("GET", self._own(image)))
 
     def placements(self, tag: str, wait: float) -> Placements | None:
-        """Return all places of this host; None if none has changed for ``wait`` seconds.
-
-        :param tag: of the placements that are known; empty if none are
-        """
+        """Return all places of this host; None if none has changed for ``wait`` seconds."""
         answer = self._ask(
             "GET",
             f"/v1/hosts/{self.host}/placements",
@@ -256,10 +165,7 @@ class Coordinator:
         return Placements(answer.headers["ETag"], tuple(map(_placement, found)))
 
     def ready(self, image: str, generation: int) -> None:
-        """Say that the placement of this generation is in use.
-
-        :raises PlacementStale: if there is a newer one
-        """
+        """Say that the placement of this generation is in use."""
         self._call("PATCH", self._own(image), {"state": "ready", "generation": generation})
 
     def report(self, image: str, parent: str, reason: str = SILENT) -> str:
@@ -269,10 +175,7 @@ class Coordinator:
         return str(answer["verdict"])
 
     def leave(self, image: str) -> None:
-        """Have the children placed elsewhere; this host keeps serving meanwhile.
-
-        Fine if Volt has no place for this host: then it sends nobody here.
-        """
+        """Have the children placed elsewhere; this host keeps serving meanwhile."""
         with contextlib.suppress(ImageUnknown, PlacementUnknown):
             self._call("PATCH", self._own(image), {"state": "leaving"})
 
@@ -284,7 +187,7 @@ class Coordinator:
             return False
 
     def remove(self, image: str) -> None:
-        """Give the place up; repeatable."""
+        """Give the place up."""
         self._call("DELETE", self._own(image))
 
     def heartbeat(self, report: Report) -> News:
@@ -297,19 +200,13 @@ class Coordinator:
         )
 
     def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
-        """Have a certificate signed; return it and that of the authority.
-
-        :param ip: where the agent listens to others
-        """
+        """Have a certificate signed; return it and that of the authority."""
         body = {"request": request, "ip": ip, "port": port}
         answer = self._call("PUT", f"/v1/hosts/{self.host}/certificate", body)
         return answer["certificate"], answer["authority"]
 
     def listener(self, host: str) -> tuple[str, int]:
-        """Return address and port at which another host's agent listens.
-
-        :raises PeerUnknown: if Volt knows of none
-        """
+        """Return address and port at which another host's agent listens."""
         answer = self._call("GET", f"/v1/hosts/{quote(host, safe='')}/listener")
         return answer["ip"], answer["port"]
 
@@ -349,7 +246,8 @@ class Coordinator:
                 "that vouch for it in [volt] cafile (for a source: --cafile)"
             ) from err
         except (requests.RequestException, OSError) as err:
-            raise CoordinatorUnreachable(
+            timed_out = isinstance(err, requests.Timeout)
+            raise (CoordinatorSilent if timed_out else CoordinatorUnreachable)(
                 f"Volt does not answer at {self.url} ({type(err).__name__}); check that it runs "
                 "and that [volt] url is right"
             ) from err

@@ -13,10 +13,9 @@ from keystoneauth1.session import Session
 from oslo_config import cfg
 from requests.auth import AuthBase
 
-from virtman.coordinator.auth import trusted
+from virtman.coordinator.auth import UNAUTHENTICATED, sent_again, trusted
 from virtman.errors import CoordinatorUnreachable, Unauthenticated, VirtmanError
 
-_UNAUTHENTICATED = 401
 _PAUSE = 60.0
 """Seconds for which a token that Volt refuses is not given up again: the next may be no better."""
 
@@ -42,15 +41,10 @@ class Tokens(AuthBase):
         return request
 
     def _again(self, response: requests.Response, **settings: Any) -> requests.Response:
-        if response.status_code != _UNAUTHENTICATED or not self._may_give_up():
+        if response.status_code != UNAUTHENTICATED or not self._may_give_up():
             return response
         self.session.invalidate()
-        response.close()
-        request = response.request.copy()
-        request.headers["X-Auth-Token"] = self._token()
-        answer: requests.Response = response.connection.send(request, **settings)
-        answer.request = request
-        return answer
+        return sent_again(response, "X-Auth-Token", self._token(), settings)
 
     def _may_give_up(self) -> bool:
         with self._lock:

@@ -13,23 +13,26 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import requests
-
 from virtman import atomic_file
-from virtman.coordinator.client import Coordinator, ImageInfo, News, Placements, Report
-from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown
+from virtman.coordinator.interface import (
+    SILENT,
+    Coordinator,
+    CoordinatorSilent,
+    ImageInfo,
+    News,
+    Placements,
+    Report,
+)
+from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
 from virtman.model.hashtree import HashTree
 from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
 
 LOG = logging.getLogger(__name__)
-
-# Requests that are repeated whatever becomes of them: by these it shows that Volt is back.
-_REPEATED = "/v1/hosts/"
 
 
 @dataclass(frozen=True)
@@ -91,21 +94,26 @@ class Memory:
 class Remembering(Coordinator):
     """Volt; while it does not answer, what is remembered of it.
 
-    Silence costs a time-out. It is waited for once: then all requests but those that are
-    repeated anyway count as unanswered at once, until one is answered.
+    Silence costs a time-out. It is waited for once: then what an image needs counts as unanswered
+    at once. What is repeated anyway is still asked: by that it shows that Volt is back.
     """
 
-    def __init__(self, memory: Memory, *settings: Any) -> None:
-        super().__init__(*settings)
+    def __init__(self, volt: Coordinator, memory: Memory) -> None:
+        self.volt = volt
         self.memory = memory
+        self.url = volt.url
+        self.host = volt.host
         self._is_silent = False
         self._infos: dict[str, ImageInfo] = {}
+
+    # What is remembered.
 
     def image(self, name: str) -> ImageInfo:
         """Return what Volt knows of an image, or knew last."""
         self._infos.pop(name, None)
         try:
-            info = super().image(name)
+            with self._unless_silent():
+                info = self.volt.image(name)
         except ImageUnknown:
             self.memory.forget(name)
             raise
@@ -121,7 +129,8 @@ class Remembering(Coordinator):
     def upper_hashes(self, name: str) -> bytes:
         """Return the levels of an image's hash tree above the leaves."""
         try:
-            hashes = super().upper_hashes(name)
+            with self._unless_silent():
+                hashes = self.volt.upper_hashes(name)
         except CoordinatorUnreachable:
             known = self.memory.upper(name)
             if known is None:
@@ -137,7 +146,8 @@ class Remembering(Coordinator):
         """
         try:
             info = self._infos.get(image) or self._confirmed(image)
-            placement = super().join(image, portal)
+            with self._unless_silent():
+                placement = self.volt.join(image, portal)
         except CoordinatorUnreachable:
             known = self.memory.get(image)
             if known is None:
@@ -149,7 +159,8 @@ class Remembering(Coordinator):
     def placement(self, image: str) -> Placement:
         """Return this host's present place, or its last one."""
         try:
-            placement = super().placement(image)
+            with self._unless_silent():
+                placement = self.volt.placement(image)
         except CoordinatorUnreachable:
             known = self.memory.get(image)
             if known is None:
@@ -158,22 +169,86 @@ class Remembering(Coordinator):
         self._note([placement])
         return placement
 
-    def placements(self, tag: str, wait: float) -> Placements | None:
-        """Return all places of this host; None if none has changed."""
-        found = super().placements(tag, wait)
-        self._note(found.placements if found else ())
-        return found
+    def remove(self, image: str) -> None:
+        """Give the place up; nothing is remembered of the image then."""
+        with self._unless_silent():
+            self.volt.remove(image)
+        self.memory.forget(image)
+
+    # What only Volt can answer.
+
+    def ready(self, image: str, generation: int) -> None:
+        """Say that the placement of this generation is in use."""
+        with self._unless_silent():
+            self.volt.ready(image, generation)
+
+    def report(self, image: str, parent: str, reason: str = SILENT) -> str:
+        """Say what is wrong with a parent, or standby; return what Volt makes of it."""
+        with self._unless_silent():
+            return self.volt.report(image, parent, reason)
+
+    def leave(self, image: str) -> None:
+        """Have the children placed elsewhere; this host keeps serving meanwhile."""
+        with self._unless_silent():
+            self.volt.leave(image)
+
+    def needed(self, image: str) -> bool:
+        """Tell whether, after ``leave``, somebody may still read from this host."""
+        with self._unless_silent():
+            return self.volt.needed(image)
+
+    # What is asked even while Volt is silent.
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""
-        news = super().heartbeat(report)
+        with self._listening():
+            news = self.volt.heartbeat(report)
         self._note(news.placements)
         return news
 
-    def remove(self, image: str) -> None:
-        """Give the place up; nothing is remembered of the image then."""
-        super().remove(image)
-        self.memory.forget(image)
+    def placements(self, tag: str, wait: float) -> Placements | None:
+        """Return all places of this host; None if none has changed."""
+        with self._listening():
+            found = self.volt.placements(tag, wait)
+        self._note(found.placements if found else ())
+        return found
+
+    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+        """Have a certificate signed; return it and that of the authority."""
+        with self._listening():
+            return self.volt.certify(request, ip, port)
+
+    def listener(self, host: str) -> tuple[str, int]:
+        """Return address and port at which another host's agent listens."""
+        with self._listening():
+            return self.volt.listener(host)
+
+    # The rest is inside.
+
+    @contextlib.contextmanager
+    def _unless_silent(self) -> Iterator[None]:
+        """Ask Volt, if it answered when it was asked last."""
+        if self._is_silent:
+            raise CoordinatorUnreachable(
+                f"Volt at {self.url} did not answer just now; check that it runs"
+            )
+        with self._listening():
+            yield
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Ask Volt, and notice whether it answers; one that is away at once costs no time-out."""
+        try:
+            yield
+        except CoordinatorSilent:
+            self._is_silent = True
+            raise
+        except CoordinatorUnreachable:
+            raise
+        except VirtmanError:  # a refusal is an answer
+            self._is_silent = False
+            raise
+        self._is_silent = False
 
     def _confirmed(self, image: str) -> ImageInfo:
         """Return an image that was remembered if Volt still has that one."""
@@ -192,19 +267,6 @@ class Remembering(Coordinator):
             known = self.memory.get(one.image)
             if known is not None:
                 self.memory.put(replace(known, placement=one))
-
-    def _ask(self, method: str, path: str, **settings: Any) -> requests.Response:
-        if self._is_silent and not path.startswith(_REPEATED):
-            raise CoordinatorUnreachable(
-                f"Volt at {self.url} did not answer just now; check that it runs"
-            )
-        try:
-            answer = super()._ask(method, path, **settings)
-        except CoordinatorUnreachable as err:
-            self._is_silent = self._is_silent or isinstance(err.__cause__, requests.Timeout)
-            raise
-        self._is_silent = False
-        return answer
 
 
 def _known(text: Any) -> Known:

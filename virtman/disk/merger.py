@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +12,7 @@ from virtman.disk.disks import Stores
 from virtman.disk.volumes import full_size
 from virtman.errors import DevicePending, VirtmanError
 from virtman.model.chain import Instance, Merge, Store
+from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _SLACK = 1024 * 1024
 
 
 class Merger:
-    """A thread. What it begins the kernel goes on with; an agent that starts ends it.
+    """Looks for merges again and again. What it begins the kernel ends, or the next agent.
 
     A merge has three steps, each of which can be repeated. The upper store is marked and its
     device empties it into the one below; all who lie on it are held back and led past it, first
@@ -34,21 +34,23 @@ class Merger:
         self.stores = stores
         self.records = stores.records
         self.suspension = stores.suspension
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="merger", daemon=True)
+        self.rounds = Periodic(
+            "merger", self._merge_all, _AGAIN, first=_AGAIN, woken=stores.changed
+        )
+        # Until when the chains over an image are left alone.
+        self._later: dict[str, float] = {}
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self.rounds.start()
 
     def stop(self) -> None:
         """Begin nothing any more."""
-        self._stopped.set()
-        self.stores.changed.set()
+        self.rounds.stop()
 
     def merge(self, vm: str) -> None:
         """Merge what there is to merge in a VM's chain."""
-        while not self._stopped.is_set():
+        while not self.rounds.is_stopped:
             found = self._find(vm)
             if found is None:
                 return
@@ -56,25 +58,21 @@ class Merger:
             if upper is None or not self._await(upper):
                 return
 
-    def _run(self) -> None:
-        later: dict[str, float] = {}
-        while not self._stopped.is_set():
-            self.stores.changed.wait(_AGAIN)
-            self.stores.changed.clear()
-            for one in self.records.all():
-                if time.monotonic() < later.get(one.image, 0):
-                    continue
-                try:
-                    self.merge(one.vm)
-                except DevicePending as err:
-                    # A swap holds VMs back for as long as it waits, and those of an image may
-                    # have stores in common.
-                    later[one.image] = time.monotonic() + _PENDING
-                    LOG.warning("merging stores of VM %s, later: %s", one.vm, err)
-                except (VirtmanError, OSError) as err:
-                    LOG.warning("merging stores of VM %s: %s", one.vm, err)
-                except Exception:
-                    LOG.exception("merging stores of VM %s", one.vm)
+    def _merge_all(self) -> None:
+        for one in self.records.all():
+            if time.monotonic() < self._later.get(one.image, 0):
+                continue
+            try:
+                self.merge(one.vm)
+            except DevicePending as err:
+                # A swap holds VMs back for as long as it waits, and those of an image may
+                # have stores in common.
+                self._later[one.image] = time.monotonic() + _PENDING
+                LOG.warning("merging stores of VM %s, later: %s", one.vm, err)
+            except (VirtmanError, OSError) as err:
+                LOG.warning("merging stores of VM %s: %s", one.vm, err)
+            except Exception:
+                LOG.exception("merging stores of VM %s", one.vm)
 
     def _find(self, vm: str) -> Merge | None:
         """Return what there is to merge in a VM's chain, or is being merged."""
@@ -138,7 +136,7 @@ class Merger:
     def _await(self, store: Store) -> bool:
         """Wait until a store is empty and end the merge; tell whether that came about."""
         while not self.stores.layer(store).usage().is_empty:
-            if self._stopped.wait(_LOOK) or not self.records.inventory().on(store):
+            if self.rounds.sleep(_LOOK) or not self.records.inventory().on(store):
                 return False
         return self._end(store)
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from virtman import atomic_file
 from virtman.errors import (
     InstanceExists,
     MoveInProgress,
@@ -166,21 +166,15 @@ class Records:
         """Write a record down, in place of that of the same name."""
         file, name = self._file(record), _name(record)
         with self._lock:
-            part = file.with_suffix(".part")
-            with open(part, "w", encoding="utf-8") as text:
-                json.dump(asdict(record), text)
-                text.flush()
-                os.fsync(text.fileno())
-            part.rename(file)
-            _keep(file.parent)
+            # what a VM writes next, or another node, relies on it
+            atomic_file.write(file, json.dumps(asdict(record)).encode())
             self._table(record)[name] = record
 
     def forget(self, record: Record) -> None:
         """Remove a record, for good once this returns; that there is none is fine."""
         file = self._file(record)
         with self._lock:
-            file.unlink(missing_ok=True)
-            _keep(file.parent)
+            atomic_file.remove(file)
             self._table(record).pop(_name(record), None)
 
     def _table(self, record: Record) -> dict[str, Any]:
@@ -213,15 +207,6 @@ class Records:
 
 def _name(record: Record) -> str:
     return record.name if isinstance(record, Store | Snapshot) else record.vm
-
-
-def _keep(folder: Path) -> None:
-    """Have a folder's entries on disk: what a VM writes next, or another node, relies on them."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _all(folder: Path) -> Iterator[dict[str, Any]]:

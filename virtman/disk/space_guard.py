@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 
 from virtman.disk.capacity import Limits
@@ -23,6 +22,7 @@ from virtman.disk.disks import Stores
 from virtman.disk.room import Room
 from virtman.errors import NoSpace, VirtmanError
 from virtman.model.chain import Instance, Store
+from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
 
@@ -42,23 +42,22 @@ def must_wait(room: Room, quota: int, free: float, limits: Limits) -> str:
 
 
 class Supply:
-    """A thread."""
+    """Looks at all VMs again and again."""
 
     def __init__(self, stores: Stores) -> None:
         self.stores = stores
         self.suspension = stores.suspension
         self.limits = stores.space.limits
         self._warned: set[str] = set()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="supply", daemon=True)
+        self._rounds = Periodic("supply", self.look, _CALM)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
-        """End the thread; VMs that wait go on waiting, for the next agent."""
-        self._stopped.set()
+        """Look no more; VMs that wait go on waiting, for the next agent."""
+        self._rounds.stop()
 
     def look(self) -> float:
         """Look once at all VMs; return the seconds until the next look."""
@@ -102,13 +101,7 @@ class Supply:
         """Log a warning when something becomes low, once."""
         if low and what not in self._warned:
             LOG.warning("%s", text)
-        (self._warned.add if low else self._warned.discard)(what)
-
-    def _run(self) -> None:
-        wait = 0.0
-        while not self._stopped.wait(wait):
-            try:
-                wait = self.look()
-            except Exception:
-                LOG.exception("looking at the stores")
-                wait = _CALM
+        if low:
+            self._warned.add(what)
+        else:
+            self._warned.discard(what)

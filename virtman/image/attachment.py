@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from virtman import sysfs
-from virtman.coordinator.client import Coordinator, ImageInfo, ImageReport
+from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import (
     CoordinatorUnreachable,
     DeviceBusy,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from virtman.coordinator.client import Coordinator, ImageInfo
+from virtman import atomic_file
+from virtman.coordinator.interface import Coordinator, ImageInfo
 from virtman.errors import ImageMismatch
 from virtman.model import plan
 from virtman.model.hashtree import fits
@@ -153,9 +154,7 @@ class Layout:
                 f"Volt's upper hashes of image {name} do not belong to its root hash: "
                 "remove the image from Volt and add it again"
             )
-        part = self._upper.with_suffix(".part")
-        part.write_bytes(upper)
-        part.rename(self._upper)
+        atomic_file.write(self._upper, upper)
 
     def _hashes(self) -> plan.Plan:
         return plan.hashes(self.info.name, self.info.size, str(self._upper))

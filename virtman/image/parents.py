@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Set
 
 from virtman import sysfs
-from virtman.coordinator.client import CORRUPT, Coordinator
+from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
 from virtman.model import plan
 from virtman.model.naming import Device

@@ -40,6 +40,7 @@ from virtman.model import dirty, naming
 from virtman.model.chain import Instance
 from virtman.model.handover import VERSION, Arrival, Offer, Piece, Standing
 from virtman.node.agent import Agent
+from virtman.periodic import Periodic
 from virtman.stack.layers.store import Store
 
 LOG = logging.getLogger(__name__)
@@ -73,16 +74,15 @@ class Arrivals:
         self._locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._coming: dict[str, _Coming] = {}
         self._attempts = itertools.count(time.time_ns())
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+        self._rounds = Periodic("arrivals", self.look, _QUIET / 2, first=_QUIET / 2)
 
     def start(self) -> None:
         """Begin to look for arrivals that nobody sends any more."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
-        """End the thread."""
-        self._stopped.set()
+        """Look no more."""
+        self._rounds.stop()
 
     def offer(self, host: str, vm: str, offer: Offer) -> Standing:
         """Begin a round of a VM that a host wants to send; its image is attached for the first.
@@ -272,13 +272,6 @@ class Arrivals:
 
     def _store(self, instance: Instance) -> Store:
         return self.stores.layer(self.records.inventory().stores[instance.store])
-
-    def _run(self) -> None:
-        while not self._stopped.wait(_QUIET / 2):
-            try:
-                self.look()
-            except Exception:
-                LOG.exception("looking at arrivals")
 
 
 def _unpacked(piece: Piece, packed: bytes, size: int) -> bytes:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import zstandard
 
-from virtman.coordinator.client import Coordinator
+from virtman.coordinator.interface import Coordinator
 from virtman.errors import (
     CoordinatorUnreachable,
     PeerUnreachable,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import ssl
-import threading
 from typing import Any
 
 from cheroot import wsgi
@@ -21,6 +20,7 @@ from virtman.migration.outgoing import Moves
 from virtman.migration.tls import Credentials, name_of
 from virtman.model.dirty import PORTION
 from virtman.model.handover import Offer, Piece
+from virtman.periodic import Periodic
 from virtman.rest import Answer, Rest, body_of
 
 LOG = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Remote(Rest):
 
 
 class Listener:
-    """Threads that take other agents' calls, once there is a certificate.
+    """Takes other agents' calls, once there is a certificate.
 
     :ivar port: where it listens
     """
@@ -118,21 +118,20 @@ class Listener:
         self.credentials = credentials
         self.port = credentials.port
         self._server: wsgi.Server | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="listener", daemon=True)
+        self._rounds = Periodic("listener", self._turn, _AGAIN)
 
     def start(self) -> None:
         """Begin; without Volt's certificate it is asked for until it comes."""
-        self._thread.start()
+        self._rounds.start()
 
     def stop(self) -> None:
         """End all connections."""
-        self._stopped.set()
+        self._rounds.stop()
         if self._server is not None:
             self._server.stop()
 
     def open(self) -> None:
-        """Listen from now on; connections are served by ``serve``."""
+        """Listen from now on; connections are served after ``start``."""
         server = wsgi.Server(
             (self.credentials.ip, self.port), self.remote, numthreads=_THREADS, timeout=_SILENCE
         )
@@ -142,16 +141,17 @@ class Listener:
         self.port = server.bind_addr[1]
         self._server = server
 
-    def _run(self) -> None:
-        while self._server is None and not self._stopped.is_set():
+    def _turn(self) -> None:
+        if self._server is None:
             try:
                 self.open()
             except (VirtmanError, OSError) as err:
                 LOG.warning("not listening to other agents yet: %s", err)
-                self._stopped.wait(_AGAIN)
-        if self._server is not None and not self._stopped.is_set():
+                return
+        if self._server is not None and not self._rounds.is_stopped:
             LOG.info("listening to other agents on %s:%s", self.credentials.ip, self.port)
-            self._server.serve()
+            self._server.serve()  # until ``stop``
+            self._rounds.stop()
 
 
 class _Tls(builtin.BuiltinSSLAdapter):

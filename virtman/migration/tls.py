@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from virtman import atomic_file
-from virtman.coordinator.client import Coordinator
+from virtman.coordinator.interface import Coordinator
 from virtman.errors import PeersOff, PeerUntrusted, VirtmanError
+from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
 
@@ -96,28 +97,16 @@ class Credentials:
         atomic_file.write(self._own, (key + certificate).encode())
 
 
-class Renewal:
-    """A thread that keeps the certificate young."""
+def renewal(credentials: Credentials) -> Periodic:
+    """Return what keeps the certificate young."""
 
-    def __init__(self, credentials: Credentials) -> None:
-        self.credentials = credentials
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
+    def turn() -> None:
+        try:
+            credentials.renew()
+        except (VirtmanError, OSError) as err:
+            LOG.warning("certificate of this host: %s", err)
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped.set()
-
-    def _run(self) -> None:
-        while not self._stopped.wait(_LOOK):
-            try:
-                self.credentials.renew()
-            except (VirtmanError, OSError) as err:
-                LOG.warning("certificate of this host: %s", err)
+    return Periodic("renewal", turn, _LOOK, first=_LOOK)
 
 
 def name_of(connection: ssl.SSLSocket) -> str:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from virtman.coordinator.client import Coordinator, ImageInfo
+from virtman.coordinator.interface import Coordinator, ImageInfo
 from virtman.disk.disks import Stores
 from virtman.disk.volumes import device
 from virtman.errors import (

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from virtman import sysfs
+from virtman import atomic_file, sysfs
 from virtman.disk.volumes.device import check
 from virtman.errors import DeviceBusy, StoreUnusable, VirtmanError, VolumeUnknown, VolumeUnusable
 from virtman.model.naming import MAPPER, PREFIX
@@ -113,9 +113,9 @@ class CachedVolumes:
                     raise
                 LOG.info("volume %s has %s, %s", path, found.device, mode)
             elif (found.mode, found.leaving) != (mode, False):
+                leaves = ", and leaving" if found.leaving else ""
                 raise VolumeUnusable(
-                    f"{path} is cached already, {found.mode}{', and leaving' * found.leaving}: "
-                    "detach it first"
+                    f"{path} is cached already, {found.mode}{leaves}: detach it first"
                 )
             else:
                 self._up(found)
@@ -201,7 +201,7 @@ class CachedVolumes:
 
     def _take_down(self, one: Cached) -> None:
         self._layer(one).down()
-        self._file(one).unlink(missing_ok=True)
+        atomic_file.remove(self._file(one))
 
     def _find(self, path: str) -> Cached | None:
         return next((one for one in self._all() if one.path == path), None)
@@ -215,12 +215,7 @@ class CachedVolumes:
 
     def _put(self, one: Cached) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        part = self._file(one).with_suffix(".part")
-        with open(part, "w", encoding="utf-8") as text:
-            json.dump(asdict(one), text)
-            text.flush()
-            os.fsync(text.fileno())
-        part.rename(self._file(one))
+        atomic_file.write(self._file(one), json.dumps(asdict(one)).encode())
 
     def _file(self, one: Cached) -> Path:
         return self.folder / f"{one.name}.json"

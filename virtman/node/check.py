@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from virtman import sysfs
+from virtman import atomic_file, sysfs
 from virtman.errors import (
     CoordinatorUnreachable,
     ImageUnknown,
@@ -261,7 +261,8 @@ class Check:
         for file in self.stack.folder.iterdir():
             if file.suffix == ".superblock":  # by which the next VM finds its image cached
                 continue
-            mine = file.name.partition("_")[0] in images or file.stem in images
+            name = Path(atomic_file.final_name(file.name))
+            mine = name.name.partition("_")[0] in images or name.stem in images
             if not mine and sysfs.loop_of(str(file)) is None:
                 yield Difference("file.orphan", str(file), partial(file.unlink, missing_ok=True))
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from virtman.api.answers import MoveAnswer
 from virtman.api.client import Client
 from virtman.errors import (
     AgentUnreachable,
@@ -143,7 +144,7 @@ class Disks:
         :param host: what nova calls the other node, and its agent too
         :raises VirtmanError: if the disk stays
         """
-        image = str(self.agent.show(server)["image"])
+        image = self.agent.show(server)["image"]
         self.goldens.share(image, host)
         self.agent.migrate(server, host)
         self._await(server)
@@ -186,7 +187,7 @@ class Disks:
         Repeatable: a server that has none is fine.
         """
         try:
-            image = str(self.agent.show(server)["image"])
+            image = self.agent.show(server)["image"]
             self.agent.destroy(server)
         except InstanceUnknown:
             return
@@ -199,7 +200,7 @@ class Disks:
 
         :param is_deleted: whether nova had a server of this id and deleted it
         """
-        gone = [str(one["vm"]) for one in self.agent.list() if is_deleted(str(one["vm"]))]
+        gone = [one["vm"] for one in self.agent.list() if is_deleted(one["vm"])]
         for server in gone:
             try:
                 self.destroy(server)
@@ -218,7 +219,7 @@ class Disks:
         agent = self.agent.within(_SOON)
         found = agent.space()
         room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
-        sizes = (-(-int(one["size"]) // _GIB) for one in agent.list())
+        sizes = (-(-one["size"] // _GIB) for one in agent.list())
         return sum(sizes) + room // _GIB
 
     def _path(self, server: str) -> str:
@@ -241,13 +242,13 @@ class Disks:
             )
         if found["state"] in _NOT_YET:
             raise InstanceNotServed(f"server {server}: its disk is not there yet")
-        return str(found["device"])
+        return found["device"]
 
     def _await(self, server: str) -> None:
         """Wait until a disk is another node's; the agent may be started again meanwhile."""
         heard = self.now()
 
-        def hear(move: dict[str, Any]) -> None:
+        def hear(move: MoveAnswer) -> None:
             nonlocal heard
             heard = self.now()
 
@@ -280,7 +281,7 @@ class Disks:
         began = self.now()
         while True:
             try:
-                return str(self.agent.create(server, image)["device"])
+                return self.agent.create(server, image)["device"]
             except ImageUnknown:
                 waited = self.now() - began
                 if waited > self.served_timeout:

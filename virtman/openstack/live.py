@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
 
+from virtman.api.answers import MoveAnswer
 from virtman.errors import (
     AgentUnreachable,
     InstanceNotServed,
@@ -58,7 +58,7 @@ class LiveMigrations:
         :raises VirtmanError: if the disk cannot go there; nothing is changed
         """
         self.disks.path(server)
-        image = str(self.agent.show(server)["image"])
+        image = self.agent.show(server)["image"]
         self.agent.migrate(server, host, live=True)
         try:
             # Not before: there nobody would know of a hold for a disk that was refused. Until the
@@ -93,7 +93,7 @@ class LiveMigrations:
         It takes moments. Without a yes a server's memory must not leave.
         """
         try:
-            return str(self.agent.within(_SOON).move(server)["state"]) == "ready"
+            return self.agent.within(_SOON).move(server)["state"] == "ready"
         except VirtmanError as err:
             LOG.warning("the disk of server %s cannot leave: %s", server, err)
             return False
@@ -108,7 +108,7 @@ class LiveMigrations:
         image = ""
         while True:
             try:
-                image = image or str(self.agent.show(server)["image"])
+                image = image or self.agent.show(server)["image"]
                 self.agent.finish_move(server)
                 # An agent that is started anew waits for the word again.
                 if self.agent.await_move(server, ready=True)["state"] != "ready":
@@ -145,7 +145,7 @@ class LiveMigrations:
         except VirtmanError:
             self.disks.doubt()
             raise
-        return str(found["device"])
+        return found["device"]
 
     def await_disk(self, server: str) -> bool:
         """Wait until a disk that is on its way here is this node's; tell whether it came.
@@ -168,6 +168,6 @@ class LiveMigrations:
             self.disks.pause(_LOOK)
 
 
-def _raise_failed(move: dict[str, Any]) -> None:
+def _raise_failed(move: MoveAnswer) -> None:
     if move["state"] == "failed":
         raise from_code(move["code"], move["note"])

@@ -8,7 +8,7 @@ from typing import Any
 
 from virtman import source
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Shape
+from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown
 from virtman.openstack.cinder import Connection
 from virtman.source import Storage

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 import uuid
 from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
+from virtman import atomic_file
 from virtman.api.client import Client
 from virtman.errors import DeviceBusy, VirtmanError, VolumeUnknown
 
@@ -107,14 +107,9 @@ class Volumes:
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._guard:
             for other in self.folder.iterdir():
-                if other.suffix != ".part" and other.read_text() == path:
+                if not atomic_file.is_partial(other) and other.read_text() == path:
                     other.unlink()
-            part = self._file(volume).with_suffix(".part")
-            with open(part, "w", encoding="utf-8") as text:
-                text.write(path)
-                text.flush()
-                os.fsync(text.fileno())
-            part.replace(self._file(volume))
+            atomic_file.write(self._file(volume), path.encode())
 
     def _file(self, volume: str) -> Path:
         return self.folder / volume

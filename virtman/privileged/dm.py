@@ -208,15 +208,23 @@ def reload(
         if settle:
             _flush_in_time(settle, max(0.0, end - time.monotonic()))
 
-    # until its new table is there, what is not flushed runs, or is held back by somebody else
-    undo = _revert if flush else _clear
     try:
-        for step in (still, load) if flush else (load, still):
-            step()
-        undo = _revert
+        if flush:
+            still()
+            load()
+        else:
+            load()
+            still()
+    except OSError:
+        if flush:
+            _revert(name)
+        else:  # until its new table is there it runs, or is held back by somebody else
+            _clear(name)
+        raise
+    try:
         _resume(name)
     except OSError:
-        undo(name)
+        _revert(name)
         raise
 
 

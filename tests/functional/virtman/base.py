@@ -27,7 +27,8 @@ from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
 from virtman.background.nic import Card, Overload
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
 from virtman.coordinator.offline import Memory, Remembering
 from virtman.disk import merger
 from virtman.disk.capacity import Limits, Space
@@ -148,7 +149,8 @@ class Node:
         images.mkdir(exist_ok=True)
         memory = Memory(self.folder / "volt")
         memory.prepare()
-        coordinator = Remembering(memory, self.bed.volt.url, self.name, PATIENCE, self.access)
+        volt = VoltClient(self.bed.volt.url, self.name, PATIENCE, self.access)
+        coordinator = Remembering(volt, memory)
         stack = Stack(self.bed.driver, (SSD,), images)
         with self.process.here():
             stack.forget_lost()
@@ -175,7 +177,7 @@ class Node:
         with self.process.here():
             self.merger.start()
             self.listener.open()
-            threading.Thread(target=self.listener._run, daemon=True).start()
+            self.listener.start()
             self.moves.start()
 
     def die(self) -> None:
@@ -321,7 +323,7 @@ class Bed:
         self.network.add_source(where, luns, (chap.user, chap.secret))
         shape = Shape("forest", 2, fanout)
         access = self.access("operator", self.volt.ground.operator)
-        Coordinator(self.volt.url, "any", PATIENCE, access).register(
+        VoltClient(self.volt.url, "any", PATIENCE, access).register(
             image,
             SIZE,
             shape,

@@ -9,7 +9,8 @@ from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.process import Process
 from virtman import source
-from virtman.coordinator.client import Coordinator, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown
 from virtman.model import hashtree
 
@@ -44,7 +45,7 @@ class SourceTest(TestCase):
                               Shape(), progress=progress, **settings)  # fmt: skip
 
     def volt(self):
-        return Coordinator(self.bed.volt.url, "any", 5, self.access)
+        return VoltClient(self.bed.volt.url, "any", 5, self.access)
 
     def served(self):
         return [(lun, device, sectors) for _, lun, device, sectors in
@@ -70,6 +71,17 @@ class SourceTest(TestCase):
         self.write(2)
         self.assertRaises(CoordinatorRefused, self.add)
         self.assertEqual(tree, self.volt().image("img").tree)
+
+    def test_a_token_that_is_replaced_while_the_image_is_hashed_is_used(self):
+        def replace(done, size):
+            file.write_text(self.bed.volt.ground.operator)
+
+        file = Path(self.access.token_file)
+        file.write_text("ended")
+        with Process(self.kernel).here():
+            source.add("img", str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
+                       progress=replace)  # fmt: skip
+        self.assertEqual(2 * MIB + 512, self.volt().image("img").size)
 
     def test_without_a_tree_there_is_one_lun(self):
         self.add(hashed=False)

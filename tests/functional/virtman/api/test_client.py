@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.functional.virtman.base import TestCase
 from virtman import errors
+from virtman.api import answers
 from virtman.api.client import Client
 from virtman.cmd.shell import shell
 
@@ -38,8 +39,23 @@ class ServedCase(TestCase):
         self.addCleanup(end)
         return socket
 
+    def assert_is(self, kind, answer):
+        """Assert that an answer has what its type says, and nothing else."""
+        self.assertEqual(set(kind.__annotations__), set(answer))
+
 
 class ClientTest(ServedCase):
+    def test_answers_have_what_their_types_say(self):
+        vm = self.client.create("vm1", "debian")
+        self.assert_is(answers.VmAnswer, vm)
+        self.assert_is(answers.StoreAnswer, vm["stores"][0])
+        self.assert_is(answers.SnapshotAnswer, self.client.snapshot("vm1", "monday"))
+        (image,) = self.client.images()
+        self.assert_is(answers.ImageAnswer, image)
+        self.assert_is(answers.CacheAnswer, image["cache"])
+        self.assert_is(answers.SpaceAnswer, self.client.space())
+        self.assert_is(answers.ScrubAnswer, self.client.scrub("debian"))
+
     def test_a_vm_is_made_listed_and_destroyed(self):
         made = self.client.create("vm1", "debian")
         self.assertEqual("/dev/mapper/virtman_debian_vm_vm1", made["device"])
@@ -217,6 +233,7 @@ class MoveTest(ServedCase):
         )
         self.assertEqual([], self.client.list())
         (ended,) = json.loads(self.run_shell("move", "list", "--json"))
+        self.assert_is(answers.MoveAnswer, ended)
         self.assertEqual(ended, self.client.move("vm1"))
         self.assertEqual(("migrate", "done", ""), (ended["kind"], ended["state"], ended["note"]))
         self.assertIn("vm1  migrate  b   vm1  done", self.run_shell("move", "list"))
@@ -263,12 +280,15 @@ class CheckCommandTest(ServedCase):
         return CliRunner().invoke(shell, ["--socket", self.socket, "check", *words])
 
     def test_differences_are_told_and_mended(self):
+        (difference,) = self.client.check()["found"]
+        self.assert_is(answers.DifferenceAnswer, difference)
         told = self.check()
         self.assertEqual(3, told.exit_code, told.output)
         self.assertIn("vm.absent: vm1\n  a VM has no device; repair: the", told.output)
         mended = self.check("--repair")
         self.assertEqual(0, mended.exit_code, mended.output)
         self.assertIn("vm.absent: vm1 [repaired]", mended.output)
+        self.assert_is(answers.CheckAnswer, self.client.check())
         self.assertEqual({"found": [], "left": []}, json.loads(self.check("--json").output))
         self.assertEqual({"found": [], "left": []}, self.client.check(repair=True))
 
@@ -289,6 +309,7 @@ class CacheCommandTest(ServedCase):
             (self.VOLUME, device, "writeback", "ready"),
             (one["volume"], one["device"], one["mode"], one["state"]),
         )
+        self.assert_is(answers.VolumeAnswer, one)
         self.assertIn(self.VOLUME, self.cache("list"))
         (member,) = self.node.kernel.members.values()
         member.dirty = 2 << 20

@@ -10,7 +10,8 @@ from tests.functional.virtman.base import PATIENCE
 from tests.functional.volt.auth.test_keystone import KeystoneCase
 from tests.functional.volt.keystone import PASSWORD
 from virtman import conf, daemon
-from virtman.coordinator.client import Coordinator, Report
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Report
 from virtman.errors import CoordinatorUnreachable, Unauthenticated, VirtmanError
 
 
@@ -50,7 +51,7 @@ class TestHost(KeystoneCase):
         path.write_text("\n".join(["[keystone]", *lines]))
         options = conf.register(cfg.ConfigOpts())
         options(["--config-file", str(path)])
-        return Coordinator(self.url, "node1", PATIENCE, daemon._access(options))
+        return VoltClient(self.url, "node1", PATIENCE, daemon._access(options))
 
     def tokens(self):
         """Return the tokens that the host's account was given and that are good."""

@@ -94,15 +94,15 @@ class RememberingTest(TestCase):
             asked.append((method, url.rpartition("/v1")[2]))
             raise requests.Timeout
 
-        coordinator = node.agent.coordinator
-        request, coordinator.session.request = coordinator.session.request, time_out
+        volt = node.agent.coordinator.volt
+        request, volt.session.request = volt.session.request, time_out
         self.assertEqual([], list(node.recover()))
         node.create("vm2")
         self.assertRaises(CoordinatorUnreachable, node.create, "vm3", "other")
         self.assertEqual([("GET", "/images/debian")], asked)
         self.assertRaises(CoordinatorUnreachable, node.beat)
         self.assertEqual(2, len(asked))
-        coordinator.session.request = request
+        volt.session.request = request
         node.beat()
         self.await_(lambda: self.bed.volt.hosts("debian") == {"a"})
         self.assertRaises(ImageUnknown, node.create, "vm3", "other")

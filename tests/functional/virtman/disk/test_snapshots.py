@@ -336,7 +336,7 @@ class MergeTest(SnapshotCase):
         timer.start()
         self.node.merge("vm1")
         timer.cancel()
-        self.assertFalse(self.node.merger._stopped.is_set())
+        self.assertFalse(self.node.merger.rounds.is_stopped)
         self.assertEqual(before, self.stores())
         with self.node.process.here():
             suspension.resume("vm1")
@@ -563,7 +563,7 @@ class MergeTest(SnapshotCase):
         self.useFixture(fixtures.MockPatchObject(Merger, "merge", merge))
         with self.node.process.here():
             self.node.merger.stores.changed.set()
-            self.node.merger._run()
+            self.node.merger.rounds.run()
         self.assertEqual(["vm1", "vm3", "vm3", "vm3"], asked)
 
     def test_a_vm_is_shown_while_its_stores_are_changed(self):
@@ -589,7 +589,7 @@ class CrowdTest(SnapshotCase):
                 list(pool.map(self.live, range(4)))
         finally:
             self.node.merger.stop()
-            self.node.merger._thread.join()
+            self.node.merger.rounds.join()
         self.node.delete_snapshot("begin")
         for vm in ("base", *(f"vm{number}" for number in range(4))):
             self.node.merge(vm)

@@ -207,6 +207,15 @@ class CheckTest(TestCase):
         self.assertFalse(file.exists())
         self.assertEqual(self.before[0], self.kernel.state())
 
+    def test_what_is_half_written_is_an_orphan_unless_its_image_is_here(self):
+        mine, ghost = (
+            self.node.folder / "images" / f".{image}.upper.part" for image in ("debian", "ghost")
+        )
+        for file in (mine, ghost):
+            file.write_bytes(b"x")
+        self.assert_mended(("file.orphan", str(ghost)), restored=False)
+        self.assertEqual((True, False), (mine.exists(), ghost.exists()))
+
     def test_what_is_others_is_left_alone(self):
         file = self.node.folder.parent / "theirs"
         file.write_bytes(b"x")

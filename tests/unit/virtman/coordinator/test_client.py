@@ -1,7 +1,9 @@
 """How Volt's answers become placements and errors."""
 
+import itertools
 import json
 from base64 import b64decode
+from io import BytesIO
 from pathlib import Path
 
 import fixtures
@@ -10,9 +12,15 @@ import testtools
 from requests.adapters import BaseAdapter
 
 from virtman import errors
-from virtman.coordinator import client
 from virtman.coordinator.auth import Access
-from virtman.coordinator.client import Coordinator, ImageInfo, ImageReport, Report, Shape
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import (
+    ImageInfo,
+    ImageReport,
+    PlacementUnknown,
+    Report,
+    Shape,
+)
 from virtman.model.hashtree import HashTree
 from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
 
@@ -41,7 +49,8 @@ class Wire(BaseAdapter):
         status, headers = self.first.pop() if self.first else (self.status, self.answered)
         answer = requests.Response()
         answer.status_code, answer._content, answer.reason = status, self.body, "Reason"
-        answer.request, answer.url = request, request.url
+        answer.request, answer.url, answer.connection = request, request.url, self
+        answer.raw = BytesIO()
         answer.headers.update(headers)
         return answer
 
@@ -54,7 +63,7 @@ class CoordinatorCase(testtools.TestCase):
         super().setUp()
         self.wire = Wire()
         self.pauses = []
-        self.volt = self.reached(Coordinator("http://volt:8778/", "a", 5, pause=self.pauses.append))
+        self.volt = self.reached(VoltClient("http://volt:8778/", "a", 5, pause=self.pauses.append))
 
     def reached(self, volt):
         volt.session.mount("http://volt", self.wire)
@@ -73,7 +82,7 @@ class CoordinatorTest(CoordinatorCase):
         for code, status, kind in (
             ("volt.image.unknown", 404, errors.ImageUnknown),
             ("volt.placement.stale", 409, errors.PlacementStale),
-            ("volt.host.unknown", 404, client.PlacementUnknown),
+            ("volt.host.unknown", 404, PlacementUnknown),
             ("volt.request.invalid", 400, errors.InvalidRequest),
             ("volt.image.source_unreachable", 400, errors.InvalidRequest),
             ("volt.image.in_use", 409, errors.CoordinatorRefused),
@@ -197,7 +206,7 @@ class CoordinatorTest(CoordinatorCase):
 
     def test_a_host_says_in_which_rack_it_is(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})
-        self.reached(Coordinator("http://volt", "a", 5, rack="r1")).join("i", Portal(**PORTAL))
+        self.reached(VoltClient("http://volt", "a", 5, rack="r1")).join("i", Portal(**PORTAL))
         self.assertEqual("r1", self.wire.asked[-1][2]["rack"])
 
     def test_a_connection_that_volt_had_ended_is_made_anew(self):
@@ -235,7 +244,7 @@ class AccessTest(CoordinatorCase):
         self.file = Path(self.useFixture(fixtures.TempDir()).join("token"))
         self.log = self.useFixture(fixtures.FakeLogger())
         access = Access(str(self.file), "/etc/volt-ca.pem")
-        self.volt = self.reached(Coordinator("http://volt:8778", "a", 5, access))
+        self.volt = self.reached(VoltClient("http://volt:8778", "a", 5, access))
 
     def give(self, text, mode=0o600):
         self.file.write_text(text)
@@ -251,6 +260,42 @@ class AccessTest(CoordinatorCase):
         self.give("second")
         self.assertEqual("Bearer second", self.sent())
         self.assertEqual("", self.log.output)
+
+    def test_a_token_that_ended_on_its_way_is_followed_by_that_of_the_file(self):
+        shown = []
+
+        class Ending(Wire):
+            def send(wire, request, **settings):
+                shown.append(request.headers["Authorization"])
+                wire.status = 200 if shown[-1] == "Bearer second" else 401
+                self.give("second")
+                return super().send(request, **settings)
+
+        self.volt.session.mount("http://volt", Ending())
+        self.give("first")
+        self.volt.remove("i")
+        self.assertEqual(["Bearer first", "Bearer second"], shown)
+
+    def test_a_token_that_is_refused_and_still_in_its_file_is_not_shown_twice(self):
+        self.give("wrong")
+        self.refuses("volt.access.unauthenticated", 401)
+        self.assertRaises(errors.Unauthenticated, self.volt.remove, "i")
+        self.assertEqual(1, len(self.wire.asked))
+
+    def test_another_token_that_is_refused_too_is_the_last(self):
+        tokens = itertools.count()
+
+        class Refusing(Wire):
+            def send(wire, request, **settings):
+                self.give(f"token{next(tokens)}")
+                return super().send(request, **settings)
+
+        wire = Refusing()
+        wire.status, wire.body = 401, b"{}"
+        self.volt.session.mount("http://volt", wire)
+        self.give("first")
+        self.assertRaises(errors.Unauthenticated, self.volt.remove, "i")
+        self.assertEqual(2, len(wire.asked))
 
     def test_a_token_that_everybody_can_read_is_warned_of_once(self):
         self.give("one", 0o644)
@@ -271,7 +316,7 @@ class AccessTest(CoordinatorCase):
         netrc = self.file.with_name("netrc")
         netrc.write_text("machine volt login me password mine\n")
         self.useFixture(fixtures.EnvironmentVariable("NETRC", str(netrc)))
-        self.reached(Coordinator("http://volt:8778", "a", 5)).remove("i")
+        self.reached(VoltClient("http://volt:8778", "a", 5)).remove("i")
         self.assertNotIn("Authorization", self.wire.headers)
 
     def test_certificates_are_the_named_ones_or_the_systems(self):

@@ -6,7 +6,7 @@ from pathlib import Path
 import fixtures
 import testtools
 
-from virtman.disk import records
+from virtman import atomic_file
 from virtman.disk.records import Records
 from virtman.errors import InstanceExists, InstanceUnknown, SnapshotExists, SnapshotUnknown
 from virtman.model.chain import Instance, Snapshot, Store
@@ -46,7 +46,7 @@ class RecordsTest(testtools.TestCase):
 
     def test_what_is_forgotten_is_forgotten_for_good(self):
         kept = []
-        self.useFixture(fixtures.MockPatchObject(records, "_keep", kept.append))
+        self.useFixture(fixtures.MockPatchObject(atomic_file, "_sync", kept.append))
         vm = Instance("vm1", "debian", MIB, "s1")
         self.records.put(vm)
         del kept[:]

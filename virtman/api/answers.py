@@ -1,0 +1,125 @@
+"""What the agent answers over its socket: JSON objects with these members.
+
+They are the JSON itself, so that ``--json`` prints what came, and whoever stands in for the agent
+in a test of nova need not know these types. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class StoreAnswer(TypedDict):
+    """An exception store of a VM or snapshot; ``merging`` into the one before it."""
+
+    path: str
+    allocated: int
+    merging: bool
+
+
+class VmAnswer(TypedDict):
+    """A VM. Its ``taken`` is None while nobody can tell, its ``quota`` 0 for none."""
+
+    vm: str
+    image: str
+    device: str
+    size: int
+    state: str
+    taken: int | None
+    quota: int
+    stores: list[StoreAnswer]
+    snapshots: list[str]
+
+
+class SnapshotAnswer(TypedDict):
+    """A snapshot; ``created_at`` is a moment of RFC 3339."""
+
+    snapshot: str
+    vm: str
+    image: str
+    size: int
+    created_at: str
+    stores: list[StoreAnswer]
+
+
+MoveAnswer = TypedDict(
+    "MoveAnswer",
+    {
+        "vm": str,
+        "kind": str,
+        "live": bool,
+        "host": str,
+        "as": str,
+        "round": int,
+        "state": str,
+        "sent": int,
+        "wire": int,
+        "left": int,
+        "pause": float | None,
+        "note": str,
+        "code": str,
+    },
+)
+"""How far a VM is on its way: see ``virtman.migration.sender.Status``."""
+
+
+class CacheAnswer(TypedDict):
+    """What became of reads."""
+
+    hits: int
+    misses: int
+    bypassed: int
+
+
+class ImageAnswer(TypedDict):
+    """An image that is attached; ``instances`` are the VMs that use it."""
+
+    image: str
+    size: int
+    generation: int
+    parents: list[str]
+    instances: list[str]
+    warm: bool
+    cache: CacheAnswer
+
+
+class ScrubAnswer(TypedDict):
+    """What a scrub did: how much was compared, and at which bytes blocks were dropped."""
+
+    checked: int
+    dropped: list[int]
+
+
+class SpaceAnswer(TypedDict):
+    """What there is for new exception stores, and what was promised of it."""
+
+    free: int
+    promised: int
+
+
+class VolumeAnswer(TypedDict):
+    """A volume with the cache before it; ``dirty`` is in the cache alone."""
+
+    volume: str
+    device: str
+    size: int
+    mode: str
+    state: str
+    dirty: int
+    cache: CacheAnswer
+
+
+class DifferenceAnswer(TypedDict):
+    """Something that is not as it shall be, and what mends it."""
+
+    code: str
+    what: str
+    meaning: str
+    repair: str
+
+
+class CheckAnswer(TypedDict):
+    """What differed, and what still does."""
+
+    found: list[DifferenceAnswer]
+    left: list[DifferenceAnswer]

@@ -1,0 +1,178 @@
+"""What an agent asks of Volt, and what it hears; how it is asked is others' business."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
+from virtman.model.hashtree import HashTree
+from virtman.model.plan import Placement, Portal
+
+SILENT = "silent"
+CORRUPT = "corrupt"
+"""What can be wrong with a parent: it does not answer, or it sends wrong bytes."""
+
+
+class CoordinatorSilent(CoordinatorUnreachable):
+    """Volt did not answer in time."""
+
+
+class PlacementUnknown(CoordinatorRefused):
+    """Volt has no place for this host in the image's trees."""
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """An image as Volt knows it; size in bytes.
+
+    :ivar identity: tells it from an earlier image of the same name
+    :ivar tree: by which its content is verified; None if it was registered without one
+    """
+
+    name: str
+    size: int
+    stripes: int
+    fanout: int
+    identity: str
+    tree: HashTree | None = None
+
+    @property
+    def origin(self) -> str:
+        """What stays the same as long as the image has the same content.
+
+        An image that is made known again, as to a Volt that lost its database, has it too if its
+        root hash is the same; without a hash tree nobody can tell, and it is another.
+        """
+        return self.tree.root if self.tree else self.identity
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What trees an image shall have; None leaves it to Volt."""
+
+    shape: str | None = None
+    stripes: int | None = None
+    fanout: int | None = None
+
+
+@dataclass(frozen=True)
+class ImageReport:
+    """What this host has done with an image since it attached it.
+
+    :ivar generation: of the placement in use
+    :ivar sent: bytes sent to children
+    :ivar hits: reads that the cache could serve
+    :ivar misses: reads that it could not
+    """
+
+    generation: int
+    sent: int = 0
+    hits: int = 0
+    misses: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """The whole state of this host; network traffic in bytes a second.
+
+    :ivar overloaded: this host asks for no new children
+    """
+
+    images: Mapping[str, ImageReport]
+    received_rate: int = 0
+    sent_rate: int = 0
+    overloaded: bool = False
+
+
+@dataclass(frozen=True)
+class News:
+    """Volt's answer to a heartbeat.
+
+    :ivar interval: seconds until the next heartbeat
+    :ivar placements: those that changed since the generations that were sent
+    :ivar unknown: images in which Volt has no place for this host
+    """
+
+    interval: float
+    placements: tuple[Placement, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Placements:
+    """All placements of this host, and the tag by which Volt knows whether they changed."""
+
+    tag: str
+    placements: tuple[Placement, ...]
+
+
+class Coordinator(Protocol):
+    """Volt, seen from one host.
+
+    Every request may be sent twice with the same outcome as once.
+
+    :ivar url: where Volt answers
+    :ivar host: name of this host
+    """
+
+    url: str
+    host: str
+
+    def image(self, name: str) -> ImageInfo:
+        """Return what Volt knows of an image.
+
+        :raises ImageUnknown: if it is not registered
+        """
+
+    def upper_hashes(self, name: str) -> bytes:
+        """Return the levels of an image's hash tree above the leaves."""
+
+    def join(self, image: str, portal: Portal) -> Placement:
+        """Take a place in an image's trees, serving it on ``portal``; repeatable."""
+
+    def placement(self, image: str) -> Placement:
+        """Return this host's present place."""
+
+    def placements(self, tag: str, wait: float) -> Placements | None:
+        """Return all places of this host; None if none has changed for ``wait`` seconds.
+
+        :param tag: of the placements that are known; empty if none are
+        """
+
+    def ready(self, image: str, generation: int) -> None:
+        """Say that the placement of this generation is in use.
+
+        :raises PlacementStale: if there is a newer one
+        """
+
+    def report(self, image: str, parent: str, reason: str = SILENT) -> str:
+        """Say what is wrong with a parent, or standby; return what Volt makes of it."""
+
+    def leave(self, image: str) -> None:
+        """Have the children placed elsewhere; this host keeps serving meanwhile.
+
+        Fine if Volt has no place for this host: then it sends nobody here.
+        """
+
+    def needed(self, image: str) -> bool:
+        """Tell whether, after ``leave``, somebody may still read from this host."""
+
+    def remove(self, image: str) -> None:
+        """Give the place up; repeatable."""
+
+    def heartbeat(self, report: Report) -> News:
+        """Tell Volt the state of this host and hear what changed."""
+
+    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+        """Have a certificate signed; return it and that of the authority.
+
+        :param ip: where the agent listens to others
+        """
+
+    def listener(self, host: str) -> tuple[str, int]:
+        """Return address and port at which another host's agent listens.
+
+        :raises PeerUnknown: if Volt knows of none
+        """
