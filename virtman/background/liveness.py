@@ -15,9 +15,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from virtman import sysfs
 from virtman.node.agent import Agent
 from virtman.stack.layers.verity import corrupt
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Pulse:
     def feel(self) -> float:
         """Look once at all parents, and give up the dead; return the seconds to the next look."""
         now = self.clock()
-        self._since = {peer: self._since.get(peer, now) for peer in sysfs.unacknowledging()}
+        self._since = {peer: self._since.get(peer, now) for peer in transport.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
         for one in self.agent.attachments():
             one.give_up(silent)

@@ -28,7 +28,7 @@ from pathlib import Path
 import fixtures
 
 from virtman import sysfs
-from virtman.model.plan import Portal
+from virtman.model.address import Portal
 from virtman.privileged import (
     bcache,
     block,
@@ -44,7 +44,8 @@ from virtman.privileged import (
     sockets,
     ssd,
 )
-from virtman.stack.transport import path as path_layer
+from virtman.stack.transport.iscsi import path as path_layer
+from virtman.stack.transport.iscsi import sessions, targets
 
 SECTOR = 512
 CHUNK = 65536
@@ -1401,8 +1402,8 @@ class SimulatedKernels(fixtures.Fixture):
 
     def _setUp(self) -> None:
         for module, prefix in _PREFIXES:
-            self._replace(module, prefix, _verb)
-        self._replace(sysfs, "sys", _look_up)
+            self._replace((module,), prefix, _verb)
+        self._replace((sysfs, sessions, targets), "sys", _look_up)
         self.useFixture(fixtures.MockPatchObject(path_layer, "socket", _Sockets(self.network)))
         start = threading.Thread.start
 
@@ -1419,11 +1420,14 @@ class SimulatedKernels(fixtures.Fixture):
         self.useFixture(fixtures.MonkeyPatch("threading.Thread.start", start_in_same_process))
 
     def _replace(
-        self, module: object, prefix: str, make: Callable[[str, str], Callable[..., object]]
+        self,
+        modules: tuple[object, ...],
+        prefix: str,
+        make: Callable[[str, str], Callable[..., object]],
     ) -> None:
         for name in [name for name in vars(Kernel) if name.startswith(f"{prefix}_")]:
             verb = name.removeprefix(f"{prefix}_")
-            assert hasattr(module, verb), name
+            (module,) = (one for one in modules if hasattr(one, verb))
             self.useFixture(fixtures.MockPatchObject(module, verb, make(name, verb)))
 
 
