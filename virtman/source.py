@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from virtman import atomic_file, privileged
@@ -18,10 +18,10 @@ from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
 from virtman.model import hashtree, naming, plan
+from virtman.model.address import Portal, Proof, served_by
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.plan import Chap, Portal
-from virtman.stack.transport.source import Source
+from virtman.stack.transport import transport
 
 _TIMEOUT = 30.0
 _SECRET_BYTES = 16
@@ -71,15 +71,15 @@ def add(
         hashes = _hashes(image, path, size, progress)
     else:
         steps = steps[:1]
-    sources = [Source(step) for step in steps]
+    sources = [transport.source(step) for step in steps]
     served = all(source.is_up() for source in sources)
     try:
         for source in sources:
             source.up(())
-        chap = Chap(image, _secret(image))
-        sources[0].require(chap)
+        proof = Proof(image, _secret(image))
+        sources[0].require(proof)
         coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
-        coordinator.register(image, size, shape, steps[0].portal, chap, hashes)
+        coordinator.register(image, size, shape, steps[0].portal, proof, hashes)
     except VirtmanError:
         if not served:
             for source in sources:
@@ -96,7 +96,9 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     naming.check("image", image)
     naming.check("host", host)
     _become_privileged()
-    sources = [Source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")]
+    sources = [
+        transport.source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")
+    ]
     try:
         VoltClient(volt, host, _TIMEOUT, access).forget(image)
     except ImageUnknown:
@@ -109,8 +111,8 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
 
 
 def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Source, ...]:
-    """The image in one LUN, the leaves of its hash tree in the next."""
-    portal = Portal(where.ip, where.port, naming.iqn(where.host, image))
+    """The image on one disk, the leaves of its hash tree on the next."""
+    portal = served_by(where.host, image, where.ip, where.port)
     length = hashtree.leaves(size) if hashtree.has_tree(size) else plan.BLOCK
     return (
         plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal),
@@ -119,7 +121,7 @@ def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Sourc
             plan.sectors(length),
             (),
             str(_HASHES / image / "leaves"),
-            replace(portal, lun=portal.lun + 1),
+            portal.disk(1),
         ),
     )
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from virtman import sysfs
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.layers.verity import corrupt
+from virtman.stack.transport import transport
 
 _INTERVAL = 0.25
 _AWAY = 5.0
@@ -48,7 +48,7 @@ class Pulse:
     def feel(self) -> float:
         """Look once at all parents, and give up the dead; return the seconds to the next look."""
         now = self.clock()
-        self._since = {peer: self._since.get(peer, now) for peer in sysfs.unacknowledging()}
+        self._since = {peer: self._since.get(peer, now) for peer in transport.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
         for one in self.agent.attachments():
             one.give_up(silent)

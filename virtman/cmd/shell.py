@@ -492,7 +492,7 @@ def add(
             hashed=hash_tree,
             progress=show,
         )
-    click.echo(f"{name}: {where.iqn} on {where.ip}:{where.port}")
+    click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
 
 
 @source.command()

@@ -37,8 +37,10 @@ from virtman.errors import (
     Unauthenticated,
     VirtmanError,
 )
+from virtman.model import address
+from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import SOURCE, Chap, Feed, Parent, Placement, Portal
+from virtman.model.plan import SOURCE, Feed, Parent, Placement
 
 LOG = logging.getLogger(__name__)
 
@@ -118,7 +120,7 @@ class VoltClient(Coordinator):
         size: int,
         shape: Shape,
         source: Portal,
-        chap: Chap | None,
+        proof: Proof | None,
         hashes: tuple[HashTree, bytes] | None = None,
     ) -> None:
         """Make an image known, with the portal that has all of it and what that asks for.
@@ -126,9 +128,7 @@ class VoltClient(Coordinator):
         :param hashes: the image's hash tree and its upper levels
         """
         wishes = {key: value for key, value in asdict(shape).items() if value is not None}
-        body = {"name": name, "size": size, "source": asdict(source), **wishes}
-        if chap is not None:
-            body["source_chap"] = asdict(chap)
+        body = {"name": name, "size": size, **address.source_form(source, proof), **wishes}
         if hashes is not None:
             tree, upper = hashes
             body |= {"root_hash": tree.root, "salt": tree.salt}
@@ -302,7 +302,7 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
         answer["image"],
         answer["size"],
         answer["generation"],
-        Chap(**answer["chap"]),
+        address.parse_proof(answer),
         tuple(
             Feed(_parent(feed["parent"]), _parent(feed["standby"]) if feed["standby"] else None)
             for feed in feeds
@@ -311,5 +311,4 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
 
 
 def _parent(answer: Mapping[str, Any]) -> Parent:
-    chap = Chap(**answer["chap"]) if answer["chap"] else None
-    return Parent(answer["host"] or SOURCE, Portal(**answer["portal"]), chap)
+    return Parent(answer["host"] or SOURCE, *address.parse(answer))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
+from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Placement, Portal
+from virtman.model.plan import Placement
 
 SILENT = "silent"
 CORRUPT = "corrupt"

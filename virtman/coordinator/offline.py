@@ -29,8 +29,10 @@ from virtman.coordinator.interface import (
     Report,
 )
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
+from virtman.model import address
+from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
+from virtman.model.plan import Feed, Parent, Placement
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +68,7 @@ class Memory:
     def put(self, known: Known) -> None:
         """Keep this in place of what was known of the image."""
         if self.get(known.info.name) != known:
-            text = json.dumps(asdict(known))  # has the secrets of iSCSI targets
+            text = json.dumps(_form(known))  # has secrets
             atomic_file.write(self._place(known.info.name), text.encode())
 
     def upper(self, image: str) -> bytes | None:
@@ -269,17 +271,35 @@ class Remembering(Coordinator):
                 self.memory.put(replace(known, placement=one))
 
 
+def _form(known: Known) -> dict[str, Any]:
+    place = known.placement
+    feeds = [
+        {
+            "parent": _parent_form(feed.parent),
+            "standby": _parent_form(feed.standby) if feed.standby else None,
+        }
+        for feed in place.feeds
+    ]
+    about = {"image": place.image, "size": place.size, "generation": place.generation}
+    placement = {**about, **address.proof_form(place.proof), "feeds": feeds}
+    return {"info": asdict(known.info), "placement": placement}
+
+
+def _parent_form(parent: Parent) -> dict[str, Any]:
+    return {"host": parent.host, **address.form(parent.portal, parent.proof)}
+
+
 def _known(text: Any) -> Known:
     info, place = text["info"], text["placement"]
     tree = HashTree(**info.pop("tree")) if info["tree"] else None
     feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
              for one in place["feeds"])  # fmt: skip
-    chap = Chap(**place.pop("chap"))
+    proof = address.parse_proof(place)
     return Known(
         ImageInfo(**{**info, "tree": tree}),
-        Placement(place["image"], place["size"], place["generation"], chap, tuple(feeds)),
+        Placement(place["image"], place["size"], place["generation"], proof, tuple(feeds)),
     )
 
 
 def _parent(text: Any) -> Parent:
-    return Parent(text["host"], Portal(**text["portal"]), text["chap"] and Chap(**text["chap"]))
+    return Parent(text["host"], *address.parse(text))

@@ -29,14 +29,16 @@ from virtman.image.devices import Layout
 from virtman.image.hit_rate import Warmth
 from virtman.image.parents import Witness
 from virtman.model import plan
+from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.plan import Placement, Portal
+from virtman.model.plan import Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.layer import wait_until
 from virtman.stack.layers.image import Image as ImageLayer
 from virtman.stack.layers.multipath import Multipath
 from virtman.stack.mapped import Table, statuses
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
@@ -146,7 +148,7 @@ class Attachment:
         :param seen: what ``look`` returned
         """
         cached = self.figures(seen)
-        sent = sysfs.sent(self.portal.iqn)
+        sent = transport.sent(self.portal)
         return ImageReport(self.generation, sent, cached.hits, cached.misses)
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:
@@ -272,7 +274,7 @@ class Attachment:
             self._devices = self.stack.up(layout.serve())
             placement = self.coordinator.join(name, self.portal)
             # children hear of this place as soon as we do
-            self._layout.export().require(placement.chap)
+            self._layout.export().require(placement.proof)
             layout.fetch_hashes(self.coordinator)
             layout.recall()
             steps = (*layout.hashes(), *layout.assemble(), *layout.origin())
@@ -301,7 +303,7 @@ class Attachment:
         while True:
             try:
                 self.placement = placement
-                self._layout.export().require(placement.chap)
+                self._layout.export().require(placement.proof)
                 steps = self._layout.connect(placement, standby=False)
                 self._devices = self.stack.up(steps, self._devices)
                 self.stack.prune(placement.image, self._layout.connect(placement))
@@ -392,7 +394,7 @@ class Attachment:
         layout = self._layout
         layout.fetch_hashes(self.coordinator)
         self._devices = self.stack.up(layout.own())
-        self._layout.export().require(self.placement.chap)
+        self._layout.export().require(self.placement.proof)
         self._connect_standby()
         self.stack.prune(self.info.name, self._layout.connect(self.placement))
 

@@ -9,14 +9,15 @@ from virtman import atomic_file
 from virtman.coordinator.interface import Coordinator, ImageInfo
 from virtman.errors import ImageMismatch
 from virtman.model import plan
+from virtman.model.address import Portal
 from virtman.model.hashtree import fits
-from virtman.model.plan import Placement, Portal
+from virtman.model.plan import Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.layers.image import Image
 from virtman.stack.layers.multipath import Multipath
 from virtman.stack.mapped import Mapped, Table, failed
-from virtman.stack.transport.export import Export
+from virtman.stack.transport import Export, transport
 
 
 class Layout:
@@ -134,9 +135,7 @@ class Layout:
     def export(self) -> Export:
         """Return what children log in to."""
         step = next(step for step in self.serve() if isinstance(step, plan.Export))
-        export = self.stack.layer(step)
-        assert isinstance(export, Export)
-        return export
+        return transport.export(step)
 
     def fetch_hashes(self, coordinator: Coordinator) -> None:
         """Have the upper levels of the hash tree in their file; they come from Volt.

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Set
 
-from virtman import sysfs
 from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
-from virtman.model import plan
-from virtman.model.naming import Device
-from virtman.model.plan import SOURCE, Placement, Portal
-from virtman.stack.transport.path import Path
+from virtman.model.plan import SOURCE, Placement
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
@@ -50,22 +47,22 @@ class Witness:
         :param silent: addresses and ports
         """
         for host, portal in placement.portals().items():
-            if (portal.ip, portal.port) in silent and not sysfs.is_cut_off(portal.iqn):
+            if (portal.ip, portal.port) in silent and not transport.is_cut_off(portal):
                 LOG.warning("image %s: the kernel of %s is silent", self.image, host)
                 self._given_up.add(host)
-                self._path(host, portal).abandon()
+                transport.abandon(portal)
 
     def check_answers(self, placement: Placement) -> bool:
         """Tell of those who do not answer; return whether Volt knows all now."""
         told = True
         for host, portal in placement.portals().items():
-            if sysfs.is_cut_off(portal.iqn):
+            if transport.is_cut_off(portal):
                 if host not in self._accused:
                     told = self.accuse(host) and told
                 continue
             self._accused.discard(host)
             if host in self._given_up:
-                self._path(host, portal).bear_with()
+                transport.bear_with(portal)
                 self._given_up.discard(host)
         return told
 
@@ -82,6 +79,3 @@ class Witness:
                 verdict = str(err)
             self._convicted.add(host)
             LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.image, host, verdict)
-
-    def _path(self, host: str, portal: Portal) -> Path:
-        return Path(plan.Path(Device(self.image, "path0", host), 0, (), portal))

@@ -1,11 +1,10 @@
-"""How devices, targets and files are called, and what a name says about its owner.
+"""How devices and files are called, and what a name says about its owner.
 
 Every name is made of parts that can be taken apart again, so that an agent which
 restarts finds its stack by looking at the kernel::
 
     virtman_<image>_<role>[_<argument>]      a device-mapper device of an image
     virtman_<role>                           one of the node itself
-    iqn.2026-11.org.virtman:<host>:<image>   what a host serves
 
 Image, host and VM names never contain an underscore or a colon: those separate.
 """
@@ -17,12 +16,13 @@ from dataclasses import dataclass
 
 from virtman.errors import InvalidName
 
-AUTHORITY = "iqn.2026-11.org.virtman"
 PREFIX = "virtman"
 MAPPER = "/dev/mapper/"
 CACHE_GROUP = f"{PREFIX}_cachegroup"
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?")
+NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?")
+"""Of an image, a host or a VM."""
+
 _ROLE = re.compile(r"[a-z]+[0-9]*")
 
 
@@ -53,7 +53,7 @@ def check(kind: str, name: str) -> str:
     :param kind: what is named, for the message ("image", "host", "VM")
     :raises InvalidName: with the rule
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise InvalidName(
             f"{kind} name {name!r} is not allowed: use 1 to 48 lower-case letters, digits, "
             "dots and dashes, beginning and ending with a letter or digit"
@@ -66,19 +66,6 @@ def parse(name: str) -> Device | None:
     parts = name.split("_")
     if not 3 <= len(parts) <= 4 or parts[0] != PREFIX or not _ROLE.fullmatch(parts[2]):
         return None
-    if not all(_NAME.fullmatch(part) for part in (parts[1], *parts[3:])):
+    if not all(NAME.fullmatch(part) for part in (parts[1], *parts[3:])):
         return None
     return Device(*parts[1:])
-
-
-def iqn(host: str, image: str) -> str:
-    """Name of the iSCSI target by which ``host`` serves ``image``."""
-    return f"{AUTHORITY}:{host}:{image}"
-
-
-def parse_iqn(name: str) -> tuple[str, str] | None:
-    """Return (host, image) of a target of ours, else None."""
-    authority, *rest = name.split(":")
-    if authority != AUTHORITY or len(rest) != 2 or not all(map(_NAME.fullmatch, rest)):
-        return None
-    return rest[0], rest[1]

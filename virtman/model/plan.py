@@ -53,12 +53,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from virtman.errors import InvalidSize
-from virtman.model import chain, hashtree
+from virtman.model import address, chain, hashtree
+from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.naming import Device, iqn
+from virtman.model.naming import Device
 
 SECTOR = 512
 BLOCK = 4096
@@ -85,37 +86,15 @@ SOURCE = "source"
 
 
 @dataclass(frozen=True)
-class Portal:
-    """Where an image is served: an iSCSI portal, target and LUN.
-
-    :ivar offset: bytes on the LUN before the image's first byte
-    """
-
-    ip: str
-    port: int
-    iqn: str
-    lun: int = 0
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Chap:
-    """What an initiator proves to a target that it knows."""
-
-    user: str
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True)
 class Parent:
     """A host that feeds this one; the source's name is "source".
 
-    :ivar chap: what to prove to it; None if it asks for nothing
+    :ivar proof: what to prove to it; None if it asks for nothing
     """
 
     host: str
     portal: Portal
-    chap: Chap | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -139,13 +118,13 @@ class Feed:
 class Placement:
     """Where Volt has put this host in an image's trees: one feed a stripe.
 
-    :ivar chap: what this host's children must prove to it
+    :ivar proof: what this host's children must prove to it
     """
 
     image: str
     size: int
     generation: int
-    chap: Chap
+    proof: Proof
     feeds: tuple[Feed, ...]
 
     def portals(self) -> Mapping[str, Portal]:
@@ -181,7 +160,7 @@ class Path(Step):
     """
 
     portal: Portal | None
-    chap: Chap | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -312,8 +291,8 @@ def sectors(size: int) -> int:
 
 
 def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
-    """Where this host serves an image: stripe s is LUN s."""
-    return Portal(ip, port, iqn(host, image), 0, HEADER)
+    """Where this host serves an image: stripe s is disk s."""
+    return address.served_by(host, image, ip, port, HEADER)
 
 
 def leaves(image: str, size: int) -> Plan:
@@ -360,7 +339,7 @@ def serve(
             Device(image, f"export{index}"),
             HEADER // SECTOR + length + tail,
             (*_regions(top, void, index, stripes), *(step.device for step in last)),
-            replace(portal, lun=portal.lun + index),
+            portal.disk(index),
             tail,
         )
         exports.append(export)
@@ -494,7 +473,7 @@ def _fed(
     """Return a multipath's paths, verified by a tree on a device if there is one, and itself."""
     image = top.device.image
     paths: list[Step] = [
-        Path(Device(image, roles[0], parent.host), top.sectors, (), portal, parent.chap)
+        Path(Device(image, roles[0], parent.host), top.sectors, (), portal, parent.proof)
         for parent, portal in parents
     ]
     ends = paths
@@ -547,17 +526,17 @@ def store(one: chain.Store) -> Store:
 
 
 def _serving(parent: Parent, stripe: int) -> Portal:
-    """Where a parent serves a stripe; the source has all of them in one LUN."""
+    """Where a parent serves a stripe; the source has all of them on one disk."""
     if parent.host == SOURCE:
         return parent.portal
-    return replace(parent.portal, lun=parent.portal.lun + stripe)
+    return parent.portal.disk(stripe)
 
 
 def _serving_leaves(parent: Parent, length: int) -> Portal:
-    """Where a parent serves the leaves: behind the image; the source in a LUN of their own."""
+    """Where a parent serves the leaves: behind the image; the source on a disk of their own."""
     portal = parent.portal
     if parent.host == SOURCE:
-        return replace(portal, lun=portal.lun + 1, offset=0)
+        return replace(portal.disk(1), offset=0)
     return replace(portal, offset=portal.offset + length * SECTOR)
 
 

@@ -29,11 +29,11 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
-from virtman.model import naming
 from virtman.model.chain import LONGEST, Store
 from virtman.model.naming import Device
 from virtman.node.agent import Agent
 from virtman.stack import orphans
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
@@ -228,14 +228,14 @@ class Check:
         yield from self._files(images)
 
     def _strays(self, known: set[str]) -> Iterator[Difference]:
-        for portal in orphans.idle_sessions():
-            _, image = naming.parse_iqn(portal.iqn) or ("", "")
+        for portal in transport.idle():
+            if portal.image not in known:
+                yield Difference("session.orphan", portal.name, partial(transport.log_out, portal))
+        host = self.agent.host.name
+        for name, image in transport.exports().items():
             if image not in known:
-                yield Difference("session.orphan", portal.iqn, partial(orphans.log_out, portal))
-        for name, image in orphans.exports().items():
-            if image not in known:
-                target = naming.iqn(self.agent.host.name, image)
-                yield Difference("export.orphan", name, partial(orphans.withdraw, name, target))
+                withdraw = partial(transport.withdraw, name, host, image)
+                yield Difference("export.orphan", name, withdraw)
         if not self.agent.moving() and not self.agent.busy():  # else one may be for a moment
             for path, offset in orphans.idle_loops(str(self.agent.records.stores.parent)):
                 yield Difference("loop.orphan", path, partial(orphans.detach, path, offset))

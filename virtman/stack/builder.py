@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from virtman import sysfs
 from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, VirtmanError
 from virtman.model import naming, plan
 from virtman.model.naming import CACHE_GROUP, Device
@@ -25,16 +24,13 @@ from virtman.stack.layers.store import Store
 from virtman.stack.layers.stripe import Stripe
 from virtman.stack.layers.verity import Verity
 from virtman.stack.layers.void import Void
-from virtman.stack.transport.export import Export
-from virtman.stack.transport.path import Path as PathLayer
-from virtman.stack.transport.path import forget_lost
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
 _MODULES = (
     "dm-mod", "dm-multipath", "dm-service-time", "dm-round-robin", "dm-queue-length", "dm-switch",
-    "dm-snapshot", "dm-verity", "loop", "iscsi_tcp", "sd_mod", "target_core_mod",
-    "target_core_file", "iscsi_target_mod",
+    "dm-snapshot", "dm-verity", "loop",
 )  # fmt: skip
 # Roles of devices that are held back on purpose at times.
 _HELD = ("image", "origin", "vm")
@@ -70,9 +66,9 @@ class Stack:
         self.folder = folder
         self.verify = verify
         self.group = _DRIVERS[driver](cache_devices, folder)
-        self.modules = (*_MODULES, *self.group.modules)
+        self.modules = (*_MODULES, *transport.modules, *self.group.modules)
         self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
-            plan.Path: PathLayer,
+            plan.Path: transport.path,
             plan.Verity: Verity,
             plan.Hashes: Hashes,
             plan.Multipath: lambda step: Multipath(step, selector, shared=shared),
@@ -81,7 +77,7 @@ class Stack:
             plan.Image: Image,
             plan.Void: Void,
             plan.Regions: Regions,
-            plan.Export: Export,
+            plan.Export: transport.export,
             plan.Reader: Reader,
             plan.File: File,
             plan.Store: Store,
@@ -182,7 +178,7 @@ class Stack:
 
     def forget_lost(self) -> None:
         """Forget whom this node read from before it was booted, secrets and all."""
-        forget_lost()
+        transport.forget_lost()
 
     def wake(self) -> None:
         """Let devices go on that an agent held back as it died, in the middle of a swap.
@@ -213,13 +209,10 @@ class Stack:
 
 def _strays() -> list[plan.Path]:
     """Sessions to hosts of ours whose device has gone, or never came: each holds its parent."""
-    strays = []
-    for portal in sysfs.idle_sessions():
-        named = naming.parse_iqn(portal.iqn)
-        if named is not None:
-            host, image = named
-            strays.append(plan.Path(Device(image, "path0", host), 0, (), portal))
-    return strays
+    return [
+        plan.Path(Device(portal.image, "path0", portal.host), 0, (), portal)
+        for portal in transport.idle()
+    ]
 
 
 def check_modules(names: Iterable[str]) -> None:

@@ -47,8 +47,8 @@ from virtman.migration.peer_client import Peers
 from virtman.migration.peer_server import Listener, Remote
 from virtman.migration.tls import Credentials
 from virtman.model import hashtree
+from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Chap, Portal
 from virtman.node import check
 from virtman.node.agent import Agent, Host
 from virtman.stack import mapped
@@ -318,9 +318,9 @@ class Bed:
         where = replace(
             self.source, iqn=f"iqn.2026-11.org.virtman:storage:{target or image}", lun=lun
         )
-        chap = Chap(target or image, "secret-of-the-source")
+        proof = Proof(target or image, "secret-of-the-source")
         luns = [SIZE, hashtree.leaves(SIZE)]
-        self.network.add_source(where, luns, (chap.user, chap.secret))
+        self.network.add_source(where, luns, (proof.user, proof.secret))
         shape = Shape("forest", 2, fanout)
         access = self.access("operator", self.volt.ground.operator)
         VoltClient(self.volt.url, "any", PATIENCE, access).register(
@@ -328,7 +328,7 @@ class Bed:
             SIZE,
             shape,
             where,
-            chap,
+            proof,
             hashes(self.network.contents.get(image, "debian")) if hashed else None,
         )
 

@@ -8,7 +8,7 @@ from tests.functional.virtman.image.test_placement import PlacementCase
 from virtman.background import longpoll
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
-from virtman.model.naming import iqn
+from virtman.model.address import iqn
 
 
 class WatchCase(PlacementCase):

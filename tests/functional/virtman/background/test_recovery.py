@@ -8,7 +8,7 @@ from tests.functional.virtman.doubles.process import Killed
 from virtman.background.recovery import Recovery
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image.attachment import look
-from virtman.model.naming import iqn
+from virtman.model.address import iqn
 
 ENOUGH = 400
 

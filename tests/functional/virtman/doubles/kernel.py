@@ -20,9 +20,11 @@ from tests.functional.virtman.doubles.lvm import LogicalVolumes
 from tests.functional.virtman.doubles.model import NUMBER
 from tests.functional.virtman.doubles.modules import Modules
 from tests.functional.virtman.doubles.network import Network
+from tests.functional.virtman.doubles.sessions import Sessions
 from tests.functional.virtman.doubles.sockets import Connections
 from tests.functional.virtman.doubles.ssd import CacheDevices
 from tests.functional.virtman.doubles.sysfs import Sysfs
+from tests.functional.virtman.doubles.targets import Served
 from virtman import sysfs
 from virtman.privileged import (
     bcache,
@@ -39,6 +41,7 @@ from virtman.privileged import (
     sockets,
     ssd,
 )
+from virtman.stack.transport.iscsi import sessions, targets
 
 _STORE = re.compile(r"(?:(?<=_store_)|(?<=/stores/))s(\d+)\b")
 
@@ -72,6 +75,8 @@ class Kernel(Devices):
             sockets: Connections(self),
             ssd: CacheDevices(self),
             sysfs: Sysfs(self),
+            sessions: Sessions(self),
+            targets: Served(self),
         }
 
     def state(self) -> dict[str, object]:

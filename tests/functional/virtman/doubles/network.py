@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tests.functional.virtman.doubles.model import SECTOR, Session
-from virtman.model.plan import Portal
+from virtman.model.address import Portal
 
 
 class Node(Protocol):

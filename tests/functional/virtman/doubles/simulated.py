@@ -12,7 +12,7 @@ import fixtures
 from tests.functional.virtman.doubles.network import Network
 from tests.functional.virtman.doubles.process import current, inherited
 from tests.functional.virtman.doubles.verbs import LOOK_UPS, ROOT_VERBS
-from virtman.stack.transport import path as path_layer
+from virtman.stack.transport.iscsi import path as path_layer
 
 
 class SimulatedKernels(fixtures.Fixture):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.functional.virtman.doubles.devices import Double
-from tests.functional.virtman.doubles.model import SECTOR, SSD, Session
-from virtman.model.plan import Portal
+from tests.functional.virtman.doubles.model import SECTOR, SSD
 
 
 class Sysfs(Double):
@@ -51,51 +50,14 @@ class Sysfs(Double):
             (one.path, one.offset) for one in self.kernel.loops.values() if one.number not in held
         ]
 
-    def storages(self) -> dict[str, str]:
-        return {
-            lun.storage: lun.device for one in self.kernel.targets() for lun in one.luns.values()
-        }
-
-    def disk(self, iqn: str, lun: int) -> str | None:
-        return next(
-            (
-                one.disks[lun].name
-                for one in self.kernel.sessions
-                if one.key[2] == iqn and lun in one.disks
-            ),
-            None,
-        )
-
     def disk_number(self, name: str) -> str:
         return self.kernel.disk_named(name).number
-
-    def session_of(self, device_number: str) -> Portal | None:
-        for one in self.kernel.sessions:
-            if any(disk.number == device_number for disk in one.disks.values()):
-                return Portal(*one.key)
-        return None
-
-    def session_in_use(self, iqn: str) -> bool:
-        return any(one.key[2] == iqn and self._holds(one) for one in self.kernel.sessions)
 
     def disks_run(self, device_number: str) -> bool:
         return self.kernel.disks_run(device_number)
 
     def mapped_name(self, device_number: str) -> str:
         return self.kernel.names()[device_number]
-
-    def is_cut_off(self, iqn: str) -> bool:
-        return any(
-            one.key[2] == iqn and (one.is_cut or one.key not in self.kernel.network.targets)
-            for one in self.kernel.sessions
-        )
-
-    def unacknowledging(self) -> set[tuple[str, int]]:
-        peers = {one.key[:2] for one in self.kernel.sessions if not one.is_cut}
-        return self.kernel.network.silent & peers
-
-    def sent(self, iqn: str) -> int:
-        return sum(one.sent for one in self.kernel.targets() if one.iqn == iqn)
 
     def dirty(self, bcache: str) -> int:
         return self.kernel.member(bcache).dirty
@@ -111,12 +73,6 @@ class Sysfs(Double):
 
     def cache_reads(self, bcache: str) -> tuple[int, int, int]:
         return self.kernel.member(bcache).reads
-
-    def session_to(self, iqn: str) -> Portal | None:
-        return next((Portal(*one.key) for one in self.kernel.sessions if one.key[2] == iqn), None)
-
-    def idle_sessions(self) -> list[Portal]:
-        return [Portal(*one.key) for one in self.kernel.sessions if not self._holds(one)]
 
     def is_held(self, name: str) -> bool:
         number = self.kernel.member(name).number if name in self.kernel.members else name
@@ -146,8 +102,3 @@ class Sysfs(Double):
 
     def has_cache(self, bcache: str) -> bool:
         return self.kernel.member(bcache).cache_set is not None
-
-    def _holds(self, session: Session) -> bool:
-        """Tell whether anything lies on a disk of the session."""
-        held = {number for one in self.kernel.mappings.values() for number in one.below}
-        return any(disk.number in held for disk in session.disks.values())

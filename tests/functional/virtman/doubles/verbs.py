@@ -10,6 +10,7 @@ from functools import partial
 from types import ModuleType
 
 from virtman import privileged, sysfs
+from virtman.stack.transport.iscsi import sessions, targets
 
 
 def _root_verbs(module: ModuleType) -> dict[str, Callable[..., object]]:
@@ -36,4 +37,4 @@ _MODULES = [
 ]
 
 ROOT_VERBS = {module: found for module in _MODULES if (found := _root_verbs(module))}
-LOOK_UPS = {sysfs: _look_ups(sysfs)}
+LOOK_UPS = {module: _look_ups(module) for module in (sysfs, sessions, targets)}

@@ -8,8 +8,8 @@ import fixtures
 from tests.functional.virtman.base import FOREVER, TestCase
 from virtman.background.recovery import Recovery
 from virtman.errors import CoordinatorUnreachable, KernelFailure
-from virtman.model.naming import iqn
-from virtman.stack.transport import path
+from virtman.model.address import iqn
+from virtman.stack.transport.iscsi import path
 
 
 class PlacementCase(TestCase):

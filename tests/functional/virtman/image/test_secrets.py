@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.functional.virtman.image.test_placement import PlacementCase
-from virtman.model.naming import iqn
+from virtman.model.address import iqn
 from virtman.privileged import iscsi
 
 

@@ -13,7 +13,7 @@ from tests.functional.virtman.doubles.network import Lun, Target
 from virtman.disk.capacity import Space
 from virtman.disk.merger import Merger
 from virtman.errors import NoSpace
-from virtman.model.naming import iqn
+from virtman.model.address import iqn
 from virtman.node import check
 from virtman.node.check import Check
 

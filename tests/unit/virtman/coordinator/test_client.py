@@ -21,8 +21,9 @@ from virtman.coordinator.interface import (
     Report,
     Shape,
 )
+from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
+from virtman.model.plan import Feed, Parent, Placement
 
 BORN = "2026-01-02T03:04:05+00:00"
 CHAP = {"user": "i", "secret": "secret-of-peers"}
@@ -127,9 +128,9 @@ class CoordinatorTest(CoordinatorCase):
         answer = {"image": "i", "size": 1024, "generation": 3, "chap": CHAP}
         self.answers({**answer, "stripes": [feed(1, "b"), feed(0, None)]})
         source = Parent("source", Portal(**PORTAL))
-        other = Parent("b", Portal(**PORTAL), Chap(**CHAP))
+        other = Parent("b", Portal(**PORTAL), Proof(**CHAP))
         self.assertEqual(
-            Placement("i", 1024, 3, Chap(**CHAP), (Feed(source), Feed(other, source))),
+            Placement("i", 1024, 3, Proof(**CHAP), (Feed(source), Feed(other, source))),
             self.volt.placement("i"),
         )
 
@@ -162,7 +163,7 @@ class CoordinatorTest(CoordinatorCase):
         self.volt.ready("i", 4)
         self.volt.leave("i")
         self.volt.remove("i")
-        self.volt.register("i", 512, Shape("tree", fanout=3), portal, Chap(**CHAP))
+        self.volt.register("i", 512, Shape("tree", fanout=3), portal, Proof(**CHAP))
         self.volt.forget("i")
         self.assertEqual("dead", self.volt.report("i", "b"))
         own = "/v1/images/i/hosts/a"

@@ -8,7 +8,7 @@ import testtools
 from virtman.coordinator.interface import CoordinatorSilent, Report
 from virtman.coordinator.offline import Memory, Remembering
 from virtman.errors import CoordinatorUnreachable, Forbidden, ImageUnknown
-from virtman.model.plan import Portal
+from virtman.model.address import Portal
 
 PORTAL = Portal("192.0.2.1", 3260, "iqn.2026-11.org.virtman:a:debian")
 OF_IMAGES = (

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 
 from virtman.errors import InvalidSize
 from virtman.model import plan
+from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Store
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.plan import Chap, Feed, Parent, Placement, Portal
+from virtman.model.plan import Feed, Parent, Placement
 
 BORN = "2026-01-02T03:04:05+00:00"
 SIZE = 8 * 1024 * 1024
@@ -21,7 +22,7 @@ def parent(host):
 
 
 def placement(*feeds):
-    return Placement("i", SIZE, 7, Chap("i", "secret"), tuple(feeds))
+    return Placement("i", SIZE, 7, Proof("i", "secret"), tuple(feeds))
 
 
 hosts = st.sampled_from(["source", "a", "b", "c"])

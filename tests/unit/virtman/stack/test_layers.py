@@ -8,9 +8,9 @@ import testtools
 from virtman import sysfs
 from virtman.errors import StoreInvalid
 from virtman.model import plan
+from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.plan import Portal
 from virtman.privileged import block, dm, lio, loop
 from virtman.stack import mapped
 from virtman.stack.layers.hashes import Hashes
@@ -20,7 +20,7 @@ from virtman.stack.layers.multipath import Multipath
 from virtman.stack.layers.store import Store, Usage
 from virtman.stack.layers.stripe import Stripe
 from virtman.stack.layers.verity import Verity
-from virtman.stack.transport.export import Export
+from virtman.stack.transport.iscsi.export import Export
 
 NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
 NUMBERS |= {"/dev/mapper/x": "254:8", "/dev/mapper/y": "254:9"}

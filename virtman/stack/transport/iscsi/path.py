@@ -10,11 +10,13 @@ from collections.abc import Sequence
 
 from virtman import sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
-from virtman.model import naming, plan
-from virtman.model.plan import BLOCK, SECTOR, Chap, Portal
-from virtman.privileged import block, iscsi, sockets
+from virtman.model import plan
+from virtman.model.address import Portal, Proof
+from virtman.model.plan import BLOCK, SECTOR
+from virtman.privileged import block, iscsi
 from virtman.stack.layer import wait_until
 from virtman.stack.mapped import Mapped, explained
+from virtman.stack.transport.iscsi import sessions
 
 LOG = logging.getLogger(__name__)
 
@@ -66,40 +68,23 @@ class Path:
         """Remove the device, and log out of its session unless another stripe uses it."""
         session = self._session()
         self.mapped.down()
-        if session is not None and not sysfs.session_in_use(session.iqn):
-            with explained(f"logging out of {session.iqn}"):
-                iscsi.logout(session.ip, session.port, session.iqn)
+        if session is not None and not sessions.session_in_use(session.iqn):
+            log_out(session)
 
     def is_up(self) -> bool:
         """Tell whether the device lies on a disk that is there."""
         return self.mapped.exists() and self._session() is not None
 
-    def abandon(self) -> None:
-        """End the connections to the parent: reads then fail at once, and others can be tried."""
-        portal = self.step.portal
-        assert portal is not None
-        with explained(f"ending connections to {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, 0)
-            sockets.end("iscsid", portal.ip, portal.port)
-
-    def bear_with(self) -> None:
-        """Let the parent lose its connection for a moment again without failing reads."""
-        portal = self.step.portal
-        assert portal is not None
-        with explained(f"sessions with {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
-
     def _disk(self, portal: Portal) -> str:
         """Return the disk of a session that works, or of one that is opened now."""
-        disk = sysfs.disk(portal.iqn, portal.lun)
-        if disk is not None and sysfs.is_cut_off(portal.iqn) and _answers(portal):
+        disk = sessions.disk(portal.iqn, portal.lun)
+        if disk is not None and sessions.is_cut_off(portal.iqn) and _answers(portal):
             # iscsid would try for ever with the secret of the first login
-            with explained(f"logging out of {portal.iqn}"):
-                iscsi.logout(portal.ip, portal.port, portal.iqn)
+            log_out(portal)
             disk = None
         if disk is None:
             return self._log_in(portal)
-        user, secret = _proof(self.step.chap)
+        user, secret = _words(self.step.proof)
         with explained(f"what to prove to {portal.iqn}"):
             iscsi.remember(portal.ip, portal.port, portal.iqn, user, secret)
         return disk
@@ -116,7 +101,7 @@ class Path:
                 host,
             ) from err
         # with other disks, or an agent died here
-        is_open = sysfs.session_to(portal.iqn) is not None
+        is_open = sessions.session_to(portal.iqn) is not None
         try:
             if is_open:
                 iscsi.scan(portal.iqn, portal.lun)
@@ -127,16 +112,15 @@ class Path:
             raise ParentUnreachable(f"{what}: {reason}: {err.strerror}", host) from err
         try:
             wait_until(
-                lambda: sysfs.disk(portal.iqn, portal.lun) is not None,
+                lambda: sessions.disk(portal.iqn, portal.lun) is not None,
                 _LATE_DEADLINE if is_open else _DISK_DEADLINE,
                 f"{what}: LUN {portal.lun} of {portal.iqn}",
             )
         except KernelFailure as err:
-            if not sysfs.session_in_use(portal.iqn):
-                with explained(f"logging out of {portal.iqn}"):
-                    iscsi.logout(portal.ip, portal.port, portal.iqn)
+            if not sessions.session_in_use(portal.iqn):
+                log_out(portal)
             raise ParentUnreachable(f"{err}; check that its disk answers", host) from err
-        disk = sysfs.disk(portal.iqn, portal.lun)
+        disk = sessions.disk(portal.iqn, portal.lun)
         assert disk is not None
         LOG.info("connected to %s (%s) as %s", host, portal.iqn, disk)
         return disk
@@ -146,7 +130,7 @@ class Path:
         end = time.monotonic() + _REFUSED_DEADLINE
         while True:
             try:
-                iscsi.login(portal.ip, portal.port, portal.iqn, *_proof(self.step.chap))
+                iscsi.login(portal.ip, portal.port, portal.iqn, *_words(self.step.proof))
                 return
             except PermissionError:
                 if time.monotonic() > end:
@@ -157,27 +141,20 @@ class Path:
         """Find the session of the disk below: the kernel knows it better than the plan."""
         table = self.mapped.table()
         if table:
-            session = sysfs.session_of(table[0][3].split()[0])
+            session = sessions.session_of(table[0][3].split()[0])
             if session is not None:
                 return session
-        return sysfs.session_to(self.step.portal.iqn) if self.step.portal else None
+        return sessions.session_to(self.step.portal.iqn) if self.step.portal else None
 
 
-def forget_lost() -> None:
-    """Forget the parents of an earlier boot: sessions end with the power, their records do not.
-
-    To be called while nothing logs in: a login writes its record first.
-    """
-    try:
-        for ip, port, target in iscsi.records():
-            if naming.parse_iqn(target) is not None and sysfs.session_to(target) is None:
-                iscsi.forget(ip, port, target)
-    except OSError as err:
-        LOG.warning("what open-iscsi remembers of parents: %s", err)
+def log_out(portal: Portal) -> None:
+    """End a session, and forget its target."""
+    with explained(f"logging out of {portal.iqn}"):
+        iscsi.logout(portal.ip, portal.port, portal.iqn)
 
 
-def _proof(chap: Chap | None) -> tuple[str, str]:
-    return (chap.user, chap.secret) if chap else ("", "")
+def _words(proof: Proof | None) -> tuple[str, str]:
+    return (proof.user, proof.secret) if proof else ("", "")
 
 
 def _answers(portal: Portal) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from virtman import sysfs
 from virtman.model import plan
-from virtman.model.plan import SECTOR, Chap
+from virtman.model.address import Proof
+from virtman.model.plan import SECTOR
 from virtman.privileged import lio
 from virtman.stack.mapped import Mapped, explained, one_stripe
 
@@ -43,10 +44,10 @@ class Export(Mapped):
                 )
         return self.node
 
-    def require(self, chap: Chap) -> None:
+    def require(self, proof: Proof) -> None:
         """Let those children log in who know this; until it is called first, none can."""
         with explained(f"what {self.step.portal.iqn} asks for"):
-            lio.require(self.step.portal.iqn, chap.user, chap.secret)
+            lio.require(self.step.portal.iqn, proof.user, proof.secret)
 
     def down(self) -> None:
         """Stop serving, then remove the device."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from virtman.model import plan
-from virtman.model.plan import SECTOR, Chap
+from virtman.model.address import Proof
+from virtman.model.plan import SECTOR
 from virtman.privileged import lio
 from virtman.stack.mapped import explained
 
@@ -27,10 +28,10 @@ class Source:
                 lio.serve(self.storage, path, size, portal.iqn, portal.lun, portal.ip, portal.port)
         return path
 
-    def require(self, chap: Chap) -> None:
+    def require(self, proof: Proof) -> None:
         """Let those hosts log in who know this; until it is called first, none can."""
         with explained(f"what {self.step.portal.iqn} asks for"):
-            lio.require(self.step.portal.iqn, chap.user, chap.secret)
+            lio.require(self.step.portal.iqn, proof.user, proof.secret)
 
     def release(self) -> None:
         """Nothing waits here."""

@@ -1,0 +1,38 @@
+"""What the kernel says of connections with parents."""
+
+from pathlib import Path
+
+import fixtures
+import testtools
+
+from virtman.stack.transport.iscsi import sessions
+
+# as the kernel prints them: 10.0.0.1:3260 unanswered three times, 10.0.0.2:3260 once
+TCP = """\
+  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0300000A:8EA0 0100000A:0CBC 01 00000030:00000000 01:00000064 00000003     0        0 7
+   1: 0300000A:8EA1 0200000A:0CBC 01 00000030:00000000 01:00000014 00000001     0        0 8
+   2: 0300000A:8EA2 0500000A:0CBC 02 00000001:00000000 01:00000064 00000004     0        0 9
+   3: 00000000:0CBC 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 10
+"""
+
+
+class SilenceTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        table = Path(self.useFixture(fixtures.TempDir()).join("tcp"))
+        table.write_text(TCP)
+        self.useFixture(fixtures.MockPatchObject(sessions, "_TCP", table))
+        table6 = table.with_name("tcp6")
+        local, peer = "000080FE" + 24 * "0", "000080FE" + 16 * "0" + "01000000"
+        row = f"sl\n0: {local}:8EA0 {peer}:0CBC 01 00000030:00000000 01:00000064 00000005 0 0 7"
+        table6.write_text(row)
+        self.useFixture(fixtures.MockPatchObject(sessions, "_TCP6", table6))
+
+    def test_peers_to_whom_something_is_sent_again_are_known(self):
+        found = sessions.unacknowledging()
+        self.assertTrue({("10.0.0.1", 3260), ("fe80::1", 3260)} <= found, found)
+
+    def test_a_connection_that_is_being_made_and_one_that_is_fine_say_nothing(self):
+        peers = {ip for ip, _ in sessions.unacknowledging()}
+        self.assertFalse({"10.0.0.5", "10.0.0.3", "0.0.0.0"} & peers)

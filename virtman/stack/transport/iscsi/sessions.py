@@ -1,0 +1,103 @@
+"""What the kernel shows without root of sessions with parents."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+from virtman.model.address import Portal
+
+_SESSIONS = Path("/sys/class/iscsi_session")
+_TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
+_ESTABLISHED = "01"
+
+
+def disk(iqn: str, lun: int) -> str | None:
+    """Return the name of an iSCSI disk, such as ``sda``; not through udev."""
+    for session in _sessions(iqn):
+        for found in session.glob(f"device/target*/*:{lun}/block/*"):
+            return found.name
+    return None
+
+
+def session_of(device_number: str) -> Portal | None:
+    """Return the portal of the session that a disk belongs to; None if it is no such disk."""
+    parts = (Path("/sys/dev/block") / device_number).resolve().parts
+    names = [part for part in parts if part.startswith("session")]
+    return _portal(_SESSIONS / names[0]) if names else None
+
+
+def session_to(iqn: str) -> Portal | None:
+    """Return the portal of a session with this target; None if there is none."""
+    return next(map(_portal, _sessions(iqn)), None)
+
+
+def session_in_use(iqn: str) -> bool:
+    """Tell whether any device lies on a disk of a session with this target."""
+    return any(map(_is_used, _sessions(iqn)))
+
+
+def idle_sessions() -> list[Portal]:
+    """Return the portals of iSCSI sessions on whose disks nothing lies."""
+    idle = []
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if not _is_used(session):
+                idle.append(_portal(session))
+    return idle
+
+
+def is_cut_off(iqn: str) -> bool:
+    """Tell whether there is a session with this target that has lost its connection."""
+    states = [(session / "state") for session in _sessions(iqn)]
+    with contextlib.suppress(OSError):  # gone meanwhile
+        return any(state.read_text().strip() != "LOGGED_IN" for state in states)
+    return False
+
+
+def unacknowledging() -> set[tuple[str, int]]:
+    """Return address and port of peers to whom this kernel sends something again, in vain so far.
+
+    A peer that is merely busy acknowledges what it gets at once.
+    """
+    found = set()
+    for table, length in ((_TCP, 4), (_TCP6, 16)):
+        with contextlib.suppress(FileNotFoundError):  # a kernel without IPv6
+            for line in table.read_text().splitlines()[1:]:
+                row = line.split()
+                if row[3] == _ESTABLISHED and int(row[6], 16):
+                    found.add(_peer(row[2], length))
+    return found
+
+
+def _peer(text: str, length: int) -> tuple[str, int]:
+    """Return address and port from /proc/net/tcp, which has an address in words of the host."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    packed = b"".join(raw[at : at + 4][::-1] for at in range(0, length, 4))
+    return str(ipaddress.ip_address(packed)), int(port, 16)
+
+
+def _sessions(iqn: str) -> Iterator[Path]:
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):
+            if (session / "targetname").read_text().strip() == iqn:
+                yield session
+
+
+def _is_used(session: Path) -> bool:
+    return any(session.glob("device/target*/*/block/*/holders/*"))
+
+
+def _portal(session: Path) -> Portal:
+    connection = next(iter((session / "device").glob("connection*/iscsi_connection/*")), None)
+    if connection is None:
+        raise OSError(errno.ENOTCONN, f"{session.name} has no connection")
+    return Portal(
+        (connection / "persistent_address").read_text().strip(),
+        int((connection / "persistent_port").read_text()),
+        (session / "targetname").read_text().strip(),
+    )

@@ -1,0 +1,94 @@
+"""What others may ask of iSCSI."""
+
+from __future__ import annotations
+
+import logging
+
+from virtman.model import naming, plan
+from virtman.model.address import Portal, iqn, parse_iqn
+from virtman.model.naming import MAPPER, PREFIX
+from virtman.privileged import iscsi, lio, sockets
+from virtman.stack.mapped import explained
+from virtman.stack.transport.iscsi import sessions, targets
+from virtman.stack.transport.iscsi.export import Export
+from virtman.stack.transport.iscsi.path import Path, log_out
+from virtman.stack.transport.iscsi.source import Source
+
+LOG = logging.getLogger(__name__)
+
+_OURS = f"{MAPPER}{PREFIX}_"
+
+
+class Iscsi:
+    """See ``virtman.stack.transport.Transport``."""
+
+    modules = ("iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file", "iscsi_target_mod")
+
+    def path(self, step: plan.Path) -> Path:
+        """Return the layer of a parent's disk."""
+        return Path(step)
+
+    def export(self, step: plan.Export) -> Export:
+        """Return the layer of a stripe that is served."""
+        return Export(step)
+
+    def source(self, step: plan.Source) -> Source:
+        """Return the layer of a file or device that is served."""
+        return Source(step)
+
+    def sent(self, portal: Portal) -> int:
+        """Return what a target has sent of all its LUNs."""
+        return targets.sent(portal.iqn)
+
+    def is_cut_off(self, portal: Portal) -> bool:
+        """Tell whether there is a session with a target that has lost its connection."""
+        return sessions.is_cut_off(portal.iqn)
+
+    def unacknowledging(self) -> set[tuple[str, int]]:
+        """Return peers to whom TCP sends again."""
+        return sessions.unacknowledging()
+
+    def abandon(self, portal: Portal) -> None:
+        """End the connections to a portal, and have no read wait for it."""
+        with explained(f"ending connections to {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, 0)
+            sockets.end("iscsid", portal.ip, portal.port)
+
+    def bear_with(self, portal: Portal) -> None:
+        """Have reads wait for the sessions with a portal as they do from the start."""
+        with explained(f"sessions with {portal.ip}"):
+            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
+
+    def idle(self) -> list[Portal]:
+        """Return the sessions with targets of ours on whose disks nothing lies."""
+        return [one for one in sessions.idle_sessions() if parse_iqn(one.iqn)]
+
+    def log_out(self, portal: Portal) -> None:
+        """End a session, and forget its target."""
+        log_out(portal)
+
+    def exports(self) -> dict[str, str]:
+        """Return the image of each storage object over an export's device, by its name."""
+        found = {}
+        for name, path in targets.storages().items():
+            device = naming.parse(path.removeprefix(MAPPER)) if path.startswith(_OURS) else None
+            if device is not None and device.role.startswith("export"):
+                found[name] = device.image
+        return found
+
+    def withdraw(self, name: str, host: str, image: str) -> None:
+        """Stop serving a storage object, named ``virtman_<image>_<lun>``."""
+        with explained(f"withdrawing {name}"):
+            lio.withdraw(name, iqn(host, image), int(name.rpartition("_")[2]))
+
+    def forget_lost(self) -> None:
+        """Forget targets without a session: sessions end with the power, their records do not.
+
+        To be called while nothing logs in: a login writes its record first.
+        """
+        try:
+            for ip, port, target in iscsi.records():
+                if parse_iqn(target) is not None and sessions.session_to(target) is None:
+                    iscsi.forget(ip, port, target)
+        except OSError as err:
+            LOG.warning("what open-iscsi remembers of parents: %s", err)
