@@ -1,0 +1,133 @@
+"""What a storage node's commands take from the configuration file: who and where, and Volt.
+
+A flag on the command line comes first, then the file, then a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+Decorator = Callable[[Any], Any]
+
+
+class _Needed(click.Option):
+    """An option that has to come from somewhere.
+
+    :param setting: where in the configuration file it may be, such as "[volt] url"
+    """
+
+    def __init__(self, *args: Any, setting: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.setting = setting
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Say in both ways what is missing."""
+        found = super().process_value(ctx, value)
+        if not found and not ctx.resilient_parsing:
+            raise click.UsageError(
+                f"Missing option '{self.opts[0]}': give it, or set {self.setting} in the "
+                "configuration file.",
+                ctx,
+            )
+        return found
+
+
+def _read(context: click.Context, parameter: click.Parameter, files: tuple[str, ...]) -> None:
+    """Make what the files say the defaults of the options that follow."""
+    if context.resilient_parsing:
+        return
+    # takes long to load, and completion and other nouns do without
+    from oslo_config import cfg  # noqa: PLC0415
+
+    from virtman import conf as options  # noqa: PLC0415
+
+    conf = options.register(cfg.ConfigOpts())
+    conf.set_default("url", None, group="volt")  # a Volt that nobody named is none
+    try:
+        conf(
+            [],
+            project="virtman",
+            prog=context.find_root().info_name,
+            default_config_files=list(files) or None,
+            default_config_dirs=[],
+        )
+        context.default_map = {
+            "host": conf.agent.host,
+            "ip": conf.export.ip,
+            "port": conf.export.port,
+            "volt": conf.volt.url,
+            "token_file": conf.volt.token_file,
+            "cafile": conf.volt.cafile,
+        }
+    except cfg.Error as err:
+        raise click.ClickException(str(err)) from err
+
+
+def _all(*options: Decorator) -> Decorator:
+    """Return one decorator that adds these options, in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+volt = _all(
+    click.option(
+        "--config-file",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False),
+        is_eager=True,
+        expose_value=False,
+        callback=_read,
+        help="Read the options below from this file; default: /etc/virtman/virtman.conf if there "
+        "is one.",
+    ),
+    click.option(
+        "--host",
+        metavar="NAME",
+        help="Name of this storage node; default: [agent] host, which is the host name.",
+    ),
+    click.option(
+        "--volt",
+        metavar="URL",
+        cls=_Needed,
+        setting="[volt] url",
+        help="URL of Volt; default: [volt] url.",
+    ),
+    click.option(
+        "--token-file",
+        metavar="FILE",
+        default="",
+        type=click.Path(dir_okay=False),
+        help="File with a token of role operator; default: [volt] token_file.",
+    ),
+    click.option(
+        "--cafile",
+        metavar="FILE",
+        default="",
+        type=click.Path(dir_okay=False),
+        help="File with CA certificates to verify Volt's with; default: [volt] cafile, or those "
+        "that the system trusts.",
+    ),
+)
+portal = _all(
+    click.option(
+        "--ip",
+        metavar="ADDRESS",
+        cls=_Needed,
+        setting="[export] ip",
+        help="Address to serve on; default: [export] ip.",
+    ),
+    click.option(
+        "--port",
+        type=click.IntRange(1, 65535),
+        help="Port of the iSCSI target; default: [export] port, which is 3260.",
+    ),
+)
