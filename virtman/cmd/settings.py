@@ -6,6 +6,7 @@ A flag on the command line comes first, then the file, then a default.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,22 +17,18 @@ Decorator = Callable[[Any], Any]
 class _Needed(click.Option):
     """An option that has to come from somewhere.
 
-    :param setting: where in the configuration file it may be, such as "[volt] url"
+    :param remedy: what to do if it does not
     """
 
-    def __init__(self, *args: Any, setting: str, **settings: Any) -> None:
+    def __init__(self, *args: Any, remedy: str, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.setting = setting
+        self.remedy = remedy
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
-        """Say in both ways what is missing."""
+        """Say what is missing and what to do."""
         found = super().process_value(ctx, value)
         if not found and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"Missing option '{self.opts[0]}': give it, or set {self.setting} in the "
-                "configuration file.",
-                ctx,
-            )
+            raise click.UsageError(f"Missing option '{self.opts[0]}': {self.remedy}.", ctx)
         return found
 
 
@@ -47,15 +44,11 @@ def _read(context: click.Context, parameter: click.Parameter, files: tuple[str, 
     conf = options.register(cfg.ConfigOpts())
     conf.set_default("url", None, group="volt")  # a Volt that nobody named is none
     try:
-        conf(
-            [],
-            project="virtman",
-            prog=context.find_root().info_name,
-            default_config_files=list(files) or None,
-            default_config_dirs=[],
-        )
+        named = [word for file in files for word in ("--config-file", file)]
+        conf(named, project="virtman", prog=context.find_root().info_name)
         context.default_map = {
-            "host": conf.agent.host,
+            # the targets of an agent that runs here have this name, and would replace a source's
+            "host": None if Path(conf.agent.socket).exists() else conf.agent.host,
             "ip": conf.export.ip,
             "port": conf.export.port,
             "volt": conf.volt.url,
@@ -92,13 +85,16 @@ volt = _all(
     click.option(
         "--host",
         metavar="NAME",
-        help="Name of this storage node; default: [agent] host, which is the host name.",
+        cls=_Needed,
+        remedy="an agent runs on this node, so the source needs another name than [agent] host",
+        help="Name of this storage node; default: [agent] host (the host name), unless an agent "
+        "runs here.",
     ),
     click.option(
         "--volt",
         metavar="URL",
         cls=_Needed,
-        setting="[volt] url",
+        remedy="give it, or set [volt] url in the configuration file",
         help="URL of Volt; default: [volt] url.",
     ),
     click.option(
@@ -122,7 +118,7 @@ portal = _all(
         "--ip",
         metavar="ADDRESS",
         cls=_Needed,
-        setting="[export] ip",
+        remedy="give it, or set [export] ip in the configuration file",
         help="Address to serve on; default: [export] ip.",
     ),
     click.option(
