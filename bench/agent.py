@@ -113,7 +113,8 @@ class _Agent:
         Snapshots like a VM's, right over the cache device and over the cache, show what no layer
         of ours can change.
         """
-        device = json.loads(self._node.run(["virtman", "show", "--json", "vm0"]).stdout)["device"]
+        shown = self._node.run(["virtman", "vm", "show", "--json", "vm0"]).stdout
+        device = json.loads(shown)["device"]
         image = f"/dev/mapper/virtman_{IMAGE}_image"
         layers = {
             BASE: CACHE_DISK,

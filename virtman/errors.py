@@ -14,14 +14,14 @@ class VirtmanError(Exception):
 
 
 class InvalidName(VirtmanError):
-    """A name that cannot become part of a device or iSCSI name."""
+    """A name that does not fit into device or iSCSI names."""
 
     code = "virtman.name.invalid"
     status = 400
 
 
 class InvalidRequest(VirtmanError):
-    """A request whose body or address is not understood."""
+    """A request whose body or path is not understood."""
 
     code = "virtman.request.invalid"
     status = 400
@@ -42,21 +42,21 @@ class ImageUnknown(VirtmanError):
 
 
 class ImageMismatch(VirtmanError):
-    """A parent serves something that is not the image as Volt describes it."""
+    """A parent does not serve the image that Volt describes."""
 
     code = "virtman.image.mismatch"
     status = 502
 
 
 class ImageRemade(VirtmanError):
-    """The image was deleted, and another one has its name: it fits no store of the first."""
+    """The image was deleted, and another one has its name, which does not fit the VM's data."""
 
     code = "virtman.image.remade"
     status = 409
 
 
 class InstanceExists(VirtmanError):
-    """A VM of this name has its device already."""
+    """A VM of this name already has a device."""
 
     code = "virtman.instance.exists"
     status = 409
@@ -70,7 +70,7 @@ class InstanceUnknown(VirtmanError):
 
 
 class InstanceNotServed(VirtmanError):
-    """The VM's device is not there yet: the agent has not brought it back."""
+    """The VM has no device yet: the agent has not created it again."""
 
     code = "virtman.instance.not_served"
     status = 503
@@ -91,14 +91,14 @@ class SnapshotUnknown(VirtmanError):
 
 
 class SnapshotMismatch(VirtmanError):
-    """The snapshot is of another image or another VM."""
+    """The snapshot belongs to another image or another VM."""
 
     code = "virtman.snapshot.mismatch"
     status = 409
 
 
 class DeviceBusy(VirtmanError):
-    """Somebody still holds the device open."""
+    """A process still has the device open."""
 
     code = "virtman.device.busy"
     status = 409
@@ -112,28 +112,28 @@ class DevicePending(VirtmanError):
 
 
 class NoSpace(VirtmanError):
-    """The exception store does not fit."""
+    """There is no space for the exception store."""
 
     code = "virtman.store.no_space"
     status = 507
 
 
 class StoreUnusable(VirtmanError):
-    """A device that is to hold an exception store is somebody else's, too short, or not its own."""
+    """A device named for an exception store is in use, too small, or not the right one."""
 
     code = "virtman.store.unusable"
     status = 409
 
 
 class StoreInvalid(VirtmanError):
-    """The kernel gave up an exception store: what it held is lost."""
+    """The kernel gave up an exception store: its data is lost."""
 
     code = "virtman.store.invalid"
     status = 500
 
 
 class ModulesMissing(VirtmanError):
-    """The kernel lacks modules that the stack is made of."""
+    """The kernel lacks modules that the devices need."""
 
     code = "virtman.kernel.modules_missing"
     status = 503
@@ -168,28 +168,28 @@ class CoordinatorRefused(VirtmanError):
 
 
 class TokenUnreadable(VirtmanError):
-    """The file with this host's token cannot be read, or is empty."""
+    """The file with this host's token cannot be read, or holds no token."""
 
     code = "virtman.volt.token"
     status = 503
 
 
 class Unauthenticated(VirtmanError):
-    """Volt asks who we are and does not accept the answer."""
+    """Volt requires a token and does not accept ours."""
 
     code = "virtman.volt.unauthenticated"
     status = 502
 
 
 class Forbidden(VirtmanError):
-    """Volt knows who we are and does not allow this."""
+    """Volt knows our token and does not allow this."""
 
     code = "virtman.volt.forbidden"
     status = 502
 
 
 class TooFast(VirtmanError):
-    """Volt wants fewer requests, for longer than we wait."""
+    """Volt asks for fewer requests, for longer than we wait."""
 
     code = "virtman.volt.too_fast"
     status = 503
@@ -203,14 +203,14 @@ class PlacementStale(VirtmanError):
 
 
 class PeersOff(VirtmanError):
-    """This agent neither calls others nor is called."""
+    """This agent does not listen to other agents, and so cannot call them."""
 
     code = "virtman.peer.off"
     status = 409
 
 
 class PeerUnknown(VirtmanError):
-    """Volt knows no host of this name that takes calls."""
+    """Volt knows no agent of this host that listens."""
 
     code = "virtman.peer.unknown"
     status = 404
@@ -224,63 +224,63 @@ class PeerUnreachable(VirtmanError):
 
 
 class PeerUntrusted(VirtmanError):
-    """What answers, or asks, is not the host that it should be."""
+    """The other side of a call is not the host that it should be."""
 
     code = "virtman.peer.untrusted"
     status = 403
 
 
 class MoveInProgress(VirtmanError):
-    """The VM is on its way from or to this node."""
+    """The VM is moving from or to this node."""
 
     code = "virtman.move.busy"
     status = 409
 
 
 class MoveUnknown(VirtmanError):
-    """No such VM is on its way."""
+    """No such VM is moving."""
 
     code = "virtman.move.unknown"
     status = 404
 
 
 class MoveHanded(VirtmanError):
-    """The destination owns the VM's data, or may: there is no way back."""
+    """The destination owns the VM's data, or may own it: it is too late to cancel."""
 
     code = "virtman.move.handed"
     status = 409
 
 
 class MoveStale(VirtmanError):
-    """The destination was told to begin anew meanwhile, or has restarted: offer again."""
+    """The VM was offered again meanwhile, or the destination has restarted: offer again."""
 
     code = "virtman.move.stale"
     status = 409
 
 
 class MoveGarbled(VirtmanError):
-    """Data did not come as they were sent: send them again."""
+    """Data arrived damaged: send it again."""
 
     code = "virtman.move.garbled"
     status = 400
 
 
 class MoveCancelled(VirtmanError):
-    """Somebody did not want it any more."""
+    """The move was cancelled."""
 
     code = "virtman.move.cancelled"
     status = 409
 
 
 class ImageDiffers(VirtmanError):
-    """The two hosts do not mean the same image by a name."""
+    """The two hosts have different images of one name."""
 
     code = "virtman.move.image_differs"
     status = 409
 
 
 class VersionDiffers(VirtmanError):
-    """The two agents are of versions that do not understand each other."""
+    """The two agents have versions that do not understand each other."""
 
     code = "virtman.move.version"
     status = 409
@@ -301,14 +301,14 @@ class CacheUnsupported(VirtmanError):
 
 
 class VolumeUnusable(VirtmanError):
-    """A device before which no cache can be put, or not in this way."""
+    """This device cannot be cached, or not in this mode."""
 
     code = "virtman.volume.unusable"
     status = 409
 
 
 class VolumeUnknown(VirtmanError):
-    """There is no cache before this device."""
+    """This device has no cache."""
 
     code = "virtman.volume.unknown"
     status = 404

@@ -19,7 +19,7 @@ class Unknown(VoltError):
 
 
 class Conflict(VoltError):
-    """The request is well formed but does not fit the present state."""
+    """The request is well formed but does not fit the current state."""
 
 
 class Unavailable(VoltError):
@@ -27,19 +27,19 @@ class Unavailable(VoltError):
 
 
 class Unauthenticated(VoltError):
-    """The request does not prove who asks."""
+    """The request has no valid token."""
 
     code = "volt.access.unauthenticated"
 
 
 class Forbidden(VoltError):
-    """Who asks is known but may not do this."""
+    """The client is known but may not do this."""
 
     code = "volt.access.forbidden"
 
 
 class TooFast(VoltError):
-    """Who asks has asked too often; ``wait`` is the seconds until they may again."""
+    """The client sends too many requests; ``wait`` is the seconds until it may send again."""
 
     code = "volt.access.too_fast"
 
@@ -51,13 +51,13 @@ class TooFast(VoltError):
 
 
 class RequestInvalid(Invalid):
-    """A body that is not the JSON that the route takes."""
+    """A body that does not fit the route."""
 
     code = "volt.request.invalid"
 
 
 class NameInvalid(Invalid):
-    """An image or host name that could not become part of an iSCSI name."""
+    """An image or host name that does not fit into iSCSI names."""
 
     code = "volt.name.invalid"
 
@@ -69,13 +69,13 @@ class ImageSizeInvalid(Invalid):
 
 
 class HashesInvalid(Invalid):
-    """Hashes that cannot be those of an image of that size."""
+    """Hashes that do not fit an image of that size."""
 
     code = "volt.image.hashes"
 
 
 class CertificateRequestInvalid(Invalid):
-    """What should be a request for a certificate is none, or is for a weak key."""
+    """The body is not a certificate request, or its key is of a wrong kind."""
 
     code = "volt.certificate.request"
 
@@ -99,7 +99,7 @@ class ImageUnknown(Unknown):
 
 
 class ListenerUnknown(Unknown):
-    """The host's agent takes no calls of others: it has no certificate that is good."""
+    """The host's agent does not listen to other agents: it has no valid certificate."""
 
     code = "volt.peer.unknown"
 
@@ -117,7 +117,7 @@ class HostUnknown(Unknown):
 
 
 class ImageExists(Conflict):
-    """The name is taken by an image with other content."""
+    """An image with other content has this name."""
 
     code = "volt.image.exists"
 
@@ -141,13 +141,13 @@ class HostPlaced(Conflict):
 
 
 class ReportMismatch(Conflict):
-    """A host reports somebody who is not its parent or standby."""
+    """A host reports a host that is not its parent or standby."""
 
     code = "volt.report.mismatch"
 
 
 class TooManyWaiting(Unavailable):
-    """So many requests wait for news that one more would keep others from being served."""
+    """Too many requests wait for news: one more would block others."""
 
     code = "volt.watch.full"
 
@@ -159,19 +159,19 @@ class DatabaseBusy(Unavailable):
 
 
 class DatabaseUnreachable(Unavailable):
-    """The database server is down, or takes no more connections."""
+    """The database server is down, or accepts no more connections."""
 
     code = "volt.database.unreachable"
 
 
 class DatabaseInvalid(VoltError):
-    """The URL of the database is none that Volt can use."""
+    """Volt cannot use the URL of the database."""
 
     code = "volt.database.url"
 
 
 class KeystoneUnavailable(Unavailable):
-    """Keystone did not say whose token it is."""
+    """Keystone gave no valid answer about a token."""
 
     code = "volt.access.keystone"
 
@@ -183,7 +183,7 @@ class TokenUnknown(Unknown):
 
 
 class TokenInvalid(Invalid):
-    """A token that would be of no use."""
+    """A token that nobody could use."""
 
     code = "volt.token.invalid"
 
@@ -195,6 +195,6 @@ class PolicyInvalid(VoltError):
 
 
 class SchemaOutdated(VoltError):
-    """The database was not brought to the schema that this Volt needs."""
+    """The database has another schema than this Volt needs."""
 
     code = "volt.database.schema"

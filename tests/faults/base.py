@@ -184,7 +184,7 @@ class FaultCase(DeployedCase):
                 wait_until(lambda vm=vm: self.show(node, vm)["state"] == "ready", vm, 90, 0.5)
 
     def show(self, node, vm):
-        return json.loads(self.virtman(node, "show", "--json", vm).stdout)
+        return json.loads(self.virtman(node, "vm", "show", "--json", vm).stdout)
 
     def place(self, node):
         return self.deployment.ask("GET", f"/v1/images/{self.image}/hosts/{node.name}")

@@ -94,7 +94,7 @@ class TestNodes(FaultCase):
         (node, *_), (device,) = self.nodes, self.populate(1)
         wait_until(lambda: self.is_all_cached(node), "a cache with all of the image", 120, 0)
         warm, cold = f"vm-{node.name}", [f"cold{number}" for number in range(HANGING)]
-        self.virtman(node, "limit", warm, "2M")
+        self.virtman(node, "vm", "limit", warm, "2M")
         for vm in cold:
             self.virtman(node, "create", "--quota", "1M", CHAIN, vm)
             self.created.append((node, vm))
@@ -113,7 +113,7 @@ class TestNodes(FaultCase):
                f"{taken:.1f} MiB taken")  # fmt: skip
         self.restore_source()
         for vm in (warm, *cold):
-            self.virtman(node, "limit", vm, "0")
+            self.virtman(node, "vm", "limit", vm, "0")
         for vm, pid in zip((*cold, warm), pids, strict=True):
             node.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=120)
             said = (node.share / vm).read_text()

@@ -1,19 +1,31 @@
 """The reference pages name everything that users can meet."""
 
+import re
 from pathlib import Path
 
+import click
 import testtools
 
 from virtman import errors as agent_errors
 from virtman.api import local
+from virtman.cmd.golden import main as golden
+from virtman.cmd.shell import shell
 from volt import errors as volt_errors
 from volt.api import app, routes
+from volt.cmd.manage import main as manage
 
-DOC = Path(__file__).resolve().parents[2] / "doc" / "source"
+TOP = Path(__file__).resolve().parents[2]
+DOC = TOP / "doc" / "source"
+PROGRAMS = {"virtman": shell, "volt-manage": manage, "virtman-golden": golden}
+# As text names a command: in quotes, or at a prompt.
+COMMAND = re.compile(r"(?:``|'|[#$] )(virtman|volt-manage)((?: [a-z]+)+)")
 
 
 def codes_of(module):
     return {kind.code for kind in vars(module).values() if hasattr(kind, "code")}
+
+
+TEXTS = {".py", ".sh", ".html", ".js", ".yaml", ".patch"}
 
 
 class DocumentationTest(testtools.TestCase):
@@ -28,10 +40,51 @@ class DocumentationTest(testtools.TestCase):
     def test_every_route_of_volt_is_described(self):
         self.assert_described("rest-api.rst", routes.ROUTES)
 
+    def test_every_command_and_option_is_described(self):
+        page = (DOC / "operator" / "commands.rst").read_text()
+        named = set(re.findall(r"--[a-z][a-z-]*", page))
+        for program, command in PROGRAMS.items():
+            for words, below in commands(command, program):
+                options = {name for one in below.params for name in one.opts if name[:2] == "--"}
+                self.assertEqual(set(), options - named, words)
+                if not isinstance(below, click.Group):
+                    self.assertIn(f"``{' '.join(words)}", page)
+
+    def test_every_command_that_is_named_exists(self):
+        files = [TOP / "README.rst", *(TOP / "etc").rglob("*.conf"), *DOC.rglob("*.rst")]
+        for folder in ("virtman", "volt", "lab", "releasenotes", "nova_patches"):
+            files += [file for file in (TOP / folder).rglob("*.*") if file.suffix in TEXTS]
+        wrong = []
+        for file in files:
+            for found in COMMAND.finditer(file.read_text()):
+                program, *words = (found[1] + found[2]).split()
+                if not exists(PROGRAMS[program], words):
+                    wrong.append((file.name, found[0]))
+        self.assertEqual([], wrong)
+
     def assert_described(self, page, declared):
         lines = (DOC / "reference" / page).read_text().splitlines()
         titles = {f"{verb} {_plain(path)}" for verb, path, *_ in declared}
         self.assertEqual([], sorted(titles.difference(lines)))
+
+
+def commands(command, *words):
+    """Walk through a command and all below it; return them with their names."""
+    found = [(words, command)]
+    for name, below in getattr(command, "commands", {}).items():
+        found += commands(below, *words, name)
+    return found
+
+
+def exists(command, words):
+    """Whether words lead to a command; those after it may be arguments."""
+    for word in words:
+        if not isinstance(command, click.Group):
+            return True
+        if word not in command.commands:
+            return False
+        command = command.commands[word]
+    return True
 
 
 def _plain(path):

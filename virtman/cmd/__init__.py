@@ -1,1 +1,1 @@
-"""The programs: ``virtman-agent`` and ``virtman``."""
+"""What can I type? The programs, and a file for each noun of ``virtman``."""

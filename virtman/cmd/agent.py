@@ -15,6 +15,7 @@ from oslo_log import log as logging
 
 from virtman import conf as options
 from virtman import privileged
+from virtman.cmd.version import version
 from virtman.errors import InvalidName, VirtmanError
 from virtman.model import naming
 from virtman.model.plan import SOURCE
@@ -31,7 +32,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.register_options(conf)
     # else it logs the arguments of root verbs, secrets among them, at level debug
     logging.set_defaults(default_log_levels=[*logging.get_default_log_levels(), *_QUIET])
-    conf(sys.argv[1:] if argv is None else argv, project="virtman")
+    conf(
+        sys.argv[1:] if argv is None else argv,
+        project="virtman",
+        prog="virtman-agent",
+        version=f"virtman-agent {version()}",
+    )
     logging.setup(conf, "virtman")
     try:
         _check(conf)

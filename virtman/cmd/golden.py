@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import signal
-import socket
 import threading
 
 import click
 
+from virtman.cmd import settings
+from virtman.cmd.options import version_option
 from virtman.coordinator.auth import Access
 from virtman.coordinator.keystone import Tokens
 from virtman.openstack.cinder import API_VERSION, Cinder
@@ -18,48 +19,45 @@ from virtman.source import Storage
 
 LOG = logging.getLogger(__name__)
 
-_PORT = 3260
-
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--cloud", help="Of clouds.yaml, with nova's own account; the OS_ variables if none.")
-@click.option("--volt", required=True, help="Where Volt answers.")
+@version_option("virtman-golden")
 @click.option(
-    "--token-file",
-    default="",
-    help="File with a token of role operator; without it Volt has to know the account by Keystone.",
+    "--cloud",
+    metavar="NAME",
+    help="Cloud of clouds.yaml with nova's own account; default: the OS_ variables.",
 )
-@click.option("--cafile", default="", help="Certificates that vouch for Volt's.")
-@click.option("--ip", required=True, help="Address at which the first nodes read the images.")
-@click.option("--port", default=_PORT, show_default=True, help="Of the iSCSI target.")
-@click.option("--host", default=lambda: socket.gethostname().lower(), help="Name of this host.")
+@settings.volt
+@settings.portal
 @click.option(
     "--lock-path",
+    metavar="FOLDER",
     default="/run/lock/virtman-golden",
     show_default=True,
-    help="Folder of os-brick's locks: that of Cinder or nova where these attach volumes too.",
+    help="Folder of os-brick's locks. If Cinder or Nova attach volumes on this host too, it must "
+    "be theirs.",
 )
-@click.option("--multipath/--no-multipath", help="Reach volumes by all paths.")
+@click.option("--multipath/--no-multipath", help="Whether to connect volumes by all their paths.")
 @click.option(
     "--hash-tree/--no-hash-tree",
     default=False,
     show_default=True,
-    help="Let nodes verify what they read. All of a volume is read before its first server "
-    "starts: raise [virtman] served_timeout of nova-compute accordingly.",
+    help="Whether nodes can verify what they read. All of a volume is then read before its first "
+    "server starts: raise [virtman] served_timeout of nova-compute.",
 )
 @click.option(
     "--keep-time",
     default=600.0,
     show_default=True,
-    help="Seconds for which a volume stays after its last server. Longer: servers that come "
-    "again start faster. Shorter: less space is held.",
+    help="Seconds for which a volume is kept after its last server. Longer: the next server starts "
+    "faster. Shorter: less space is used.",
 )
 @click.option(
     "--interval",
     default=2.0,
     show_default=True,
-    help="Seconds between two looks at Cinder. Longer: fewer requests, and the first server of an "
-    "image waits longer.",
+    help="Seconds between two requests for Cinder's volumes. Longer: the first server of an image "
+    "waits longer. Shorter: more requests.",
 )
 def main(
     cloud: str | None,
@@ -75,7 +73,10 @@ def main(
     keep_time: float,
     interval: float,
 ) -> None:
-    """Serve the golden volumes of Cinder to the nodes of VirtMan. Needs root."""
+    """Serve Cinder's golden volumes to the compute nodes. Run as root.
+
+    Without a token file, Volt has to know the account by Keystone.
+    """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     # These come with the extra "openstack".
     from cinderclient import client  # noqa: PLC0415
@@ -98,3 +99,7 @@ def main(
         except Exception as err:
             LOG.warning("Cinder: %s", err)
         ended.wait(interval)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,14 +23,14 @@ OPTS = [
             ),
             ("none", "keeps nothing: what is read again is fetched again; needs no devices"),
         ],
-        help="What keeps on local devices what was read of images. Change it only while no "
-        "image is attached.",
+        help="Cache driver, which keeps blocks that were read from images on local devices. "
+        "Change it only while no image is attached.",
     ),
     cfg.ListOpt(
         "devices",
         default=[],
-        help="Local block devices, best SSDs, that together hold what was read of all images. "
-        "They are formatted when first used; a device that holds anything else is refused. "
-        "Larger is better: a cache that is nearly full fetches some blocks again.",
+        help="Local block devices, best SSDs, that together cache what is read of all images. "
+        "They are formatted when first used; a device that holds other data is refused. Larger "
+        "is better: a cache that is nearly full fetches some blocks again.",
     ),
 ]

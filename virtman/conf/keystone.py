@@ -9,15 +9,16 @@ OPTS = [
     cfg.StrOpt(
         "auth_type",
         default="",
-        help="How the agent logs in to Keystone, where that tells Volt who asks: 'password', "
-        "'v3applicationcredential' or another plugin of keystoneauth, whose options (auth_url, "
-        "username, password and so on) belong into this group too. The user is named 'virtman-' "
-        "and this host's name, and has role host. Empty: the token in [volt] token_file is used.",
+        help="How the agent logs in to Keystone, if Volt asks Keystone who its clients are: "
+        "'password', 'v3applicationcredential' or another plugin of keystoneauth. The options of "
+        "the plugin (auth_url, username, password and so on) belong into this group too. The "
+        "user is called 'virtman-' and this host's name, and has role host. Empty: the token in "
+        "[volt] token_file is used.",
     ),
     cfg.StrOpt(
         "cafile",
         default="",
-        help="File with the certificates that vouch for Keystone's, where auth_url is https. "
-        "Empty: those that this system trusts.",
+        help="File with CA certificates to verify Keystone's with, if auth_url is https. Empty: "
+        "those that this system trusts.",
     ),
 ]

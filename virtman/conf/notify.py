@@ -9,9 +9,9 @@ OPTS = [
     cfg.StrOpt(
         "transport_url",
         secret=True,
-        help="Where oslo.messaging finds the message bus that Volt is told to use as well, such "
-        "as rabbit://user:password@host:5672/virtman. If it is set, the agent asks Volt for its "
-        "places when it is called, instead of keeping a request open at Volt: cheaper for Volt "
-        "where there are thousands of hosts. Needs the Python package oslo.messaging.",
+        help="Message bus in the form of oslo.messaging, such as "
+        "rabbit://user:password@host:5672/virtman; Volt must use the same. With it, the agent "
+        "asks Volt for its places when it is called, and keeps no request open at Volt: cheaper "
+        "for Volt if there are thousands of hosts. Needs the Python package oslo.messaging.",
     ),
 ]

@@ -9,8 +9,8 @@ OPTS = [
     cfg.StrOpt(
         "url",
         default="http://127.0.0.1:8778",
-        help="Where Volt answers. Use https wherever others can read along: tokens and iSCSI "
-        "secrets go this way.",
+        help="URL of Volt. Use https if others can read the network: tokens and iSCSI secrets "
+        "travel on it.",
     ),
     cfg.StrOpt(
         "token_file",
@@ -22,7 +22,7 @@ OPTS = [
     cfg.StrOpt(
         "cafile",
         default="",
-        help="File with the certificates that vouch for Volt's, where url is https. Empty: those "
+        help="File with CA certificates to verify Volt's with, if url is https. Empty: those "
         "that this system trusts.",
     ),
     cfg.FloatOpt(
@@ -30,7 +30,7 @@ OPTS = [
         default=10.0,
         min=0.1,
         max=120.0,
-        help="Seconds to wait for an answer. Higher: rides out a busy Volt. Lower: errors show "
+        help="Seconds to wait for an answer. Higher: a busy Volt is survived. Lower: errors show "
         "sooner.",
     ),
 ]

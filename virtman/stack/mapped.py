@@ -39,7 +39,7 @@ def explained(what: str) -> Iterator[None]:
         if err.errno == errno.EINTR:
             raise DevicePending(
                 f"{what}: what is being read or written does not end; reads wait for the image's "
-                "parents while those do not answer ('virtman check' tells): try again later"
+                "parents while those do not answer ('virtman node check' tells): try again later"
             ) from err
         raise KernelFailure(f"{what}: {err.strerror or err}") from err
 

@@ -30,7 +30,7 @@ from volt import conf, metrics  # noqa: E402
 from volt.api import app  # noqa: E402
 from volt.auth import policies  # noqa: E402
 from volt.background.worker import Worker  # noqa: E402
-from volt.cmd import config_files, reported  # noqa: E402
+from volt.cmd import SETTINGS, config_files, reported, version_option  # noqa: E402
 from volt.db import upgrade  # noqa: E402
 
 LOG = logging.getLogger(__name__)
@@ -155,9 +155,10 @@ def _forget(server: object, worker: Any) -> None:
     metrics.forget_worker(worker.pid)
 
 
-@click.command()
+@click.command(context_settings=SETTINGS)
 @config_files
-@click.option("--debug", is_flag=True, help="Log heartbeats and health checks too.")
+@version_option("volt-api")
+@click.option("--debug", is_flag=True, help="Also log heartbeats and health checks.")
 def main(files: tuple[str, ...], debug: bool) -> None:
     """Serve Volt's REST API."""
     master = os.getpid()

@@ -1,4 +1,4 @@
-"""How volt-manage reads its command line, without the REST API."""
+"""The ``volt-manage`` command: works on Volt's database, without the REST API."""
 
 import json
 from dataclasses import asdict
@@ -9,7 +9,8 @@ from oslo_config import cfg
 
 from volt import conf
 from volt.api import schemas
-from volt.cmd import config_files, reported, tokens
+from volt.cmd import SETTINGS, config_files, reported, tokens, version_option
+from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
@@ -18,11 +19,15 @@ from volt.registry.hosts import Roster
 from volt.registry.trees import Coordinator
 
 
-@click.group()
+@click.group(context_settings=SETTINGS)
 @config_files
+@version_option("volt-manage")
 @click.pass_context
 def main(context: click.Context, files: tuple[str, ...]) -> None:
-    """Manage Volt's database."""
+    """Manage Volt's database, whether or not volt-api runs.
+
+    A command is a noun and a verb: volt-manage image list.
+    """
     with reported():
         context.obj = conf.load(files or None)
 
@@ -32,29 +37,33 @@ main.add_command(tokens.token)
 
 @main.group()
 def db() -> None:
-    """Manage the database schema."""
+    """The database schema."""
 
 
 @db.command("upgrade")
 @click.pass_obj
 def upgrade_schema(options: cfg.ConfigOpts) -> None:
-    """Bring the schema to the newest revision."""
+    """Bring the database to the schema of this Volt."""
     with reported():
         upgrade.upgrade(connect(options.database.connection, options.database.busy_timeout))
 
 
 @main.group()
 def image() -> None:
-    """Manage images."""
+    """Images that Volt knows."""
 
 
 @image.command()
 @click.argument("name")
-@click.option("--size", type=int, required=True, help="Bytes, a multiple of 512.")
+@click.option(
+    "--size", type=int, required=True, help="Size of the image in bytes, a multiple of 512."
+)
 @click.option("--source-ip", required=True, help="Address of the source's portal.")
-@click.option("--source-port", type=int, default=3260, show_default=True)
+@click.option(
+    "--source-port", type=int, default=3260, show_default=True, help="TCP port of the portal."
+)
 @click.option("--source-iqn", required=True, help="iSCSI name of the source's target.")
-@click.option("--source-lun", type=int, default=0, show_default=True)
+@click.option("--source-lun", type=int, default=0, show_default=True, help="LUN of the image.")
 @click.option(
     "--source-offset",
     type=int,
@@ -67,13 +76,18 @@ def image() -> None:
     type=click.Choice([shape.value for shape in Shape]),
     default=Shape.FOREST.value,
     show_default=True,
+    help="Shape of the image's trees.",
 )
-@click.option("--stripes", type=click.IntRange(1, 8), help="Trees of a forest; 2 if not given.")
-@click.option("--fanout", type=click.IntRange(1, 64), help="Hosts that one host feeds; usually 2.")
+@click.option(
+    "--stripes", type=click.IntRange(1, 8), help="Number of trees of a forest; default: 2."
+)
+@click.option(
+    "--fanout", type=click.IntRange(1, 64), help="Hosts that one host feeds in a tree; usually 2."
+)
 @click.option(
     "--foreign-children",
     type=click.IntRange(0, 64),
-    help="Hosts of other racks that one host feeds in a tree, at most.",
+    help="Limit for the hosts of other racks that one host feeds in a tree; default: no limit.",
 )
 @click.pass_obj
 def add(
@@ -91,7 +105,7 @@ def add(
     source_lun: int,
     source_offset: int,
 ) -> None:
-    """Store image NAME, whose source must answer."""
+    """Register image NAME. Its source must answer."""
     with reported():
         source = schemas.portal(source_ip, source_port, source_iqn, source_lun, source_offset)
         new = schemas.new_image(
@@ -107,23 +121,23 @@ def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
     with reported():
         images = _coordinator(options).images()
-    row = "{:<48} {:>16} {:>7} {:>6} {:>6}"
-    click.echo(row.format("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"))
-    for each in images:
-        click.echo(row.format(each.name, each.size, each.stripes, each.fanout, each.hosts))
+    rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts) for one in images]
+    table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"), rows)
 
 
 @main.group()
 def host() -> None:
-    """Manage hosts."""
+    """Hosts that report to Volt."""
 
 
 @host.command("list")
 @click.pass_obj
 def hosts(options: cfg.ConfigOpts) -> None:
-    """List all hosts."""
-    row = "{:<48} {:<16} {:>9} {:>6} {:<8}"
-    click.echo(row.format("NAME", "RACK", "SILENT", "IMAGES", "STATE"))
+    """List all hosts.
+
+    SILENT is the seconds since a host reported.
+    """
+    rows: list[tuple[str, str, int, int, str]] = []
     last = ""
     with reported():
         roster = _roster(options)
@@ -131,15 +145,16 @@ def hosts(options: cfg.ConfigOpts) -> None:
             for each in page:
                 state = "draining" if each.draining else ""
                 images = len(each.report.images)
-                click.echo(row.format(each.host, each.rack or "-", each.silent, images, state))
+                rows.append((each.host, each.rack or "-", each.silent, images, state))
             last = page[-1].host
+    table(("NAME", "RACK", "SILENT", "IMAGES", "STATE"), rows)
 
 
 @host.command()
 @click.argument("name")
 @click.pass_obj
 def drain(options: cfg.ConfigOpts, name: str) -> None:
-    """Give host NAME no new children, and move those that it has."""
+    """Move the children of host NAME, and give it no new ones."""
     with reported():
         _roster(options).drain(name, True)
     click.echo(f"host {name} is draining")
@@ -157,15 +172,18 @@ def undrain(options: cfg.ConfigOpts, name: str) -> None:
 
 @main.group()
 def tree() -> None:
-    """Look at attach trees."""
+    """The trees by which hosts read images."""
 
 
 @tree.command()
 @click.argument("image")
-@click.option("--json", "as_json", is_flag=True, help="Print what the REST API answers.")
+@click.option("--json", "as_json", is_flag=True, help="Print the answer of the REST API.")
 @click.pass_obj
 def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
-    """Draw the trees of IMAGE; an asterisk marks hosts that may feed others."""
+    """Draw the trees of IMAGE.
+
+    An asterisk marks hosts that may feed others.
+    """
     with reported():
         trees = asdict(_coordinator(options).trees(image))
     click.echo(json.dumps(trees, indent=2) if as_json else draw(trees))

@@ -8,6 +8,7 @@ import click
 from oslo_config import cfg
 
 from volt.cmd import reported
+from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.tokens import Token, Tokens
 from volt.errors import TokenInvalid
@@ -18,21 +19,25 @@ ROLES = ("host", "operator", "reader")
 
 @click.group()
 def token() -> None:
-    """Give out and revoke the tokens by which Volt knows who asks."""
+    """Tokens, by which Volt knows who asks."""
 
 
 @token.command()
-@click.option("--role", type=click.Choice(ROLES), required=True)
-@click.option("--host", "hosts", multiple=True, help="Host that a token of role host is for.")
-@click.option("--days", type=click.IntRange(1, 36500), help="How long it holds; else for good.")
-@click.option("--json", "as_json", is_flag=True, help="Print all that is known of it.")
+@click.option("--role", type=click.Choice(ROLES), required=True, help="What it allows.")
+@click.option(
+    "--host", "hosts", metavar="NAME", multiple=True, help="Host whose token of role host it is."
+)
+@click.option(
+    "--days", type=click.IntRange(1, 36500), help="Days until it expires; default: never."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print names, roles and times too, as JSON.")
 @click.pass_obj
 def create(
     options: cfg.ConfigOpts, role: str, hosts: tuple[str, ...], days: int | None, as_json: bool
 ) -> None:
-    """Print a new token, which cannot be shown again.
+    """Create a token and print it. It cannot be shown again.
 
-    Role host takes one or more --host and gives each a token, in that order.
+    Role host takes one or more --host. Each gets a token, in that order.
     """
     now = datetime.now(UTC)
     with reported():
@@ -49,27 +54,28 @@ def create(
 
 
 @token.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 @click.pass_obj
 def index(options: cfg.ConfigOpts, as_json: bool) -> None:
-    """List all tokens by their names; the tokens themselves are not kept."""
+    """List the names, roles and times of all tokens.
+
+    Volt does not keep the tokens themselves.
+    """
     with reported():
         tokens = [_shown(each) for each in _tokens(options).all()]
     if as_json:
         click.echo(_json(tokens))
         return
-    row = "{name:<13} {role:<10} {host:<20} {created_at:<20} {expires_at:<20}"
-    titles = ("name", "role", "host", "created_at", "expires_at")
-    click.echo(row.format(**{title: title.upper() for title in titles}).rstrip())
-    for each in tokens:
-        click.echo(row.format(**{name: value or "-" for name, value in each.items()}).rstrip())
+    columns = ("name", "role", "host", "created_at", "expires_at")
+    rows = [[each[column] or "-" for column in columns] for each in tokens]
+    table([column.upper() for column in columns], rows)
 
 
 @token.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.pass_obj
 def revoke(options: cfg.ConfigOpts, names: tuple[str, ...]) -> None:
-    """Make tokens invalid, within a few seconds."""
+    """Revoke tokens. Volt refuses them within 5 seconds."""
     with reported():
         tokens = _tokens(options)
         for name in names:

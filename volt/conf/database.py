@@ -17,17 +17,17 @@ OPTIONS = [
         default=10,
         min=1,
         max=100,
-        help="Connections of one worker to PostgreSQL or MariaDB, at most; they are made when "
-        "they are needed and then kept. More let more requests of a worker use the database at "
-        "once; the server must allow those of all workers together.",
+        help="Limit for the connections of one worker to PostgreSQL or MariaDB. They are opened "
+        "when needed, and kept. Higher: more requests of a worker use the database at once; the "
+        "server must allow the connections of all workers together.",
     ),
     cfg.FloatOpt(
         "busy_timeout",
         default=10.0,
         min=0.1,
         max=60.0,
-        help="Seconds for which a writer waits for its turn, before it tries again (three times "
-        "in all). Raising it lets long queues drain; lowering it refuses requests sooner under "
+        help="Seconds for which a writer waits for its turn before it tries again, three times "
+        "in all. Higher: long queues can drain. Lower: requests are refused sooner under "
         "overload.",
     ),
 ]

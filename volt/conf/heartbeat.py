@@ -10,17 +10,17 @@ OPTIONS = [
         default=5.0,
         min=0.1,
         max=60.0,
-        help="Seconds between two heartbeats of a host. Raising it saves requests; lowering it "
-        "allows for a shorter expiry.",
+        help="Seconds between two heartbeats of a host. Higher: fewer requests. Lower: allows a "
+        "shorter expiry.",
     ),
     cfg.IntOpt(
         "expiry",
         default=15,
         min=2,
         max=3600,
-        help="Seconds after which a host that did not report is taken for dead: it loses its "
-        "places, and those whom it fed are placed again. At least twice the interval. Raising it "
-        "tolerates longer faults of the network; lowering it takes dead hosts away sooner.",
+        help="Seconds after which a host that did not report counts as dead: it loses its "
+        "places, and its children are placed again. At least twice the interval. Higher: longer "
+        "faults of the network are tolerated. Lower: dead hosts are removed sooner.",
     ),
 ]
 

@@ -10,7 +10,7 @@ OPTIONS = [
         secret=True,
         help="Message broker in the form of oslo.messaging, such as "
         "rabbit://user:password@host:5672/. Volt casts each change of a placement through it. "
-        "Without it agents learn of changes from their long-polls, as they do while the broker "
-        "is away. It is never logged.",
+        "Without it, or while the broker is down, agents learn of changes from their long-polls. "
+        "It is never logged.",
     ),
 ]

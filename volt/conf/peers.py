@@ -10,8 +10,8 @@ OPTIONS = [
         default=24,
         min=1,
         max=8760,
-        help="Hours for which a certificate that Volt signs for an agent holds; the agent has "
-        "it renewed after two thirds of them. Lowering it locks a host whose token was revoked "
-        "out sooner; raising it lets VMs be moved for longer while Volt is down.",
+        help="Hours for which a certificate that Volt signs for an agent is valid; the agent "
+        "renews it after two thirds of that. Lower: a host whose token was revoked is locked out "
+        "sooner. Higher: VMs can be moved for longer while Volt is down.",
     ),
 ]

@@ -10,7 +10,7 @@ OPTIONS = [
         default=2.0,
         min=0.1,
         max=30.0,
-        help="Seconds in which the source of a new image must accept a TCP connection. Raising "
-        "it tolerates slower networks; lowering it answers a wrong address sooner.",
+        help="Seconds within which the source of a new image must accept a TCP connection. "
+        "Higher: slower networks are tolerated. Lower: a wrong address is refused sooner.",
     ),
 ]

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from click.testing import CliRunner
 
+from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
 from volt.cmd import manage
 from volt.model.objects import ImageReport, Portal, Report
@@ -63,6 +64,18 @@ class TestCommands(TestCase):
         assert self.run_manage("host", "undrain", "node1").exit_code == 0
         assert "draining" not in self.run_manage("host", "list").output
         assert "not known" in self.run_manage("host", "drain", "nobody").output
+
+    def test_lists_fit_a_terminal_and_are_complete_in_a_pipe(self):
+        name = "compute-0f8a7c52-3d7e-4a9f-9f3e-5a4b1c2d3e4f"
+        assert self.run_manage("token", "create", "--role", "host", "--host", name).exit_code == 0
+        words = ["--config-file", self.conf, "token", "list"]
+        lines = run_at_terminal(80, sys.executable, "-m", "volt.cmd.manage", *words)
+        assert max(map(len, lines)) <= 80
+        (shown,) = [line.split()[2] for line in lines if " compute-" in line]
+        head, tail = shown.split("…")
+        assert name.startswith(head)
+        assert name.endswith(tail)
+        assert f" {name} " in self.run_manage("token", "list").output
 
     def test_refusals_are_messages_and_exit_status_one(self):
         self.add()

@@ -140,18 +140,18 @@ class TestAgentDies(DeployedCase):
     def test_check_mends_what_others_broke(self):
         (node,) = self.nodes
         device = self.create(node, "vm1")
-        self.virtman(node, "check")
+        self.virtman(node, "node", "check")
         node.run(["dmsetup", "remove", f"virtman_{self.image}_vm_vm1"])
         stray = "/var/lib/virtman/images/ghost.upper"
         node.run(["sh", "-ec", f"truncate -s 1M {stray}; losetup --find {stray}; "
                   "dmsetup create theirs --table '0 8 zero'"])  # fmt: skip
-        done = self.virtman(node, "check", "--json", check=False)
+        done = self.virtman(node, "node", "check", "--json", check=False)
         found = {one["code"] for one in json.loads(done.stdout)["found"]}
         self.assertEqual({"vm.absent", "loop.orphan"}, found)
         self.assertEqual(3, done.status)
         begin = time.monotonic()
-        self.virtman(node, "check", "--repair")
-        report(f"virtman check repaired two differences in {since(begin)} s")
+        self.virtman(node, "node", "check", "--repair")
+        report(f"virtman node check repaired two differences in {since(begin)} s")
         node.run(["test", "-e", device])
         node.run(["dmsetup", "remove", "theirs"])
 

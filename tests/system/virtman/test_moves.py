@@ -85,13 +85,13 @@ class TestMoves(DeployedCase):
         first.spawn(["python3", "-c", COUNTER, device], log="counter")
         copied = self.ask(first, "clone", "vm1", "--to", "node2", "--as", "copy")
         self.created.append((second, "copy"))
-        copy = self.ask(second, "show", "copy")["device"]
+        copy = self.ask(second, "vm", "show", "copy")["device"]
         at_copy = self.counted(second, copy)
         self.assertEqual(kept, self.digest(second, copy))
         self.destroy(second, "copy")
         moved = self.ask(first, "migrate", "vm1", "--to", "node2")
         self.created[:] = [(second, "vm1")]
-        self.assertEqual(device, self.ask(second, "show", "vm1")["device"])
+        self.assertEqual(device, self.ask(second, "vm", "show", "vm1")["device"])
         failed, longest = self.written(first, "counter")
         self.assertEqual(int(failed) - 1, self.counted(second, device))
         self.assertGreater(int(failed), at_copy)

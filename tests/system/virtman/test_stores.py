@@ -159,13 +159,13 @@ class TestStores(DeployedCase):
     def from_snapshot(self, vm, snapshot):
         self.virtman(self.node, "create", "--from-snapshot", snapshot, vm)
         self.created.append((self.node, vm))
-        return self.ask("show", vm)["device"]
+        return self.ask("vm", "show", vm)["device"]
 
     def python(self, program, *arguments):
         return self.node.run(["python3", "-c", program, *arguments]).stdout.split()
 
     def chain(self, vm):
-        return self.ask("show", vm)["stores"]
+        return self.ask("vm", "show", vm)["stores"]
 
     def await_chain(self, vm, length, deadline=60):
         wait_until(
@@ -289,29 +289,31 @@ class TestStores(DeployedCase):
         node.run(["rm", f"{small}/filler"])
         for vm, device in zip(vms, devices, strict=True):
             self.assertEqual(["0"], self.written(f"filled-{vm}"))
-            self.assertEqual("ready", self.ask("show", vm)["state"])
+            self.assertEqual("ready", self.ask("vm", "show", vm)["state"])
             self.assertEqual(0, self.count_others(device))
 
     def test_a_vm_at_its_quota_waits_until_it_gets_more_and_no_other_does(self):
         node = self.node
         self.virtman(node, "create", "--quota", "4M", self.image, "vm1")
         self.created.append((node, "vm1"))
-        limited, other = self.ask("show", "vm1")["device"], self.create(node, "vm2")
+        limited, other = self.ask("vm", "show", "vm1")["device"], self.create(node, "vm2")
         self.fill(limited, "limited", 28, pause=0.3)
-        wait_until(lambda: self.ask("show", "vm1")["state"] == "waits", "vm1 waiting", 60, 0.2)
-        taken = self.ask("show", "vm1")["taken"]
+        wait_until(
+            lambda: self.ask("vm", "show", "vm1")["state"] == "waits", "vm1 waiting", 60, 0.2
+        )
+        taken = self.ask("vm", "show", "vm1")["taken"]
         self.fill(other, "other", 28)
         self.assertEqual(["0"], self.written("other"))
         self.assertEqual(0, self.count_others(other))
-        self.assertEqual("ready", self.ask("show", "vm2")["state"])
-        shown = self.ask("show", "vm1")
+        self.assertEqual("ready", self.ask("vm", "show", "vm2")["state"])
+        shown = self.ask("vm", "show", "vm1")
         self.assertEqual(("waits", taken), (shown["state"], shown["taken"]))
         self.assertEqual("", (node.share / "limited").read_text())
         report(f"a VM with a quota of 4 MiB waited with {taken / MIB:.1f} MiB taken")
-        self.virtman(node, "limit", "vm1", "64M")
+        self.virtman(node, "vm", "limit", "vm1", "64M")
         self.assertEqual(["0"], self.written("limited"))
         self.assertEqual(0, self.count_others(limited))
-        self.assertEqual("ready", self.ask("show", "vm1")["state"])
+        self.assertEqual("ready", self.ask("vm", "show", "vm1")["state"])
 
     def test_logical_volumes(self):
         node = self.node
@@ -373,7 +375,7 @@ class TestStores(DeployedCase):
         self.created.append((node, "vm1"))
         said = self.refused(node, "create", "--store", given, self.image, "vm2")
         self.assertIn("[virtman.store.unusable]", said)
-        device = self.ask("show", "vm1")["device"]
+        device = self.ask("vm", "show", "vm1")["device"]
         self.put(device, "mine")
         self.assertEqual("mine", self.get(device))
         self.destroy(node, "vm1")

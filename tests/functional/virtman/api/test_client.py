@@ -134,7 +134,7 @@ class ShellTest(ServedCase):
             self.run_shell("list"),
         )
         self.assertEqual(
-            "IMAGE   BYTES    STATE  PARENTS        VMS\n"
+            "IMAGE   SIZE     STATE  PARENTS        VMS\n"
             "debian  8388608  cold   source,source  vm1\n",
             self.run_shell("image", "list"),
         )
@@ -152,12 +152,12 @@ class ShellTest(ServedCase):
         self.assertEqual(["SNAPSHOT", "VM", "IMAGE", "CREATED"], titles.split())
         self.assertEqual(["monday", "vm1", "debian"], row.split()[:3])
         self.assertIn("s1.cow", self.run_shell("snapshot", "show", "monday"))
-        shown = self.run_shell("show", "vm1")
+        shown = self.run_shell("vm", "show", "vm1")
         for words in ("state: ready", "of 1048576", "s1.cow", "s2.cow", "snapshots: monday"):
             self.assertIn(words, shown)
         made = json.loads(self.run_shell("create", "--json", "--from-snapshot", "monday", "vm2"))
         self.assertEqual("debian", made["image"])
-        self.assertEqual("", self.run_shell("limit", "vm1", "0"))
+        self.assertEqual("", self.run_shell("vm", "limit", "vm1", "0"))
         self.assertEqual("", self.run_shell("snapshot", "rollback", "vm1", "monday"))
         self.assertEqual("", self.run_shell("snapshot", "delete", "monday"))
         self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm1"))
@@ -167,7 +167,7 @@ class ShellTest(ServedCase):
 
     def test_a_size_has_a_number_and_perhaps_a_letter(self):
         for size in ("x", "10X", "-1", "1.5G", ""):
-            done = CliRunner().invoke(shell, ["limit", "vm1", size])
+            done = CliRunner().invoke(shell, ["vm", "limit", "vm1", size])
             self.assertEqual(2, done.exit_code, size)
 
     def test_json_is_for_programs(self):
@@ -193,10 +193,11 @@ class ShellTest(ServedCase):
 
     def test_help_needs_no_agent(self):
         for arguments, words in (
-            (["--help"], ["create", "destroy", "list", "image", "source"]),
+            (["--help"], ["create", "destroy", "list", "vm", "image", "source"]),
+            (["vm", "--help"], ["create", "destroy", "list", "show", "limit", "clone", "migrate"]),
             (["create", "--help"], ["IMAGE", "VM", "--json"]),
             (["image", "-h"], ["drop", "list"]),
-            (["source", "add", "--help"], ["--stripes", "--fanout", "write-protected"]),
+            (["source", "add", "--help"], ["--stripes", "--fanout", "can only read"]),
         ):
             done = CliRunner().invoke(shell, arguments)
             self.assertEqual(0, done.exit_code)
@@ -277,7 +278,7 @@ class CheckCommandTest(ServedCase):
         del self.node.kernel.mappings["virtman_debian_vm_vm1"]
 
     def check(self, *words):
-        return CliRunner().invoke(shell, ["--socket", self.socket, "check", *words])
+        return CliRunner().invoke(shell, ["--socket", self.socket, "node", "check", *words])
 
     def test_differences_are_told_and_mended(self):
         (difference,) = self.client.check()["found"]

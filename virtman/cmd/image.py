@@ -1,0 +1,62 @@
+"""The noun ``image``: images on this node."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from virtman.api.client import Client
+from virtman.cmd import complete, table
+from virtman.cmd.options import as_json
+
+
+@click.group()
+def image() -> None:
+    """Images that are attached on this node."""
+
+
+@image.command("list")
+@as_json
+@click.pass_obj
+def list_images(client: Client, as_json: bool) -> None:
+    """List attached images, with the parents and VMs of each."""
+    found = client.images()
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    rows = [
+        (
+            one["image"],
+            table.size(one["size"]),
+            "warm" if one["warm"] else "cold",
+            ",".join(one["parents"]),
+            ",".join(one["instances"]),
+        )
+        for one in found
+    ]
+    table.table(("IMAGE", "SIZE", "STATE", "PARENTS", "VMS"), rows)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@click.pass_obj
+def drop(client: Client, name: str) -> None:
+    """Detach IMAGE now instead of after its keep time. Its children are moved first."""
+    client.drop(name)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@as_json
+@click.pass_obj
+def scrub(client: Client, name: str, as_json: bool) -> None:
+    """Check the cached blocks of IMAGE, and drop wrong ones.
+
+    All of IMAGE is read and compared with its hash tree. Blocks that are not cached are fetched.
+    """
+    found = client.scrub(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    click.echo(f"{found['checked']} bytes checked, {len(found['dropped'])} blocks dropped")

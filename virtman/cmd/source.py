@@ -1,0 +1,96 @@
+"""The noun ``source``: files and block devices that images come from, on a storage node."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import Any
+
+import click
+
+from virtman.cmd import settings
+
+
+@click.group()
+def source() -> None:
+    """Files and block devices that images come from."""
+
+
+@source.command()
+@click.argument("name", metavar="IMAGE")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False))
+@settings.volt
+@settings.portal
+@click.option(
+    "--shape",
+    type=click.Choice(["forest", "tree", "star", "chain"]),
+    help="Shape of the image's trees; default: Volt's choice.",
+)
+@click.option(
+    "--stripes", type=click.IntRange(1, 8), help="Number of trees; default: Volt's choice."
+)
+@click.option(
+    "--fanout",
+    type=click.IntRange(0, 64),
+    help="Hosts that one host feeds in a tree; default: Volt's choice.",
+)
+@click.option(
+    "--hash-tree/--no-hash-tree",
+    default=True,
+    show_default=True,
+    help="Whether hosts can verify what they read. All of PATH is read once for this.",
+)
+def add(
+    name: str,
+    path: str,
+    host: str,
+    ip: str,
+    port: int,
+    volt: str,
+    token_file: str,
+    cafile: str,
+    hash_tree: bool,
+    **trees: Any,
+) -> None:
+    """Serve PATH as the source of IMAGE, and register it.
+
+    Run as root. Hosts can only read it.
+    """
+    # needs root's libraries, and the others one of HTTP that takes long to load
+    from virtman import source as sources  # noqa: PLC0415
+    from virtman.coordinator.auth import Access  # noqa: PLC0415
+    from virtman.coordinator.interface import Shape  # noqa: PLC0415
+
+    access = Access(token_file, cafile)
+    seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=1, label="hashing", file=seen) as bar:
+
+        def show(done: int, size: int) -> None:
+            bar.length = size
+            bar.update(done)
+
+        where = sources.add(
+            name,
+            path,
+            sources.Storage(host, ip, port),
+            volt,
+            access,
+            Shape(**trees),
+            hashed=hash_tree,
+            progress=show,
+        )
+    click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
+
+
+@source.command()
+@click.argument("name", metavar="IMAGE")
+@settings.volt
+def remove(name: str, host: str, volt: str, token_file: str, cafile: str) -> None:
+    """Remove IMAGE from Volt and stop serving it.
+
+    Run as root. Refused while hosts use IMAGE.
+    """
+    from virtman import source as sources  # noqa: PLC0415 - see above
+    from virtman.coordinator.auth import Access  # noqa: PLC0415
+
+    sources.remove(name, host, volt, Access(token_file, cafile))
