@@ -13,7 +13,7 @@ from volt.cmd import config_files, reported, tokens
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 from volt.registry.hosts import Roster
 from volt.registry.trees import Coordinator
 

@@ -42,7 +42,9 @@ from volt.model.objects import (
     State,
     Trees,
 )
-from volt.placement.topology import Forest, Newcomer, PartTooSmall
+from volt.placement.links import Newcomer, PartTooSmall
+from volt.placement.part import Change
+from volt.placement.places import Places
 from volt.registry import source
 from volt.registry.batches import Batches, Turns
 
@@ -174,8 +176,9 @@ class Coordinator:
             image_row = _image_row(session, image)
             row = session.get(HostRow, host)
             rack = None if row is None else row.rack
-            forest = forests.part(session, image_row, [], _racks([rack]), limit, 0)
-            return views.candidates(session, image_row, forest, host, rack, limit)
+            change = Change(racks=_racks([rack]), joins=limit)
+            part = forests.part(session, image_row, change)
+            return views.candidates(session, image_row, part, host, rack, limit)
 
     def join(
         self, image: str, host: str, portal: Portal, rack: str | None = None
@@ -322,15 +325,15 @@ class Coordinator:
             if image_row is None or place is None or not place.in_trees:
                 return
 
-            def act(forest: Forest) -> None:
+            def act(places: Places) -> None:
                 if row.draining:
-                    forest.drain(host)
+                    places.drain(host)
                 elif row.overloaded:
-                    forest.overload(host)
+                    places.overload(host)
                 else:
-                    forest.relieve(host)
+                    places.relieve(host)
 
-            told = _change(session, image_row, act, [host], others=1)
+            told = _change(session, image_row, act, Change([host], others=1))
             forests.renew(session, image_row, told)
 
     @retried
@@ -468,23 +471,23 @@ def _place(session: Session, image: ImageRow, new: Mapping[str, hosts.Held]) -> 
     """Put hosts that wait into the trees; return whose placement changed, theirs included."""
     newcomers = [Newcomer(host, held.rack, held.feeds) for host, held in new.items()]
 
-    def act(forest: Forest) -> None:
+    def act(places: Places) -> None:
         for newcomer in newcomers:
-            forest.join(newcomer)
+            places.join(newcomer)
 
     idle = sum(not newcomer.feeds for newcomer in newcomers)
     racks = _racks(newcomer.rack for newcomer in newcomers)
-    return _change(session, image, act, [], racks, joins=len(newcomers), others=idle)
+    return _change(session, image, act, Change((), racks, len(newcomers), idle))
 
 
 def _displace(session: Session, image: ImageRow, names: Collection[str]) -> None:
     """Take hosts out of the trees and place again whom they fed."""
 
-    def act(forest: Forest) -> None:
+    def act(places: Places) -> None:
         for host in names:
-            forest.leave(host)
+            places.leave(host)
 
-    told = _change(session, image, act, names, others=len(names), gone=names)
+    told = _change(session, image, act, Change(names, others=len(names)), gone=names)
     forests.renew(session, image, told)
     LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
 
@@ -510,22 +513,18 @@ def _remove(session: Session, image: ImageRow, names: Collection[str]) -> Collec
 def _change(
     session: Session,
     image: ImageRow,
-    act: Callable[[Forest], None],
-    names: Collection[str],
-    racks: Collection[str] = (),
-    *,
-    joins: int = 0,
-    others: int = 0,
+    act: Callable[[Places], None],
+    change: Change,
     gone: Collection[str] = (),
 ) -> set[str]:
     """Change the trees; return whose parent or standby changed."""
-    forest = forests.part(session, image, names, racks, joins, others)
+    places = forests.part(session, image, change)
     try:
-        act(forest)
+        act(places)
     except PartTooSmall:
         LOG.debug("A part of the trees of image %s was too small", image.name)
-        forest = forests.whole(session, image)
-        act(forest)
+        places = forests.whole(session, image)
+        act(places)
     forests.remove(session, image.name, gone)
     image.generation += 1
-    return forests.save(session, image, forest)
+    return forests.save(session, image, places)

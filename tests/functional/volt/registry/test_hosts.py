@@ -12,7 +12,8 @@ from volt import errors
 from volt.background.reaper import Reaper
 from volt.db.clock import ClockTable
 from volt.model.objects import ImageReport, Report, State
-from volt.placement.topology import DEFAULTS, Shape
+from volt.placement import shapes
+from volt.placement.rules import Shape
 
 NOBODY = ()
 TOGETHER = 48
@@ -265,7 +266,7 @@ class TestShapes(TestCase):
         assert nodes[-1]["parent"] == nodes[-2]["host"]
 
     def test_a_tree_is_as_low_as_its_fan_out_allows(self):
-        fanout = DEFAULTS[Shape.TREE][1]
+        fanout = shapes.usual(Shape.TREE).fanout
         hosts = fanout + fanout**2
         nodes = self.nodes("tree", hosts)
         assert max(node["depth"] for node in nodes) == 2
