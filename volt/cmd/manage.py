@@ -155,6 +155,15 @@ def undrain(options: cfg.ConfigOpts, name: str) -> None:
     click.echo(f"host {name} may feed others")
 
 
+@host.command()
+@click.pass_obj
+def expire(options: cfg.ConfigOpts) -> None:
+    """Take all hosts for dead that are silent for too long, even if they are most."""
+    with reported():
+        gone = _roster(options).expire_silent(options.heartbeat.expiry)
+    click.echo(f"{gone} hosts expired")
+
+
 @main.group()
 def tree() -> None:
     """Look at attach trees."""
