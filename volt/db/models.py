@@ -62,7 +62,7 @@ class Base(DeclarativeBase):
 class ImageRow(Base):
     """An image; ``generation`` counts the changes of its trees and only rises.
 
-    ``inner`` and ``at_source`` are the trees' census, a number a stripe.
+    ``inner`` and ``at_source`` are totals of the trees, a number a stripe.
     """
 
     __tablename__ = "images"
