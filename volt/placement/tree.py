@@ -7,6 +7,7 @@ which inner host a leaf hangs under: that is where racks decide.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from volt.placement.links import Links, Node, PartTooSmall, Totals
 
@@ -25,9 +26,11 @@ class Limits:
     foreign_children: int | None = None
 
 
-@dataclass(frozen=True)
-class _Slot:
-    """A place for an inner host; the leaf that hangs there, if one does, moves below it."""
+class _Slot(NamedTuple):
+    """A place for an inner host; the leaf that hangs there, if one does, moves below it.
+
+    Dozens are made for each host that joins, and a frozen dataclass takes longer to make.
+    """
 
     parent: str | None
     level: int
@@ -54,8 +57,9 @@ class Tree(Links):
 
     def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, int, str]:
         """Return by what parents for a host are sorted, the best first."""
-        is_full = self._is_full_for(node, parent)
-        return is_full, parent.is_foreign_to(node), parent.level, parent.host
+        is_foreign, limit = parent.is_foreign_to(node), self._limits.foreign_children
+        is_full = is_foreign and limit is not None and parent.foreign >= limit
+        return is_full, is_foreign, parent.level, parent.host
 
     def add_leaf(self, node: Node) -> None:
         """Hang a host that feeds nobody; as a spare of the source if no slot is free."""
@@ -133,11 +137,6 @@ class Tree(Links):
             raise PartTooSmall("no lowest host is here with all its links")
         return found
 
-    def _is_full_for(self, node: Node, parent: Node) -> bool:
-        """Tell whether the parent feeds as many hosts of other racks as it should already."""
-        limit = self._limits.foreign_children
-        return limit is not None and parent.is_foreign_to(node) and parent.foreign >= limit
-
     def _foreign_leaf_beside(self, node: Node) -> Node | None:
         """Return a leaf of another rack whose parent is in the node's rack, nearest first.
 
@@ -177,8 +176,8 @@ class Tree(Links):
         parent = self.nodes[slot.parent]
         # One of another rack in the place of another such leaves the parent as mixed as it is.
         keeps = leaf is not None and parent.is_foreign_to(leaf)
-        is_full = not keeps and self._is_full_for(node, parent)
-        return is_full, parent.is_foreign_to(node), leaf is not None, name
+        is_full, is_foreign, *_ = self.parent_order(node, parent)
+        return is_full and not keeps, is_foreign, leaf is not None, name
 
     def _may_yield(self, leaf: Node) -> bool:
         """Tell whether this is a leaf that may make room for an inner host."""
