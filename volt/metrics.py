@@ -51,6 +51,12 @@ CLOCK_HOLDER = Gauge(
     multiprocess_mode="livesum",
     registry=_OWN,
 )
+HELD = Gauge(
+    "volt_hosts_held",
+    "Silent hosts that are not expired, as most fell silent at once.",
+    multiprocess_mode="livesum",
+    registry=_OWN,
+)
 
 
 def forget_worker(process: int) -> None:

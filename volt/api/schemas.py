@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import PATTERN, check_name
 from volt.model.objects import Chap, ImageReport, NewImage, Portal, Reason, Report, State
-from volt.placement.topology import DEFAULTS, Rules, Shape
+from volt.placement import shapes
+from volt.placement.rules import Rules, Shape
 
 SECTOR = 512
 HASHED = 4096  # bytes of a block that is hashed, and of one that holds hashes
@@ -315,10 +316,10 @@ def new_image(
             f"size {str(size)[:32]} of image {name} is not allowed: "
             f"give the bytes as a positive multiple of {SECTOR}, at most {LARGEST}"
         )
-    usual = DEFAULTS[shape]
-    stripes = usual[0] if stripes is None else int(stripes)
-    fanout = usual[1] if fanout is None else int(fanout)
-    Rules(shape, stripes, fanout, foreign_children).check()
+    usual = shapes.usual(shape)
+    stripes = usual.stripes if stripes is None else int(stripes)
+    fanout = usual.fanout if fanout is None else int(fanout)
+    shapes.check(Rules(shape, stripes, fanout, foreign_children))
     return NewImage(name, size, shape, stripes, fanout, source, source_chap, foreign_children)
 
 

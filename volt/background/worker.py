@@ -58,7 +58,9 @@ class Worker:
 
     def _reap(self) -> None:
         tick = self._clock.tick
-        if tick is not None:
+        if tick is None:
+            self._reaper.rest()
+        else:
             self._reaper.reap(tick)
 
     def _tell(self, changes: Sequence[Change]) -> None:

@@ -14,7 +14,7 @@ from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 from volt.registry.hosts import Roster
 from volt.registry.trees import Coordinator
 
@@ -168,6 +168,15 @@ def undrain(options: cfg.ConfigOpts, name: str) -> None:
     with reported():
         _roster(options).drain(name, False)
     click.echo(f"host {name} may feed others")
+
+
+@host.command()
+@click.pass_obj
+def expire(options: cfg.ConfigOpts) -> None:
+    """Take all hosts for dead that are silent for too long, even if they are most."""
+    with reported():
+        gone = _roster(options).expire_silent(options.heartbeat.expiry)
+    click.echo(f"{gone} hosts expired")
 
 
 @main.group()

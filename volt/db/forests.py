@@ -1,6 +1,6 @@
-"""Which rows of an image's trees a change reads, and which it rewrites."""
+"""How the places of an image's hosts lie in rows: what a change reads, and what it rewrites."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,11 @@ from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
 from volt.db.models import ImageRow, NodeRow, PlacementRow
-from volt.placement.topology import Census, Forest, Node, Rules, Shape
+from volt.placement import shapes
+from volt.placement.links import Node, Totals
+from volt.placement.part import Change, Kind, Pick, Place
+from volt.placement.places import Places
+from volt.placement.rules import Rules, Shape
 
 # Statements are made once: making one anew takes longer than running it.
 _TABLE: Any = NodeRow.__table__
@@ -31,7 +35,7 @@ _PLACEMENTS: Any = PlacementRow.__table__
 _NODE = tuple(
     _TABLE.c[name]
     for name in (
-        "stripe", "host", "rack", "parent", "level", "inner", "fed", "strangers", "accepting",
+        "stripe", "host", "rack", "parent", "level", "inner", "fed", "foreign", "accepting",
     )
 )  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
@@ -39,13 +43,13 @@ _IN_TREES = _TABLE.c.stripe.in_(bindparam("stripes", expanding=True))
 _WHOLE = select(*_NODE).where(_IN_IMAGE)
 _NAMED = _WHOLE.where(among(_TABLE.c.host, "hosts"))
 _CHILDREN = _WHOLE.where(_IN_TREES, among(_TABLE.c.parent, "hosts"))
-_NEAR = union_all(_NAMED, _CHILDREN)
+_AROUND = union_all(_NAMED, _CHILDREN)
 _KEY = (
     _TABLE.c.image == bindparam("in_image"),
     _TABLE.c.stripe == bindparam("in_stripe"),
     _TABLE.c.host == bindparam("in_host"),
 )
-_COUNTS = ("level", "inner", "fed", "strangers", "accepting", "open")
+_COUNTS = ("level", "inner", "fed", "foreign", "accepting", "open")
 _CHANGED = (
     update(_TABLE)
     .where(*_KEY)
@@ -74,73 +78,78 @@ _RENEW = (
 )
 
 
-def rules(image: ImageRow) -> Rules:
-    """Return what holds for the image's trees."""
-    return Rules(Shape(image.shape), image.stripes, image.fanout, image.foreign_children)
+def whole(session: Session, image: ImageRow) -> Places:
+    """Return the places of all hosts."""
+    places = _empty(image)
+    for stripe, node in _places(session.connection().execute(_WHOLE, {"image": image.name})):
+        places.restore(stripe, node)
+    return places
 
 
-def whole(session: Session, image: ImageRow) -> Forest:
-    """Return the forest of all hosts that hold a place in it."""
-    forest = _empty(image)
-    _take_in(forest, session.connection().execute(_WHOLE, {"image": image.name}))
-    return forest
+def part(session: Session, image: ImageRow, change: Change) -> Places:
+    """Return what decides about a change."""
+    places = _empty(image)
+    places.take(_Stored(session, image), change)
+    return places
 
 
-def part(
-    session: Session,
-    image: ImageRow,
-    hosts: Collection[str],
-    racks: Collection[str],
-    joins: int,
-    others: int,
-) -> Forest:
-    """Return what decides about so many joins and other changes; see ``Forest.part``."""
-    forest, connection = _empty(image), session.connection()
-    reach = forest.rules.reach(joins, others, forest.census)
-    asked = {"image": image.name, "leaves": reach.leaves, "rooms": reach.rooms}
-    asked |= {f"rack{number}": rack for number, rack in enumerate(sorted(racks))}
-    nearest = _candidates(image.stripes, len(racks))
-    found = connection.execute(nearest, asked | {"lowest": reach.lowest}).all()
-    _take_in(forest, found)
-    trees = {"image": image.name, "stripes": list(range(image.stripes))}
-    named = {*hosts, *(row.host for row in found if row.with_children)}
-    if named:
-        _take_in(forest, connection.execute(_NEAR, trees | {"hosts": sorted(named)}))
-    missing = _missing_parents(forest)
-    if missing:
-        above = sorted({host for _, host in missing})
-        rows = connection.execute(_NAMED, {"image": image.name, "hosts": above})
-        _take_in(forest, (row for row in rows if (row.stripe, row.host) in missing))
-    return forest
+class _Stored:
+    """The places of an image as the database has them: ``volt.placement.part.Stored``."""
+
+    def __init__(self, session: Session, image: ImageRow) -> None:
+        self._connection = session.connection()
+        self._image = image
+
+    def picked(self, picks: Sequence[Pick]) -> Iterator[tuple[Place, Kind]]:
+        """Return those that are picked, in each stripe."""
+        kinds = tuple(pick.kind for pick in picks)
+        asked: dict[str, Any] = {"image": self._image.name}
+        for number, pick in enumerate(picks):
+            asked[f"count{number}"] = pick.count
+            if pick.rack is not None:
+                asked[f"rack{number}"] = pick.rack
+        for row in self._connection.execute(_picking(kinds, self._image.stripes), asked):
+            yield _place(row), kinds[row.pick]
+
+    def of(self, hosts: Collection[str]) -> Iterator[Place]:
+        """Return the places of these hosts, in all stripes."""
+        asked = {"image": self._image.name, "hosts": sorted(hosts)}
+        return _places(self._connection.execute(_NAMED, asked))
+
+    def around(self, hosts: Collection[str]) -> Iterator[Place]:
+        """Return the places of these hosts, in all stripes, and those of their children."""
+        stripes = list(range(self._image.stripes))
+        asked = {"image": self._image.name, "stripes": stripes, "hosts": sorted(hosts)}
+        return _places(self._connection.execute(_AROUND, asked))
 
 
-def save(session: Session, image: ImageRow, forest: Forest) -> set[str]:
-    """Write what a change of the forest changed; return whose parent or standby it was.
+def save(session: Session, image: ImageRow, places: Places) -> set[str]:
+    """Write what a change of the places changed; return whose parent or standby it was.
 
     The rows of the hosts that left are gone already, those of placed hosts are there.
     """
-    image.inner = [tree.inner for tree in forest.census]
-    image.at_source = [tree.at_source for tree in forest.census]
+    image.inner = [one.inner for one in places.totals]
+    image.at_source = [one.at_source for one in places.totals]
     session.flush()
     told: set[str] = set()
     new: list[dict[str, Any]] = []
     changed: list[dict[str, Any]] = []
     feeding: list[dict[str, Any]] = []
     for stripe in range(image.stripes):
-        moved = forest.moved(stripe)
+        moved = places.moved(stripe)
         told |= moved
-        for node in forest.dirty(stripe):
+        for node in places.changed(stripe):
             key = {"in_image": image.name, "in_stripe": stripe, "in_host": node.host}
-            if not forest.is_stored(node.host, stripe):
-                new.append(_row(image, forest, stripe, node))
+            if not places.is_stored(node.host, stripe):
+                new.append(_row(image, places, stripe, node))
                 continue
             feed = key | {"to_parent": None, "to_standby": None}
             if node.host in moved:
-                edge = forest.edge(node.host, stripe)
+                edge = places.edge(node.host, stripe)
                 feed |= {"to_parent": edge.parent, "to_standby": edge.standby}
                 if node.fed:
                     feeding.append(feed)
-            changed.append(feed | _counts(forest.rules, node) | {"moved": node.host in moved})
+            changed.append(feed | _counts(image, node) | {"moved": node.host in moved})
     connection = session.connection()
     for statement, rows in (
         (insert(_TABLE), new),
@@ -177,58 +186,52 @@ def readers(session: Session, image: ImageRow, host: str) -> set[str]:
     return {name for _, name in children | grandchildren}
 
 
-def _empty(image: ImageRow) -> Forest:
+def _empty(image: ImageRow) -> Places:
     counts = zip(image.inner, image.at_source, strict=True)
-    return Forest(rules(image), [Census(inner, fed) for inner, fed in counts])
+    rules = Rules(Shape(image.shape), image.stripes, image.fanout, image.foreign_children)
+    return shapes.empty(rules, [Totals(inner, fed) for inner, fed in counts])
 
 
-def _take_in(forest: Forest, rows: Iterable[Any]) -> None:
-    for row in rows:
-        stripe, *node = row[: len(_NODE)]
-        forest.restore(stripe, Node(*node))
+def _place(row: Any) -> Place:
+    stripe, *node = row[: len(_NODE)]
+    return stripe, Node(*node)
+
+
+def _places(rows: Iterable[Any]) -> Iterator[Place]:
+    return map(_place, rows)
 
 
 @cache
-def _candidates(stripes: int, racks: int) -> CompoundSelect[Any]:
-    """Return the query of those among whom a change chooses; see ``Forest.part``."""
+def _picking(kinds: tuple[Kind, ...], stripes: int) -> CompoundSelect[Any]:
+    """Return the query of so many hosts of each of these kinds, in each stripe."""
+    return union_all(
+        *(
+            _first(kind, number, stripe)
+            for stripe in range(stripes)
+            for number, kind in enumerate(kinds)
+        )
+    )
+
+
+def _first(kind: Kind, number: int, stripe: int) -> Select[Any]:
     here = _TABLE.c
-    nearest, lowest = (here.level, here.host), (here.level.desc(), here.host.desc())
-    leaf, inner, room = here.inner == false(), here.inner == true(), here.open == true()
-    parts = []
-    for stripe in range(stripes):
-        tree = _IN_IMAGE, here.stripe == stripe
-        parts += [
-            _first("leaves", nearest, *tree, leaf),
-            _first("rooms", nearest, *tree, room),
-            _first("lowest", lowest, *tree, inner, with_children=True),
-        ]
-        for number in range(racks):
-            native = (*tree, here.rack == bindparam(f"rack{number}"))
-            hosting = inner, here.strangers > 0
-            parts += [
-                _first("rooms", nearest, *native, room),
-                _first("leaves", nearest, *native, *hosting, with_children=True),
-            ]
-    return union_all(*parts)
+    where = [_IN_IMAGE, here.stripe == stripe]
+    if kind.of_rack:
+        where.append(here.rack == bindparam(f"rack{number}"))
+    if kind.inner is not None:
+        where.append(here.inner == (true() if kind.inner else false()))
+    if kind.open:
+        where.append(here.open == true())
+    if kind.mixed:
+        where.append(here.foreign > 0)
+    order = (here.level, here.host) if not kind.lowest else (here.level.desc(), here.host.desc())
+    query = select(*_NODE, literal(number).label("pick")).where(*where).order_by(*order)
+    return select(query.limit(bindparam(f"count{number}")).subquery())
 
 
-def _first(count: str, order: Any, *where: Any, with_children: bool = False) -> Select[Any]:
-    query = select(*_NODE, literal(with_children).label("with_children"))
-    return select(query.where(*where).order_by(*order).limit(bindparam(count)).subquery())
-
-
-def _missing_parents(forest: Forest) -> set[tuple[int, str]]:
-    missing = set()
-    for stripe in range(forest.rules.stripes):
-        here = {node.host for node in forest.nodes(stripe)}
-        parents = {node.parent for node in forest.nodes(stripe)} - here - {None}
-        missing |= {(stripe, parent) for parent in parents if parent is not None}
-    return missing
-
-
-def _row(image: ImageRow, forest: Forest, stripe: int, node: Node) -> dict[str, Any]:
-    edge = forest.edge(node.host, stripe)
-    counts = {name.removeprefix("to_"): one for name, one in _counts(forest.rules, node).items()}
+def _row(image: ImageRow, places: Places, stripe: int, node: Node) -> dict[str, Any]:
+    edge = places.edge(node.host, stripe)
+    counts = {name.removeprefix("to_"): one for name, one in _counts(image, node).items()}
     return counts | {
         "image": image.name,
         "stripe": stripe,
@@ -239,14 +242,14 @@ def _row(image: ImageRow, forest: Forest, stripe: int, node: Node) -> dict[str, 
     }
 
 
-def _counts(rules: Rules, node: Node) -> dict[str, Any]:
+def _counts(image: ImageRow, node: Node) -> dict[str, Any]:
     return {
         "to_level": node.level,
         "to_inner": node.inner,
         "to_fed": node.fed,
-        "to_strangers": node.foreign,
+        "to_foreign": node.foreign,
         "to_accepting": node.accepting,
-        "to_open": node.has_room(rules.fanout),
+        "to_open": node.has_room(image.fanout),
     }
 
 

@@ -62,7 +62,7 @@ class Base(DeclarativeBase):
 class ImageRow(Base):
     """An image; ``generation`` counts the changes of its trees and only rises.
 
-    ``inner`` and ``at_source`` are the trees' census, a number a stripe.
+    ``inner`` and ``at_source`` are totals of the trees, a number a stripe.
     """
 
     __tablename__ = "images"
@@ -179,7 +179,7 @@ class NodeRow(Base):
     """A host's place in one tree; parent null is the source.
 
     Standby null is the source below a host, and nobody below the source. The others are
-    those of ``volt.placement.topology.Node``; ``open`` is whether the host may be given a child.
+    those of ``volt.placement.links.Node``; ``open`` is whether the host may be given a child.
     """
 
     __tablename__ = "nodes"
@@ -193,7 +193,7 @@ class NodeRow(Base):
     level: Mapped[int]
     inner: Mapped[bool]
     fed: Mapped[int]
-    strangers: Mapped[int]
+    foreign: Mapped[int]
     accepting: Mapped[bool]
     open: Mapped[bool]
 

@@ -29,7 +29,8 @@ from volt.model.objects import (
     Tree,
     Trees,
 )
-from volt.placement.topology import Forest, Shape
+from volt.placement.places import Places
+from volt.placement.rules import Shape
 
 # Statements are made once: making one anew takes longer than running it.
 _NODES: Any = NodeRow.__table__
@@ -125,7 +126,7 @@ def images(
 
 def trees(session: Session, image: ImageRow) -> Trees:
     """Return all stripe trees of the image."""
-    forest = forests.whole(session, image)
+    places = forests.whole(session, image)
     now = hosts.tick(session)
     rows = session.execute(
         select(PlacementRow.state, HostRow)
@@ -137,8 +138,8 @@ def trees(session: Session, image: ImageRow) -> Trees:
         Tree(
             stripe,
             tuple(
-                _node(image.name, forest, stripe, depth, *members[name])
-                for name, depth in forest.breadth_first(stripe)
+                _node(image.name, places, stripe, depth, *members[name])
+                for name, depth in places.breadth_first(stripe)
             ),
         )
         for stripe in range(image.stripes)
@@ -149,8 +150,8 @@ def trees(session: Session, image: ImageRow) -> Trees:
     )
 
 
-def _node(image: str, forest: Forest, stripe: int, depth: int, state: State, about: Host) -> Node:
-    place = forest.node(about.host, stripe)
+def _node(image: str, places: Places, stripe: int, depth: int, state: State, about: Host) -> Node:
+    place = places.node(about.host, stripe)
     report = about.report.images.get(image, ImageReport(generation=0))
     return Node(
         about.host,
@@ -169,13 +170,13 @@ def _node(image: str, forest: Forest, stripe: int, depth: int, state: State, abo
 
 
 def candidates(
-    session: Session, image: ImageRow, forest: Forest, asker: str, rack: str | None, limit: int
+    session: Session, image: ImageRow, places: Places, asker: str, rack: str | None, limit: int
 ) -> list[Candidate]:
     """Return up to ``limit`` of those who could feed the asker, best first in each stripe."""
     found = [
         (stripe, node)
         for stripe in range(image.stripes)
-        for node in forest.parents_for(asker, rack, stripe)[:limit]
+        for node in places.parents_for(asker, rack, stripe)[:limit]
     ]
     portals = _portals(session, image.name, {node.host for _, node in found})
     return [

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 
 
 class State(StrEnum):

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Engine, delete, func, select
+from sqlalchemy import Engine, case, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import hosts, views
@@ -134,11 +134,13 @@ class Roster:
             self._coordinator.reconsider(image, host)
 
     @retried
-    def heard(self) -> tuple[int, int]:
-        """Return how many hosts there are, and the tick at which the last of them was seen."""
+    def silence(self, before: int) -> tuple[int, int]:
+        """Return how many hosts there are, and how many were last seen before that tick."""
         with self._reading.begin() as session:
-            known, last = session.execute(select(func.count(), func.max(HostRow.seen))).one()
-            return known, last or 0
+            # MariaDB has no FILTER for aggregates
+            silent = func.count(case((HostRow.seen < before, 1)))
+            known, unheard = session.execute(select(func.count(HostRow.name), silent)).one()
+            return known, unheard
 
     @retried
     def silent(self, before: int, limit: int) -> list[str]:
@@ -158,6 +160,24 @@ class Roster:
             for image in self._images(some):
                 self._coordinator.expel(image, some, before)
         return self._forget(ordered, before)
+
+    def expire_silent(self, expiry: int) -> int:
+        """Expire all hosts that are silent for more than so many ticks; return how many.
+
+        They go however many they are: an operator says that they are dead.
+        """
+        before, gone = self._tick() - expiry, 0
+        while names := self.silent(before, EXPELLED):
+            expired = self.expire(names, before)
+            if not expired:  # they are back just now
+                break
+            gone += expired
+        return gone
+
+    @retried
+    def _tick(self) -> int:
+        with self._reading.begin() as session:
+            return hosts.tick(session)
 
     @retried
     def _forget(self, names: Collection[str], before: int | None) -> int:

@@ -12,12 +12,12 @@ single host. Should a worker die between the two, the next join has its hosts pl
 
 import logging
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import itemgetter
 
-from sqlalchemy import Engine, delete, func, insert, select, update
+from sqlalchemy import Engine, func, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import analyze, counts, forests, hosts, views
@@ -42,8 +42,8 @@ from volt.model.objects import (
     State,
     Trees,
 )
-from volt.placement.topology import Forest, Newcomer, PartTooSmall
-from volt.registry import source
+from volt.placement.part import Change
+from volt.registry import placing, source
 from volt.registry.batches import Batches, Turns
 
 LOG = logging.getLogger(__name__)
@@ -174,8 +174,9 @@ class Coordinator:
             image_row = _image_row(session, image)
             row = session.get(HostRow, host)
             rack = None if row is None else row.rack
-            forest = forests.part(session, image_row, [], _racks([rack]), limit, 0)
-            return views.candidates(session, image_row, forest, host, rack, limit)
+            racks = () if rack is None else (rack,)
+            part = forests.part(session, image_row, Change(racks=racks, joins=limit))
+            return views.candidates(session, image_row, part, host, rack, limit)
 
     def join(
         self, image: str, host: str, portal: Portal, rack: str | None = None
@@ -231,7 +232,7 @@ class Coordinator:
             waiting = [host for host, standing in present.items() if standing.is_waiting]
             _return(session, image, returning)
             if new := sorted({*returning, *waiting}):
-                told |= _place(session, image_row, hosts.hold(session, new))
+                told |= placing.join(session, image_row, hosts.hold(session, new))
                 hosts.note(session, "join", new, image)
             elif told:
                 image_row.generation += 1
@@ -285,7 +286,7 @@ class Coordinator:
                 row.told = views.told(session, image_row, host)
                 row.state = State.LEAVING
                 row.left = image_row.generation + 1
-                _displace(session, image_row, [host])
+                placing.leave(session, image_row, [host])
                 hosts.note(session, "leave", [host], image)
             return views.placements(session, [(image, host)])[0]
 
@@ -294,7 +295,7 @@ class Coordinator:
         """Forget the host's place; repeatable."""
         with self._turns.of(image), self._writing.begin() as session:
             image_row = session.get(ImageRow, image, with_for_update=True)
-            if image_row is None or not _remove(session, image_row, [host]):
+            if image_row is None or not placing.forget(session, image_row, [host]):
                 return
             hosts.note(session, "remove", [host], image)
         LOG.info("Host %s removed from image %s", host, image)
@@ -310,7 +311,8 @@ class Coordinator:
             image_row = session.get(ImageRow, image, with_for_update=True)
             if image_row is None:
                 return 0
-            return len(_remove(session, image_row, hosts.silent_of(session, names, before)))
+            silent = hosts.silent_of(session, names, before)
+            return len(placing.forget(session, image_row, silent))
 
     @retried
     def reconsider(self, image: str, host: str) -> None:
@@ -321,17 +323,7 @@ class Coordinator:
             place = session.get(PlacementRow, (image, host))
             if image_row is None or place is None or not place.in_trees:
                 return
-
-            def act(forest: Forest) -> None:
-                if row.draining:
-                    forest.drain(host)
-                elif row.overloaded:
-                    forest.overload(host)
-                else:
-                    forest.relieve(host)
-
-            told = _change(session, image_row, act, [host], others=1)
-            forests.renew(session, image_row, told)
+            placing.adjust(session, image_row, row)
 
     @retried
     def _find_same(self, new: NewImage) -> Image | None:
@@ -391,13 +383,6 @@ def _placeless(image: str, host: str) -> HostUnknown:
     return HostUnknown(f"host {host} has no place in image {image}: let it join first")
 
 
-def _placement_rows(session: Session, image: str, names: Iterable[str]) -> dict[str, PlacementRow]:
-    rows = session.scalars(
-        select(PlacementRow).where(PlacementRow.image == image, PlacementRow.host.in_(names))
-    )
-    return {row.host: row for row in rows}
-
-
 def _same_image(session: Session, new: NewImage) -> Image | None:
     """Return the stored image if it has this content; raise ImageExists if it has other."""
     row = session.get(ImageRow, new.name, with_for_update=True)
@@ -432,10 +417,6 @@ def _renew_all(session: Session, image: ImageRow) -> None:
     )
 
 
-def _racks(racks: Iterable[str | None]) -> set[str]:
-    return {rack for rack in racks if rack is not None}
-
-
 def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[str]:
     """Let a placed host serve elsewhere; return those who have to know."""
     session.execute(
@@ -462,70 +443,3 @@ def _return(session: Session, image: str, names: Collection[str]) -> None:
             .where(PlacementRow.image == image, PlacementRow.host.in_(names))
             .values(state=State.JOINING, confirmed=0, generation=WAITING, left=None, told=None)
         )
-
-
-def _place(session: Session, image: ImageRow, new: Mapping[str, hosts.Held]) -> set[str]:
-    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
-    newcomers = [Newcomer(host, held.rack, held.feeds) for host, held in new.items()]
-
-    def act(forest: Forest) -> None:
-        for newcomer in newcomers:
-            forest.join(newcomer)
-
-    idle = sum(not newcomer.feeds for newcomer in newcomers)
-    racks = _racks(newcomer.rack for newcomer in newcomers)
-    return _change(session, image, act, [], racks, joins=len(newcomers), others=idle)
-
-
-def _displace(session: Session, image: ImageRow, names: Collection[str]) -> None:
-    """Take hosts out of the trees and place again whom they fed."""
-
-    def act(forest: Forest) -> None:
-        for host in names:
-            forest.leave(host)
-
-    told = _change(session, image, act, names, others=len(names), gone=names)
-    forests.renew(session, image, told)
-    LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
-
-
-def _remove(session: Session, image: ImageRow, names: Collection[str]) -> Collection[str]:
-    """Forget these hosts' places; return those who had one."""
-    rows = _placement_rows(session, image.name, names)
-    placed = sorted(host for host, row in rows.items() if row.in_trees)
-    if placed:
-        _displace(session, image, placed)
-    told = views.forget_told(session, image.name, rows)
-    if told:
-        image.generation += 1
-        forests.renew(session, image, told)
-    session.execute(
-        delete(PlacementRow).where(
-            PlacementRow.image == image.name, PlacementRow.host.in_(sorted(rows))
-        )
-    )
-    return rows.keys()
-
-
-def _change(
-    session: Session,
-    image: ImageRow,
-    act: Callable[[Forest], None],
-    names: Collection[str],
-    racks: Collection[str] = (),
-    *,
-    joins: int = 0,
-    others: int = 0,
-    gone: Collection[str] = (),
-) -> set[str]:
-    """Change the trees; return whose parent or standby changed."""
-    forest = forests.part(session, image, names, racks, joins, others)
-    try:
-        act(forest)
-    except PartTooSmall:
-        LOG.debug("A part of the trees of image %s was too small", image.name)
-        forest = forests.whole(session, image)
-        act(forest)
-    forests.remove(session, image.name, gone)
-    image.generation += 1
-    return forests.save(session, image, forest)

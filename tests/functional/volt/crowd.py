@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from lab.volt import Volt
 from volt.model.objects import ImageReport, NewImage, Portal, Report
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 
 IMAGE = "debian-12"
 RACKS = 8

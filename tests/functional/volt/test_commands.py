@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
 from volt.cmd import manage
+from volt.db.clock import ClockTable, Reading
 from volt.model.objects import ImageReport, Portal, Report
 
 
@@ -76,6 +77,16 @@ class TestCommands(TestCase):
         assert name.startswith(head)
         assert name.endswith(tail)
         assert f" {name} " in self.run_manage("token", "list").output
+
+    def test_silent_hosts_are_expired_at_an_operators_word(self):
+        self.ground.roster.heartbeat("node1", Report({}))
+        assert self.run_manage("host", "expire").output == "0 hosts expired\n"
+        clock = ClockTable(self.ground.engine)
+        seen = clock.read()
+        assert clock.move(seen, Reading("somebody", seen.tick + 16))
+        self.ground.roster.heartbeat("node2", Report({}))
+        assert self.run_manage("host", "expire").output == "1 hosts expired\n"
+        assert [host.host for host in self.ground.roster.hosts()] == ["node2"]
 
     def test_refusals_are_messages_and_exit_status_one(self):
         self.add()

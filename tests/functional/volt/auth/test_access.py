@@ -12,7 +12,7 @@ from volt.auth import policies
 from volt.auth.access import StoredTokens
 from volt.db.tokens import digest
 from volt.model.objects import Chap, NewImage, Portal
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 
 HEARTBEAT = {"images": {}}
 

@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from lab.databases import free_port
 from lab.waiting import wait_until
 from tests.functional.volt import databases
 from tests.functional.volt.service import ServiceCase
+from volt.background.brake import FEW
 from volt.background.clock import PATIENCE
 from volt.db.clock import ClockTable
 
@@ -142,6 +143,53 @@ class TestExpiry(LivenessCase):
         self.volt.start()
         wait_until(lambda: self.api.beat("a", x=1), "a heartbeat", 5)
         assert self.api.beat("a", x=1)["unknown"] == []
+
+
+class TestCutOff(LivenessCase):
+    """Volt hears two of its hosts, and the others no more: their places stay."""
+
+    def setUp(self):
+        super().setUp()
+        self.near, self.far = ["n0", "n1"], [f"f{number}" for number in range(FEW + 1)]
+        for host in self.near + self.far:
+            self.api.join("x", host)
+
+    def beating_apart(self, hosts):
+        """Let each host report by itself."""
+        beating = ExitStack()
+        for host in hosts:
+            beating.enter_context(self.beating(host))
+        return beating
+
+    def held(self):
+        lines = self.api.call("GET", "/metrics").text.splitlines()
+        return sum(float(line.split()[1]) for line in lines if line.startswith("volt_hosts_held "))
+
+    def kinds(self, *kinds):
+        return [event.kind for event in self.ground.roster.events() if event.kind in kinds]
+
+    def test_all_are_kept_till_they_are_back(self):
+        everybody = sorted(self.near + self.far)
+        with self.beating_apart(self.near):
+            wait_until(lambda: self.held() == len(self.far), "the brake", 15)
+            time.sleep(3 * QUICK["heartbeat"]["expiry"])
+            assert self.hosts() == everybody
+            with self.beating_apart(self.far):
+                wait_until(lambda: self.held() == 0, "the end of it", 15)
+                time.sleep(2 * QUICK["heartbeat"]["expiry"])
+                assert self.hosts() == everybody
+        assert self.kinds("deaf", "expire") == ["deaf"]
+
+    def test_the_next_worker_keeps_them_too_and_an_operator_lets_them_go(self):
+        with self.beating_apart(self.near):
+            wait_until(lambda: self.held() == len(self.far), "the brake", 15)
+            os.kill(self.holder(), signal.SIGKILL)
+            time.sleep(PATIENCE + 2 * QUICK["heartbeat"]["expiry"])
+            assert self.hosts() == sorted(self.near + self.far)
+            assert self.held() == len(self.far)
+            assert self.ground.roster.expire_silent(QUICK["heartbeat"]["expiry"]) == len(self.far)
+            assert self.hosts() == sorted(self.near)
+            wait_until(lambda: self.held() == 0, "the end of it", 15)
 
 
 class TestGuard(LivenessCase):

@@ -9,10 +9,12 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 from tests.functional.volt.base import TestCase
 from tests.functional.volt.registry.test_trees import TreesCase, portal
 from volt import errors
+from volt.background.brake import FEW
 from volt.background.reaper import Reaper
 from volt.db.clock import ClockTable
 from volt.model.objects import ImageReport, Report, State
-from volt.placement.topology import DEFAULTS, Shape
+from volt.placement import shapes
+from volt.placement.rules import Shape
 
 NOBODY = ()
 TOGETHER = 48
@@ -134,7 +136,7 @@ class TestExpiry(RosterCase):
         assert [one.host for one in self.roster.hosts()] == ["b"]
 
     def test_nobody_is_expired_while_nobody_is_heard(self):
-        assert self.roster.heard() == (0, 0)
+        assert self.roster.silence(100) == (0, 0)
         self.join("a", "b", "c")
         reaper = Reaper(self.roster, expiry=15)
 
@@ -150,6 +152,33 @@ class TestExpiry(RosterCase):
         assert self.roster.events(limit=1)[0].kind == "deaf"
         reap(76)
         self.check_trees(["b"])
+
+    def test_most_hosts_are_kept_until_an_operator_says_that_they_are_dead(self):
+        near, far = ["n0", "n1"], [f"f{number}" for number in range(FEW + 1)]
+        self.join(*near, *far)
+        reaper = Reaper(self.roster, expiry=15)
+        for tick in range(5, 300, 5):
+            self.turn(tick)
+            for host in near:
+                self.roster.heartbeat(host, Report({}))
+            reaper.reap(tick)
+        self.check_trees([*near, *far])
+        events = [one for one in self.roster.events() if one.kind in ("deaf", "expire")]
+        assert [one.detail for one in events] == ["9 of 11 hosts not heard for 7 s"]
+        assert self.roster.expire_silent(15) == len(far)
+        self.check_trees(near)
+        assert self.roster.expire_silent(15) == 0
+
+    def test_half_of_the_hosts_die_in_the_usual_time(self):
+        living, dead = ([f"{rack}{number}" for number in range(FEW + 1)] for rack in "ab")
+        self.join(*living, *dead)
+        reaper = Reaper(self.roster, expiry=15)
+        for tick in (5, 10, 15, 16):
+            self.turn(tick)
+            for host in living:
+                self.roster.heartbeat(host, Report({}))
+            reaper.reap(tick)
+        self.check_trees(living)
 
     def test_their_children_are_placed_again_in_every_image(self):
         self.create("y")
@@ -265,7 +294,7 @@ class TestShapes(TestCase):
         assert nodes[-1]["parent"] == nodes[-2]["host"]
 
     def test_a_tree_is_as_low_as_its_fan_out_allows(self):
-        fanout = DEFAULTS[Shape.TREE][1]
+        fanout = shapes.usual(Shape.TREE).fanout
         hosts = fanout + fanout**2
         nodes = self.nodes("tree", hosts)
         assert max(node["depth"] for node in nodes) == 2

@@ -7,7 +7,7 @@ import testtools
 from volt import errors
 from volt.api import schemas
 from volt.model.objects import ImageReport, NewImage, Portal, State
-from volt.placement.topology import Shape
+from volt.placement.rules import Shape
 
 PORTAL = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:a", "lun": 0}
 

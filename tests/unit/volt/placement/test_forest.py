@@ -3,6 +3,7 @@
 import copy
 import math
 import random
+from dataclasses import replace
 
 import testtools
 from hypothesis import Phase, given, settings
@@ -16,8 +17,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from tests.places import Memory
 from volt import errors
-from volt.placement.topology import Edge, Forest, Newcomer, Node, PartTooSmall, Reach, Rules, Shape
+from volt.placement import shapes
+from volt.placement.links import Edge, Newcomer, Node, PartTooSmall
+from volt.placement.part import LEAVES, LOWEST, OPEN, Change, Pick
+from volt.placement.rules import Rules, Shape
 
 FOREST, TREE, STAR, CHAIN = Shape.FOREST, Shape.TREE, Shape.STAR, Shape.CHAIN
 SHAPES = [
@@ -37,10 +42,17 @@ RACKS = st.sampled_from([None, "r1", "r2", "r3"])
 
 
 def grow(rules, count):
-    forest = Forest(rules)
+    forest = shapes.empty(rules)
     for number in range(count):
         forest.join(Newcomer(f"h{number}"))
     return forest
+
+
+def part_of(rules, forest, change):
+    """Return what a change reads of the forest, which stays as it is."""
+    part = shapes.empty(rules, [replace(totals) for totals in forest.totals])
+    part.take(Memory(forest, rules), change)
+    return part
 
 
 def hosts_of(forest):
@@ -48,7 +60,7 @@ def hosts_of(forest):
 
 
 def edges_of(forest, hosts=None):
-    stripes = range(forest.rules.stripes)
+    stripes = range(forest.limits.stripes)
     return {h: [forest.edge(h, s) for s in stripes] for h in hosts or hosts_of(forest)}
 
 
@@ -67,33 +79,34 @@ def moves(before, after):
 
 def check(forest, always_accepting=True):
     """Assert all invariants; walking down from the source reaches every host once."""
-    rules, hosts = forest.rules, hosts_of(forest)
-    for stripe, census in enumerate(forest.census):
+    limits, hosts = forest.limits, hosts_of(forest)
+    for stripe, totals in enumerate(forest.totals):
         walked = forest.breadth_first(stripe)
         assert sorted(host for host, _ in walked) == hosts
-        assert census.inner == sum(node.inner for node in forest.nodes(stripe))
-        assert census.at_source == len(forest.children(None, stripe))
+        assert totals.inner == sum(node.inner for node in forest.nodes(stripe))
+        assert totals.at_source == len(forest.children(None, stripe))
         for host, depth in walked:
             node = forest.node(host, stripe)
             fed = forest.children(host, stripe)
-            assert node.fed == len(fed) <= rules.fanout
+            assert node.fed == len(fed) <= limits.fanout
             assert not fed or node.inner
-            assert node.inner == (forest.colour(host) == stripe)
+            assert node.inner == (forest.inner_in(host) == (stripe,))
             assert all(forest.edge(child, stripe).parent == host for child in fed)
-            assert node.level == depth or (rules.fanout == 1 and node.level > depth)
+            assert node.level == depth or (limits.fanout == 1 and node.level > depth)
             assert node.foreign == sum(is_foreign(forest, stripe, child) for child in fed)
         check_source(forest, stripe)
-        if always_accepting and rules.fanout > 1:
+        if always_accepting and limits.fanout > 1:
             deepest = max((depth for _, depth in walked), default=0)
-            assert deepest <= math.ceil(math.log(max(len(hosts), 2), rules.fanout)) + 2
+            assert deepest <= math.ceil(math.log(max(len(hosts), 2), limits.fanout)) + 2
 
 
 def check_source(forest, stripe):
     """Assert that the source feeds spares only while no host has room for them."""
-    slots, census = forest.rules.source_slots, forest.census[stripe]
-    if slots is not None and census.at_source > slots:
-        spares = [host for host in forest.children(None, stripe) if forest.colour(host) != stripe]
-        rooms = [node for node in forest.nodes(stripe) if node.has_room(forest.rules.fanout)]
+    slots, totals = forest.limits.source_slots, forest.totals[stripe]
+    if slots is not None and totals.at_source > slots:
+        fed = forest.children(None, stripe)
+        spares = [host for host in fed if stripe not in forest.inner_in(host)]
+        rooms = [node for node in forest.nodes(stripe) if node.has_room(forest.limits.fanout)]
         assert not (spares and rooms)
 
 
@@ -118,14 +131,15 @@ class Life(RuleBasedStateMachine):
     def start(self, rules, limit):
         if self.with_racks:
             rules = Rules(rules.shape, rules.stripes, rules.fanout, limit)
-        self.forest = Forest(rules)
+        self.rules = rules
+        self.forest = shapes.empty(rules)
         self.number = 0
         self.draining = set()
         self.overloaded = set()
 
     def change(self, act, hosts=(), racks=(), joins=0, others=0):
-        rules, before = self.forest.rules, copy.deepcopy(self.forest)
-        part = self.forest.part(hosts, racks, rules.reach(joins, others, self.forest.census))
+        before = copy.deepcopy(self.forest)
+        part = part_of(self.rules, self.forest, Change(hosts, racks, joins, others))
         act(self.forest)
         try:
             act(part)
@@ -134,18 +148,19 @@ class Life(RuleBasedStateMachine):
             return
         self.check_written(before, part)
         if not (self.with_racks or self.overloaded or self.draining or others):
-            known = {node.host for node in part.nodes(0)}
-            for stripe in range(rules.stripes):
-                assert part.moved(stripe) <= known
+            for stripe in range(self.rules.stripes):
+                old = {node.host: node.parent for node in before.nodes(stripe)}
+                new = {node.host: node.parent for node in self.forest.nodes(stripe)}
+                moved = {host for host in new if host not in old or new[host] != old[host]}
                 told = {host: part.edge(host, stripe) for host in part.moved(stripe)}
-                assert told == {host: self.forest.edge(host, stripe) for host in told}
+                assert told == {host: self.forest.edge(host, stripe) for host in moved}
 
     def check_written(self, before, part):
         """Assert that storing what the part changed gives a right forest."""
         gone = set(hosts_of(before)) - set(hosts_of(self.forest))
-        result = Forest(part.rules, part.census)
-        for stripe in range(part.rules.stripes):
-            for node in part.dirty(stripe):
+        result = shapes.empty(self.rules, part.totals)
+        for stripe in range(self.rules.stripes):
+            for node in part.changed(stripe):
                 result.restore(stripe, node)
             for node in before.nodes(stripe):
                 if node.host not in gone:
@@ -209,7 +224,7 @@ class Life(RuleBasedStateMachine):
         elif host not in self.overloaded:
             self.draining.add(host)
             self.change(lambda forest: forest.drain(host), [host], others=1)
-            stripes = range(self.forest.rules.stripes)
+            stripes = range(self.rules.stripes)
             assert not any(self.forest.children(host, stripe) for stripe in stripes)
 
     @precondition(lambda self: self.forest.nodes(0))
@@ -275,7 +290,7 @@ class TestForest(testtools.TestCase):
 
     def test_three_hosts_make_the_trees_of_the_design(self):
         forest = grow(Rules(FOREST, 2, 2), 3)
-        assert [forest.colour(host) for host in ("h0", "h1", "h2")] == [0, 1, 0]
+        assert [forest.inner_in(host) for host in ("h0", "h1", "h2")] == [(0,), (1,), (0,)]
         assert forest.children(None, 0) == ("h0",)
         assert forest.children("h0", 0) == ("h1", "h2")
         assert forest.children(None, 1) == ("h1",)
@@ -285,7 +300,7 @@ class TestForest(testtools.TestCase):
         forest = grow(Rules(FOREST, 2, 2), 3)
         before = parents_of(forest)
         forest.join(Newcomer("h3"))
-        assert forest.colour("h3") == 1
+        assert forest.inner_in("h3") == (1,)
         assert forest.children("h1", 1) == ("h2", "h3")
         assert forest.children("h3", 1) == ("h0",)
         assert moves(before, parents_of(forest)) == 1
@@ -325,7 +340,7 @@ class TestForest(testtools.TestCase):
             Rules(STAR, 1, 2),
             Rules(CHAIN, 2, 2),
         ):
-            self.assertRaises(errors.ShapeInvalid, Forest, shape)
+            self.assertRaises(errors.ShapeInvalid, shapes.check, shape)
 
     def test_joining_twice_and_leaving_unplaced_are_refused(self):
         forest = grow(Rules(FOREST, 2, 2), 1)
@@ -334,7 +349,7 @@ class TestForest(testtools.TestCase):
         self.assertRaises(errors.HostUnknown, forest.edge, "h1", 0)
 
     def test_a_part_without_the_children_of_a_host_does_not_guess(self):
-        forest = Forest(Rules(CHAIN, 1, 1))
+        forest = shapes.empty(Rules(CHAIN, 1, 1))
         forest.restore(0, Node("a", None, None, 1, inner=True, fed=1))
         self.assertRaises(PartTooSmall, forest.leave, "a")
 
@@ -342,7 +357,7 @@ class TestForest(testtools.TestCase):
         rules = Rules(FOREST, 2, 2)
         for count in (100, 1000):
             forest = grow(rules, count)
-            part = forest.part([], [], rules.reach(1, 0, forest.census))
+            part = part_of(rules, forest, Change(joins=1))
             assert sum(len(part.nodes(stripe)) for stripe in (0, 1)) <= 50
 
 
@@ -353,7 +368,7 @@ class TestHostsThatShouldNotFeed(testtools.TestCase):
         check(forest)
         for number in range(30, 60):
             forest.join(Newcomer(f"h{number}"))
-        assert forest.colour("h0") is None
+        assert forest.inner_in("h0") == ()
         assert not forest.children("h0", 0) + forest.children("h0", 1)
 
     def test_a_host_that_is_no_longer_drained_feeds_again(self):
@@ -361,18 +376,18 @@ class TestHostsThatShouldNotFeed(testtools.TestCase):
         forest.drain("h0")
         forest.relieve("h0")
         check(forest)
-        assert forest.colour("h0") is not None
-        assert forest.census[0].at_source == forest.census[1].at_source == 1
+        assert forest.inner_in("h0")
+        assert [totals.at_source for totals in forest.totals] == [1, 1]
 
     def test_an_overloaded_host_keeps_its_children_and_gets_no_new_one(self):
         forest = grow(Rules(FOREST, 2, 3), 40)
-        host = next(h for h in hosts_of(forest) if forest.children(h, forest.colour(h)))
-        colour = forest.colour(host)
-        kept = set(forest.children(host, colour))
-        forest.overload(host)
+        [stripe] = forest.inner_in("h0")
+        kept = set(forest.children("h0", stripe))
+        assert kept
+        forest.overload("h0")
         for number in range(40, 80):
             forest.join(Newcomer(f"h{number}"))
-        assert set(forest.children(host, colour)) <= kept
+        assert set(forest.children("h0", stripe)) <= kept
 
     def test_the_source_helps_out_when_too_few_hosts_may_feed(self):
         forest = grow(Rules(FOREST, 2, 2), 10)
@@ -382,12 +397,12 @@ class TestHostsThatShouldNotFeed(testtools.TestCase):
         for number in range(8):
             forest.relieve(f"h{number}")
             check(forest)
-        assert [census.at_source for census in forest.census] == [1, 1]
+        assert [totals.at_source for totals in forest.totals] == [1, 1]
 
 
 class TestRacks(testtools.TestCase):
     def placed(self, fanout, limit=None, order=7):
-        forest = Forest(Rules(FOREST, 2, fanout, limit))
+        forest = shapes.empty(Rules(FOREST, 2, fanout, limit))
         numbers = list(range(120))
         random.Random(order).shuffle(numbers)
         for number in numbers:
@@ -398,7 +413,7 @@ class TestRacks(testtools.TestCase):
     def foreign(self, forest):
         return sum(
             is_foreign(forest, stripe, host)
-            for stripe in range(forest.rules.stripes)
+            for stripe in range(forest.limits.stripes)
             for host in hosts_of(forest)
         )
 
@@ -455,8 +470,10 @@ class TestMoves(testtools.TestCase):
             changed = [h for h, a, b in zip(hosts, before, after, strict=True) if a != b]
             assert set(changed) <= {leaf}
 
-    def test_reach_grows_with_the_changes_only(self):
-        rules = Rules(FOREST, 2, 2)
-        census = grow(rules, 50).census
-        assert rules.reach(1, 0, census) == Reach(leaves=3, rooms=3, lowest=2)
-        assert rules.reach(8, 1, census).rooms == 18
+    def test_what_is_picked_grows_with_the_changes_only(self):
+        forest = grow(Rules(FOREST, 2, 2), 50)
+        assert forest.picks(Change(joins=1)) == [Pick(LEAVES, 3), Pick(OPEN, 3), Pick(LOWEST, 2)]
+        assert Pick(OPEN, 18) in forest.picks(Change(joins=8, others=1))
+
+    def test_where_the_source_feeds_all_nothing_is_picked(self):
+        assert not grow(Rules(STAR, 1, 0), 9).picks(Change(["h1"], ["r1"], joins=8, others=1))

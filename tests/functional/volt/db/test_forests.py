@@ -1,0 +1,76 @@
+"""A part of the trees that is read from a database is the one that memory would give."""
+
+import random
+import threading
+
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
+
+from tests.functional.volt.registry.test_trees import TreesCase, portal
+from tests.places import Memory
+from volt.db import forests
+from volt.db.models import ImageRow
+from volt.model.objects import Report
+from volt.placement import shapes
+from volt.placement.part import Change
+from volt.placement.rules import Rules, Shape
+
+HOSTS = 60
+RULES = Rules(Shape.FOREST, 2, 3, 1)
+
+
+class TestParts(TreesCase):
+    def setUp(self):
+        super().setUp()
+        self.create("y", RULES.stripes, RULES.fanout)
+        dice = random.Random(3)
+        for number in range(HOSTS):
+            rack = dice.choice([None, "r1", "r2", "r3"])
+            self.volt.join("y", f"h{number:02}", portal(), rack)
+        for number in range(0, HOSTS, 7):
+            self.ground.roster.drain(f"h{number:02}", True)
+            report = Report({}, overloaded=True)
+            self.ground.roster.heartbeat(f"h{(number + 1) % HOSTS:02}", report)
+
+    def places(self, places):
+        """Everything that is known of each host here, by stripe."""
+        return [
+            sorted(places.nodes(stripe), key=lambda node: node.host)
+            for stripe in range(RULES.stripes)
+        ]
+
+    def test_it_holds_the_same_hosts_whatever_changes(self):
+        with Session(self.ground.engine) as session:
+            image = session.get(ImageRow, "y")
+            whole = forests.whole(session, image)
+            for change in (
+                Change(joins=1),
+                Change(racks=["r1", "r3"], joins=5),
+                Change(["h05"], others=1),
+                Change(["h00", "h31", "h59"], ["r2"], joins=2, others=3),
+                Change(["h40"], others=HOSTS),
+            ):
+                expected = shapes.empty(RULES, whole.totals)
+                expected.take(Memory(whole, RULES), change)
+                found = forests.part(session, image, change)
+                assert self.places(found) == self.places(expected), change
+
+    def test_a_change_makes_few_statements_however_many_hosts_there_are(self):
+        assert self.statements(lambda: self.volt.join("y", "new", portal(), "r1")) <= 26
+        assert self.statements(lambda: self.volt.leave("y", "new")) <= 17
+
+    def statements(self, act):
+        """Count what the caller of ``act`` has the database do."""
+        made, me = [], threading.get_ident()
+
+        def note(connection, cursor, statement, *rest):
+            if threading.get_ident() == me:
+                made.append(statement)
+
+        event.listen(self.ground.engine, "before_cursor_execute", note)
+        try:
+            act()
+        finally:
+            event.remove(self.ground.engine, "before_cursor_execute", note)
+        return len(made)

@@ -1,0 +1,46 @@
+"""All places of an image in memory, of which changes take parts."""
+
+from dataclasses import replace
+
+
+class Memory:
+    """Answers as ``volt.db.forests`` does; ``places`` stay as they are."""
+
+    def __init__(self, places, rules):
+        self._places = places
+        self._stripes = range(rules.stripes)
+        self._fanout = rules.fanout
+
+    def picked(self, picks):
+        """Return those that are picked, in each stripe."""
+        for stripe in self._stripes:
+            for pick in picks:
+                fit = [node for node in self._places.nodes(stripe) if self._is_fit(node, pick)]
+                fit.sort(key=lambda node: (node.level, node.host), reverse=pick.kind.lowest)
+                for node in fit[: pick.count]:
+                    yield (stripe, replace(node)), pick.kind
+
+    def _is_fit(self, node, pick):
+        kind = pick.kind
+        return (
+            kind.inner in (None, node.inner)
+            and (not kind.open or node.has_room(self._fanout))
+            and (not kind.mixed or node.foreign > 0)
+            and (not kind.of_rack or node.rack == pick.rack)
+        )
+
+    def of(self, hosts):
+        """Return the places of these hosts, in all stripes."""
+        return self._where(lambda node: node.host in hosts)
+
+    def around(self, hosts):
+        """Return the places of these hosts, in all stripes, and those of their children."""
+        return self._where(lambda node: node.host in hosts or node.parent in hosts)
+
+    def _where(self, is_meant):
+        return [
+            (stripe, replace(node))
+            for stripe in self._stripes
+            for node in self._places.nodes(stripe)
+            if is_meant(node)
+        ]

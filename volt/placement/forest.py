@@ -1,0 +1,161 @@
+"""In which stripe tree a host feeds others, so that all trees have slots for everybody.
+
+An image has k stripe trees over the same hosts. With k > 1 a host is *inner* (may feed
+up to f others) in one tree and a leaf in all others, so that it uploads about one image
+in all (SplitStream, SOSP 2003; Sanders, Speck, Traeff 2009)::
+
+    stripe 0, k = f = 2      stripe 1
+    source                   source
+    `- a*                    `- b*
+       |- c*                    |- a
+       |  |- d                  `- d*
+       |  `- e                     |- c
+       `- b                        `- e
+
+The source feeds one child per tree. Where a tree lacks slots however its hosts are
+dealt out (two hosts and three trees, or many hosts that must not feed others), and only
+then, the source feeds *spare* leaves too, until a slot comes free.
+"""
+
+from collections.abc import Iterable
+
+from volt.errors import HostPlaced
+from volt.placement.links import Newcomer, Node, PartTooSmall, Totals
+from volt.placement.part import (
+    LEAVES,
+    LOWEST,
+    MIXED_OF_RACK,
+    OPEN,
+    OPEN_OF_RACK,
+    Change,
+    Pick,
+)
+from volt.placement.places import Places
+from volt.placement.tree import Limits, Tree
+
+
+class Forest(Places):
+    """The stripe trees of one image, or a part of them."""
+
+    def __init__(self, limits: Limits, totals: Iterable[Totals] | None = None) -> None:
+        """Start without hosts; ``totals`` count those that are not in this part too."""
+        counted = [Totals() for _ in range(limits.stripes)] if totals is None else totals
+        self.limits = limits
+        self._trees = [Tree(limits, one) for one in counted]
+        super().__init__(self._trees)
+
+    def picks(self, change: Change) -> list[Pick]:
+        """Return the nearest leaves and hosts with room, and the lowest inner hosts.
+
+        For racks also their own hosts with room, and those that feed hosts of other racks,
+        whose leaves may have to yield.
+        """
+        fanout, stripes = self.limits.fanout, self.limits.stripes
+        if fanout == 0:  # the source feeds all: there is nothing to choose
+            return []
+        moves = change.others * (fanout + stripes)
+        leaves = change.joins + moves + self._movable_spares(change.joins + moves) + 2
+        rooms = change.joins + 2 * moves + 2
+        lowest = change.others * stripes + 2
+        picks = [Pick(LEAVES, leaves), Pick(OPEN, rooms), Pick(LOWEST, lowest)]
+        for rack in sorted(change.racks):
+            picks += [Pick(OPEN_OF_RACK, rooms, rack), Pick(MIXED_OF_RACK, leaves, rack)]
+        return picks
+
+    def join(self, newcomer: Newcomer) -> None:
+        """Place a host; raises HostPlaced if it has a place."""
+        if newcomer.host in self._trees[0].nodes:
+            raise HostPlaced(f"host {newcomer.host} already has a place; let it leave first")
+        inner = self._next_inner() if newcomer.feeds else None
+        for tree in sorted(self._trees, key=lambda tree: tree is not inner):
+            node = Node(newcomer.host, newcomer.rack, None, 1, inner=False)
+            node.accepting = newcomer.feeds
+            if tree is inner:
+                tree.add_inner(node)
+            else:
+                tree.add_leaf(node)
+        self._balance()
+
+    def leave(self, host: str) -> None:
+        """Remove a host; raises HostUnknown if it has no place."""
+        self._check_placed(host)
+        for tree in self._trees:
+            tree.remove(host)
+        self._balance()
+
+    def drain(self, host: str) -> None:
+        """Make a host feed nobody any more; raises HostUnknown if it has no place."""
+        self.overload(host)
+        for tree in self._trees:
+            node = tree.nodes[host]
+            if node.inner:
+                tree.remove(host)
+                tree.add_leaf(node)
+        self._balance()
+
+    def overload(self, host: str) -> None:
+        """Give a host no new children; raises HostUnknown if it has no place."""
+        self._accept(host, False)
+
+    def relieve(self, host: str) -> None:
+        """Let a host feed others as ever, after ``drain`` or ``overload``.
+
+        Raises HostUnknown if it has no place.
+        """
+        self._accept(host, True)
+        inner = self._next_inner()
+        if inner is not None and not self.inner_in(host):
+            inner.promote(inner.nodes[host])
+        self._balance()
+
+    def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:
+        """Return who could be given the host as a child, best first."""
+        tree = self._trees[stripe]
+        asker = Node(host, rack, None, 1, inner=False)
+        others = [parent for parent in tree.open() if parent.host != host]
+        return sorted(others, key=lambda parent: tree.parent_order(asker, parent))
+
+    def _movable_spares(self, slots: int) -> int:
+        """Return how many of the source's spares could move if so many slots came free."""
+        allowed = self.limits.source_slots
+        if allowed is None:
+            return 0
+        spares = max(tree.totals.at_source for tree in self._trees) - allowed
+        return min(max(spares, 0), slots * self.limits.fanout)
+
+    def _accept(self, host: str, accepting: bool) -> None:
+        self._check_placed(host)
+        for tree in self._trees:
+            tree.accept(tree.nodes[host], accepting)
+
+    def _next_inner(self) -> Tree | None:
+        """Return the tree that needs another inner host most; None where nobody feeds others."""
+        if self.limits.fanout == 0:
+            return None
+        return min(self._trees, key=lambda tree: tree.totals.inner)
+
+    def _balance(self) -> None:
+        """Let hosts feed another tree while its source feeds spares for lack of slots."""
+        for tree in self._trees:
+            tree.use_free_slots()
+        while lacking := [tree for tree in self._trees if tree.has_spares]:
+            needy = min(lacking, key=lambda tree: tree.totals.inner)
+            donor = max(self._trees, key=lambda tree: tree.totals.inner)
+            if donor.totals.inner - needy.totals.inner < 2:
+                return
+            self._hand_over(donor, needy)
+
+    def _hand_over(self, donor: Tree, needy: Tree) -> None:
+        """Let one of the donor's lowest inner hosts feed the needy tree instead."""
+        lowest = [node for node in donor.lowest_inner() if node.host in needy.nodes]
+        if not lowest:
+            raise PartTooSmall("no lowest host is here with its place in the other tree")
+
+        def order(node: Node) -> tuple[bool, int, int, str]:
+            return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
+
+        node = min(lowest, key=order)
+        donor.demote(node)
+        needy.promote(needy.nodes[node.host])
+        donor.use_free_slots()
+        needy.use_free_slots()

@@ -1,0 +1,176 @@
+"""Who feeds whom in one stripe, and what is counted of it; where a host hangs others decide."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+
+class PartTooSmall(Exception):
+    """A change needs hosts that this part of the trees does not hold: take the whole."""
+
+
+@dataclass
+class Totals:
+    """How many hosts of a stripe are inner, and how many the source feeds."""
+
+    inner: int = 0
+    at_source: int = 0
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A host that joins; ``feeds`` is false for one that must not feed others."""
+
+    host: str
+    rack: str | None = None
+    feeds: bool = True
+
+
+@dataclass(slots=True)
+class Node:
+    """A host in one stripe; parent None is the source.
+
+    ``level`` orders hosts by their distance from the root. It is that distance, but may
+    be more in a chain that has closed up. ``fed`` counts the children, ``foreign`` those
+    of them that are of other racks. A host that is not ``accepting`` gets no new ones.
+    """
+
+    host: str
+    rack: str | None
+    parent: str | None
+    level: int
+    inner: bool
+    fed: int = 0
+    foreign: int = 0
+    accepting: bool = True
+
+    def has_room(self, fanout: int) -> bool:
+        """Tell whether another child may be hung here."""
+        return self.inner and self.accepting and self.fed < fanout
+
+    def is_foreign_to(self, other: "Node") -> bool:
+        """Tell whether the other host is known to be in another rack."""
+        return self.rack != other.rack and self.rack is not None and other.rack is not None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Who feeds a host in one stripe; None is the source.
+
+    ``standby`` is the parent's parent. It has a meaning only where the parent is a
+    host: whom the source feeds has no standby.
+    """
+
+    parent: str | None
+    standby: str | None
+
+
+class Links:
+    """The links of one stripe, or a part of them; ``totals`` are those of the whole."""
+
+    def __init__(self, fanout: int, totals: Totals) -> None:
+        self.fanout = fanout
+        self.totals = totals
+        self.nodes: dict[str, Node] = {}
+        self.stored: set[str] = set()
+        """Hosts that were taken in, not placed by a change."""
+        self.changed: set[str] = set()
+        """Hosts of which anything changed since."""
+        self.moved: set[str] = set()
+        """Hosts that were given a parent since."""
+        self._below: dict[str | None, set[str]] = {}
+        self._open: dict[str, Node] = {}
+
+    def restore(self, node: Node) -> None:
+        """Take in a node that hangs already; fine if it is here."""
+        if node.host not in self.nodes:
+            self.nodes[node.host] = node
+            self.stored.add(node.host)
+            self._below.setdefault(node.parent, set()).add(node.host)
+            self._review(node)
+
+    def at_source(self) -> list[Node]:
+        """Return those whom the source feeds and who are here, by name."""
+        return [self.nodes[name] for name in sorted(self._below.get(None, ()))]
+
+    def children(self, node: Node) -> list[Node]:
+        """Return whom the host feeds, by name; raises PartTooSmall."""
+        found = [self.nodes[name] for name in sorted(self._below.get(node.host, ()))]
+        if len(found) != node.fed:
+            raise PartTooSmall(f"{len(found)} of {node.fed} children of {node.host} are here")
+        return found
+
+    def is_complete(self, node: Node) -> bool:
+        """Tell whether the host's parent and children are all in this part."""
+        has_parent = node.parent is None or node.parent in self.nodes
+        return has_parent and len(self._below.get(node.host, ())) == node.fed
+
+    def missing_parents(self) -> set[str]:
+        """Return who feeds hosts of this part without being in it."""
+        return {name for name in self._below if name is not None} - self.nodes.keys()
+
+    def open(self) -> Collection[Node]:
+        """Return the hosts here that may be given a child."""
+        return self._open.values()
+
+    def crosses(self, node: Node, parent: str | None) -> bool:
+        """Tell whether a link to this parent goes from rack to rack."""
+        return parent is not None and self.nodes[parent].is_foreign_to(node)
+
+    def hang(self, node: Node, parent: str | None) -> None:
+        """Let the parent feed a host that hangs nowhere."""
+        self.nodes[node.host] = node
+        node.parent = parent
+        node.level = 1 if parent is None else self.nodes[parent].level + 1
+        self._count(node, 1)
+        self._below.setdefault(parent, set()).add(node.host)
+        self._review(node)
+        self.changed.add(node.host)
+        self.moved.add(node.host)
+
+    def unhang(self, node: Node) -> None:
+        """Take a host from its parent; whom it feeds stays below it."""
+        self._count(node, -1)
+        self._below[node.parent].discard(node.host)
+        del self.nodes[node.host]
+        self._open.pop(node.host, None)
+
+    def accept(self, node: Node, accepting: bool) -> None:
+        """Let the host be given children, or none from now on."""
+        if node.accepting != accepting:
+            node.accepting = accepting
+            self._review(node)
+            self.changed.add(node.host)
+
+    def set_inner(self, node: Node, inner: bool) -> None:
+        """Let the host feed others in this stripe, or be a leaf."""
+        if node.inner != inner:
+            self.totals.inner += 1 if inner else -1
+        node.inner = inner
+        if node.host in self.nodes:  # else it is about to be hung
+            self._review(node)
+        self.changed.add(node.host)
+
+    def forget(self, host: str) -> None:
+        """Drop a host that was unhung for good."""
+        self.changed.discard(host)
+        self.moved.discard(host)
+
+    def _count(self, node: Node, by: int) -> None:
+        if node.parent is None:
+            self.totals.at_source += by
+            return
+        parent = self.nodes.get(node.parent)
+        if parent is None:
+            raise PartTooSmall(f"the parent of {node.host} is not here")
+        parent.fed += by
+        if parent.is_foreign_to(node):
+            parent.foreign += by
+        self._review(parent)
+        self.changed.add(parent.host)
+
+    def _review(self, node: Node) -> None:
+        """Note whether the host has room; looking at all whenever one is sought takes longer."""
+        if node.has_room(self.fanout):
+            self._open[node.host] = node
+        else:
+            self._open.pop(node.host, None)

@@ -1,0 +1,78 @@
+"""Which of the stored places a change reads, as those who decide say it and a store answers it.
+
+No change reads all hosts. A shape says as *picks* which hosts it chooses among: so many of a
+kind in each stripe, the nearest to the root or the lowest. ``Places.take`` makes a part of
+them. ``volt.db.forests`` is the store that Volt has; the tests have one in memory.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from volt.placement.links import Node
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which hosts of a stripe, nearest to the root first or lowest first; names come second."""
+
+    inner: bool | None = None
+    """Whether they may feed others in this stripe; None: either."""
+    open: bool = False
+    """Only those that may be given another child."""
+    mixed: bool = False
+    """Only those that feed hosts of other racks."""
+    of_rack: bool = False
+    """Only those of the rack that the pick names."""
+    lowest: bool = False
+    """Whether the farthest from the root come first."""
+    in_full: bool = False
+    """Whether a part has their places in all stripes and their children too."""
+
+
+LEAVES = Kind(inner=False)
+OPEN = Kind(open=True)
+LOWEST = Kind(inner=True, lowest=True, in_full=True)
+OPEN_OF_RACK = Kind(open=True, of_rack=True)
+MIXED_OF_RACK = Kind(inner=True, mixed=True, of_rack=True, in_full=True)
+
+
+@dataclass(frozen=True)
+class Pick:
+    """So many hosts of a kind, in each stripe."""
+
+    kind: Kind
+    count: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """How much is about to change.
+
+    ``hosts`` have a place that it is about. ``joins`` newcomers, of these ``racks`` among
+    others, get one. ``others`` counts hosts that leave, or feed more or fewer than before;
+    a newcomer that must not feed is one too.
+    """
+
+    hosts: Collection[str] = ()
+    racks: Collection[str] = ()
+    joins: int = 0
+    others: int = 0
+
+
+Place = tuple[int, Node]
+"""A stripe, and a host in it."""
+
+
+class Stored(Protocol):
+    """All places of an image, wherever they are kept."""
+
+    def picked(self, picks: Sequence[Pick]) -> Iterable[tuple[Place, Kind]]:
+        """Return those that are picked, in each stripe."""
+
+    def of(self, hosts: Collection[str]) -> Iterable[Place]:
+        """Return the places of these hosts, in all stripes."""
+
+    def around(self, hosts: Collection[str]) -> Iterable[Place]:
+        """Return the places of these hosts, in all stripes, and those of their children."""

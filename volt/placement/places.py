@@ -1,0 +1,136 @@
+"""The places of an image's hosts, or a part of them, and what may happen to a host."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
+
+from volt.errors import HostUnknown
+from volt.placement.links import Edge, Links, Newcomer, Node, Totals
+from volt.placement.part import Change, Pick, Stored
+
+
+class Places(ABC):
+    """All places of an image or a part of them, and the changes that a shape makes to them.
+
+    A part holds what a change chooses among, so that it decides as the whole would; where it
+    cannot, the change raises PartTooSmall.
+    """
+
+    def __init__(self, stripes: Sequence[Links]) -> None:
+        self._stripes = stripes
+
+    @abstractmethod
+    def picks(self, change: Change) -> Sequence[Pick]:
+        """Return whom the change chooses among, of those who are stored."""
+
+    @abstractmethod
+    def join(self, newcomer: Newcomer) -> None:
+        """Place a host; raises HostPlaced if it has a place."""
+
+    @abstractmethod
+    def leave(self, host: str) -> None:
+        """Remove a host; raises HostUnknown if it has no place."""
+
+    @abstractmethod
+    def drain(self, host: str) -> None:
+        """Make a host feed nobody any more; raises HostUnknown if it has no place."""
+
+    @abstractmethod
+    def overload(self, host: str) -> None:
+        """Give a host no new children; raises HostUnknown if it has no place."""
+
+    @abstractmethod
+    def relieve(self, host: str) -> None:
+        """Let a host feed others as ever, after ``drain`` or ``overload``.
+
+        Raises HostUnknown if it has no place.
+        """
+
+    @abstractmethod
+    def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:
+        """Return who could be given the host as a child, best first."""
+
+    def take(self, stored: Stored, change: Change) -> None:
+        """Take in what decides about a change; nothing is here yet.
+
+        That is: the hosts that it is about, and those that it picks; of the former, and of
+        kinds that say so, the places in all stripes and all children; and the parents of
+        all of these.
+        """
+        in_full = set(change.hosts)
+        if picks := self.picks(change):
+            for (stripe, node), kind in stored.picked(picks):
+                self.restore(stripe, node)
+                if kind.in_full:
+                    in_full.add(node.host)
+        if in_full:
+            for stripe, node in stored.around(in_full):
+                self.restore(stripe, node)
+        missing = [links.missing_parents() for links in self._stripes]
+        if any(missing):
+            for stripe, node in stored.of(set().union(*missing)):
+                if node.host in missing[stripe]:
+                    self.restore(stripe, node)
+
+    def restore(self, stripe: int, node: Node) -> None:
+        """Take in a host that has its place in that stripe; fine if it is here already."""
+        self._stripes[stripe].restore(node)
+
+    @property
+    def totals(self) -> list[Totals]:
+        """The counts of each stripe as a whole."""
+        return [links.totals for links in self._stripes]
+
+    def inner_in(self, host: str) -> tuple[int, ...]:
+        """Return the stripes in which the host may feed others."""
+        self._check_placed(host)
+        stripes = range(len(self._stripes))
+        return tuple(one for one in stripes if self._stripes[one].nodes[host].inner)
+
+    def node(self, host: str, stripe: int) -> Node:
+        """Return the host's place in that stripe; raises HostUnknown."""
+        self._check_placed(host, stripe)
+        return self._stripes[stripe].nodes[host]
+
+    def nodes(self, stripe: int) -> Collection[Node]:
+        """Return all places of that stripe that are here."""
+        return self._stripes[stripe].nodes.values()
+
+    def edge(self, host: str, stripe: int) -> Edge:
+        """Return parent and standby of the host in that stripe."""
+        parent = self.node(host, stripe).parent
+        standby = None if parent is None else self.node(parent, stripe).parent
+        return Edge(parent, standby)
+
+    def children(self, host: str | None, stripe: int) -> tuple[str, ...]:
+        """Return whom the host (None: the source) feeds in that stripe."""
+        links = self._stripes[stripe]
+        fed = links.at_source() if host is None else links.children(links.nodes[host])
+        return tuple(node.host for node in fed)
+
+    def breadth_first(self, stripe: int) -> list[tuple[str, int]]:
+        """Return that stripe's hosts with their depths, nearest to the source first."""
+        links, depth = self._stripes[stripe], 0
+        found: list[tuple[str, int]] = []
+        level = links.at_source()
+        while level:
+            depth += 1
+            found += [(node.host, depth) for node in level]
+            level = [child for node in level for child in links.children(node)]
+        return found
+
+    def changed(self, stripe: int) -> list[Node]:
+        """Return the places of which anything changed since they were taken in."""
+        links = self._stripes[stripe]
+        return [links.nodes[host] for host in sorted(links.changed)]
+
+    def moved(self, stripe: int) -> frozenset[str]:
+        """Return the hosts that were given a parent since they were taken in."""
+        return frozenset(self._stripes[stripe].moved)
+
+    def is_stored(self, host: str, stripe: int) -> bool:
+        """Tell whether the place was taken in, not made by a change."""
+        return host in self._stripes[stripe].stored
+
+    def _check_placed(self, host: str, stripe: int = 0) -> None:
+        if host not in self._stripes[stripe].nodes:
+            raise HostUnknown(f"host {host} has no place in these trees; let it join first")

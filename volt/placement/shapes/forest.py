@@ -1,0 +1,30 @@
+"""Several stripes, in each of which another part of the hosts feeds the others."""
+
+from collections.abc import Iterable
+
+from volt.errors import ShapeInvalid
+from volt.placement import forest
+from volt.placement.links import Totals
+from volt.placement.rules import Rules
+from volt.placement.shapes.topology import Measures, Topology
+from volt.placement.tree import Limits
+
+
+class Forest(Topology):
+    """The trees that ``volt.placement.forest`` draws; with one stripe it is a tree."""
+
+    usual = Measures(stripes=2, fanout=2)
+
+    def check(self, rules: Rules) -> None:
+        """Raise ShapeInvalid where the inner hosts of a stripe cannot feed all others."""
+        if rules.stripes < 1 or rules.fanout < rules.stripes:
+            raise ShapeInvalid(
+                f"{rules.stripes} stripes with fan-out {rules.fanout} cannot carry every host: "
+                "take at least one stripe and a fan-out of at least the number of stripes"
+            )
+
+    def empty(self, rules: Rules, totals: Iterable[Totals] | None) -> forest.Forest:
+        """Return trees of which the source feeds one host each, where there are several."""
+        source_slots = 1 if rules.stripes > 1 else rules.fanout
+        limits = Limits(rules.stripes, rules.fanout, source_slots, rules.foreign_children)
+        return forest.Forest(limits, totals)

@@ -1,0 +1,95 @@
+"""How an image's trees change when hosts come, go or feed others, inside a transaction.
+
+The caller holds the image's row, so that no two changes choose the same slot, and then the rows
+of the hosts.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from volt.db import forests, views
+from volt.db.hosts import Held
+from volt.db.models import ImageRow, PlacementRow
+from volt.placement.links import Newcomer, PartTooSmall
+from volt.placement.part import Change
+from volt.placement.places import Places
+
+LOG = logging.getLogger(__name__)
+
+
+def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]:
+    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
+    newcomers = [Newcomer(host, held.rack, held.feeds) for host, held in new.items()]
+
+    def act(places: Places) -> None:
+        for newcomer in newcomers:
+            places.join(newcomer)
+
+    idle = sum(not newcomer.feeds for newcomer in newcomers)
+    racks = {newcomer.rack for newcomer in newcomers if newcomer.rack is not None}
+    return _change(session, image, act, Change((), racks, len(newcomers), idle))
+
+
+def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
+    """Take hosts out of the trees and place again whom they fed."""
+
+    def act(places: Places) -> None:
+        for host in names:
+            places.leave(host)
+
+    told = _change(session, image, act, Change(names, others=len(names)), gone=names)
+    forests.renew(session, image, told)
+    LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
+
+
+def forget(session: Session, image: ImageRow, names: Collection[str]) -> Collection[str]:
+    """Forget these hosts' places; return those who had one."""
+    of_image = PlacementRow.image == image.name
+    found = session.scalars(select(PlacementRow).where(of_image, PlacementRow.host.in_(names)))
+    rows = {row.host: row for row in found}
+    placed = sorted(host for host, row in rows.items() if row.in_trees)
+    if placed:
+        leave(session, image, placed)
+    told = views.forget_told(session, image.name, rows)
+    if told:
+        image.generation += 1
+        forests.renew(session, image, told)
+    session.execute(delete(PlacementRow).where(of_image, PlacementRow.host.in_(sorted(rows))))
+    return rows.keys()
+
+
+def adjust(session: Session, image: ImageRow, host: Held) -> None:
+    """Make a placed host feed as many others as it may."""
+
+    def act(places: Places) -> None:
+        if host.draining:
+            places.drain(host.name)
+        elif host.overloaded:
+            places.overload(host.name)
+        else:
+            places.relieve(host.name)
+
+    forests.renew(session, image, _change(session, image, act, Change([host.name], others=1)))
+
+
+def _change(
+    session: Session,
+    image: ImageRow,
+    act: Callable[[Places], None],
+    change: Change,
+    gone: Collection[str] = (),
+) -> set[str]:
+    """Change the trees; return whose parent or standby changed."""
+    places = forests.part(session, image, change)
+    try:
+        act(places)
+    except PartTooSmall:
+        LOG.debug("A part of the trees of image %s was too small", image.name)
+        places = forests.whole(session, image)
+        act(places)
+    forests.remove(session, image.name, gone)
+    image.generation += 1
+    return forests.save(session, image, places)
