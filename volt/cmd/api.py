@@ -90,6 +90,14 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self.cfg.__dict__.update({name: each.get() for name, each in self.cfg.settings.items()})
         super().init_process()
 
+    def patch(self) -> None:
+        # What this file patches as it is imported is enough. gunicorn would patch once more, and
+        # other things, of which gevent warns.
+        self.sockets = [
+            socket.socket(one.FAMILY, socket.SOCK_STREAM, fileno=one.sock.detach())
+            for one in self.sockets
+        ]
+
     def timeout_ctx(self) -> gevent.Timeout:
         return _Idle(KEEP_ALIVE if self.alive else LAST_WORD, False)
 
