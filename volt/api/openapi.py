@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterable
 from copy import deepcopy
 from http import HTTPStatus
-from typing import Any, Final
-
-from jsonschema import Draft202012Validator
+from typing import Final
 
 from volt.api import schemas
 from volt.api.answers import Schema, described, record
@@ -77,8 +75,8 @@ def _operation(route: Route, path: str) -> Schema:
 
 def _parameters(route: Route, path: str) -> Iterable[Schema]:
     for name in re.findall(r"{(\w+)}", path):
-        yield {"name": name, "in": "path", "required": True, "schema": _portable(schemas.NAME)}
-    query: Any = _portable(route.query.schema)
+        yield {"name": name, "in": "path", "required": True, "schema": schemas.NAME}
+    query = route.query.content
     for name, schema in query.get("properties", {}).items():
         required = name in query.get("required", ())
         yield {"name": name, "in": "query", "required": required, "schema": schema}
@@ -86,15 +84,15 @@ def _parameters(route: Route, path: str) -> Iterable[Schema]:
         yield {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}
 
 
-def _body(checker: Draft202012Validator) -> Schema:
+def _body(body: schemas.Schema) -> Schema:
     """Return a body's schema with what Volt checks beside it."""
-    schema: Schema = _portable(checker.schema)
+    schema: Schema = deepcopy(dict(body.content))
     own = {"name": schemas.NAME, "size": schemas.SIZE, "parent": schemas.NAME}
     for name, rule in own.items():
         if name in schema["properties"]:
-            schema["properties"][name] = _portable(rule)
+            schema["properties"][name] = rule
     if "images" in schema["properties"]:
-        schema["properties"]["images"]["propertyNames"] = _portable(schemas.NAME)
+        schema["properties"]["images"]["propertyNames"] = schemas.NAME
     return schema
 
 
@@ -114,15 +112,3 @@ def _answer(status: int, body: Schema | str | None, has_etag: bool) -> Schema:
 
 def _content(description: str, schema: Schema) -> Schema:
     return {"description": description, "content": {"application/json": {"schema": schema}}}
-
-
-def _portable(schema: Any) -> Any:
-    r"""Return a schema with patterns that end as ECMA's do: ``$`` for Python's ``\Z``."""
-    if isinstance(schema, list):
-        return [_portable(each) for each in schema]
-    if not isinstance(schema, dict):
-        return deepcopy(schema)
-    return {
-        key: value.replace(r"\Z", "$") if key == "pattern" else _portable(value)
-        for key, value in schema.items()
-    }

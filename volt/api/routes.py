@@ -6,11 +6,10 @@ such route". Without a rule (``volt.auth.policies``) a route serves everybody.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from flask.typing import ResponseReturnValue
-from jsonschema import Draft202012Validator
 
 from volt.api import schemas
 from volt.api.answers import Schema, all_of, of, page_of, record
@@ -66,8 +65,8 @@ class Route:
     summary: str
     answers: Mapping[int, Schema | str | None]
     errors: tuple[int, ...] = ()
-    body: Draft202012Validator | None = None
-    query: Draft202012Validator = field(default_factory=lambda: schemas.NO_QUERY)
+    body: schemas.Schema | None = None
+    query: schemas.Schema = schemas.NO_QUERY
     has_etag: bool = False
     largest: int = LARGEST_BODY
 

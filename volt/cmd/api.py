@@ -84,6 +84,8 @@ class _Answer:
 class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that stops at once: it answers who waits, and closes what is idle."""
 
+    sockets: list[Any]
+
     def init_process(self) -> None:
         # They do not change any more. Looking each up anew, as gunicorn does, costs a tenth of
         # what a request costs it.
