@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import waitress
 from oslo_config import cfg
 from oslo_log import log as logging
 
@@ -36,11 +35,11 @@ from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
 from virtman.migration.tls import Credentials, renewal
 from virtman.node.agent import Agent, Host
+from virtman.server import Server
 from virtman.stack.builder import Stack
 
 LOG = logging.getLogger(__name__)
 
-_SOCKET_MODE = "660"
 _MIB = 1024 * 1024
 
 
@@ -71,23 +70,18 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
 def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
     """Run until told to stop; the devices stay."""
     agent = api.agent
-    Path(conf.agent.socket).unlink(missing_ok=True)
-    server = waitress.create_server(
-        api,
-        unix_socket=conf.agent.socket,
-        unix_socket_perms=_SOCKET_MODE,
-        threads=conf.agent.threads,
-    )
+    server = Server(conf.agent.socket, api, conf.agent.threads)
+    server.prepare()
     for service in services:
         service.start()
     signal.signal(signal.SIGTERM, _stop)
     LOG.info("serving images as %s on %s", agent.host.name, agent.host.ip)
     try:
-        server.run()
+        server.serve()
     except (KeyboardInterrupt, SystemExit):
         LOG.info("stopping; devices stay as they are")
     finally:
-        server.close()
+        server.stop()
         for service in reversed(services):
             service.stop()
         agent.stop()

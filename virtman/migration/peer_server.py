@@ -10,7 +10,6 @@ import logging
 import ssl
 from typing import Any
 
-from cheroot import wsgi
 from cheroot.ssl import builtin
 from werkzeug.wrappers import Request
 
@@ -22,6 +21,7 @@ from virtman.model.dirty import PORTION
 from virtman.model.handover import Offer, Piece
 from virtman.periodic import Periodic
 from virtman.rest import Answer, Rest, body_of
+from virtman.server import Server
 
 LOG = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Listener:
         self.remote = remote
         self.credentials = credentials
         self.port = credentials.port
-        self._server: wsgi.Server | None = None
+        self._server: Server | None = None
         self._rounds = Periodic("listener", self._turn, _AGAIN)
 
     def start(self) -> None:
@@ -132,11 +132,9 @@ class Listener:
 
     def open(self) -> None:
         """Listen from now on; connections are served after ``start``."""
-        server = wsgi.Server(
-            (self.credentials.ip, self.port), self.remote, numthreads=_THREADS, timeout=_SILENCE
-        )
+        address = (self.credentials.ip, self.port)
+        server = Server(address, self.remote, _THREADS, _SILENCE)
         server.ssl_adapter = _Tls(self.credentials.server())
-        server.error_log = _log  # type: ignore[method-assign, assignment]
         server.prepare()
         self.port = server.bind_addr[1]
         self._server = server
@@ -189,7 +187,3 @@ def _made(kind: Any, words: dict[str, Any]) -> Any:
         return kind(**words)
     except TypeError as err:
         raise InvalidRequest(f"it has not what belongs to it: {err}") from err
-
-
-def _log(message: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-    LOG.log(level, "%s", message, exc_info=traceback)

@@ -7,12 +7,11 @@ query, and no header.
 import logging
 import re
 import time
-from collections.abc import Iterable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 from uuid import uuid4
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import WSGIEnvironment
 
 from prometheus_client import Histogram
 
@@ -22,43 +21,35 @@ from volt.auth.access import WHO
 LOG = logging.getLogger(__name__)
 
 REQUEST_ID: Final = "volt.request_id"
-ROUTE: Final = "volt.route"
 HEADERS: Final = ("X-Request-Id", "X-Openstack-Request-Id")
 
+_BEGAN = "volt.began"
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 # What anybody may make up must not become a label: each would be kept for ever.
 _METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 _ROUTINE = ("/heartbeat", "/healthz")
 
 
-class AccessLog:
-    """A WSGI application that names each request and logs how it went.
+def begin(environ: WSGIEnvironment) -> None:
+    """Name a request, unless it was already."""
+    if REQUEST_ID not in environ:
+        environ[_BEGAN] = time.perf_counter()
+        environ[REQUEST_ID] = _request_id(environ)
 
-    Heartbeats, health checks and waits without news are there at level debug only: there
+
+def end(
+    environ: WSGIEnvironment, route: str, status: int, length: int | None
+) -> list[tuple[str, str]]:
+    """Count and log a request with its answer; return the headers that name it.
+
+    Heartbeats, health checks and waits without news are logged at level debug only: there
     are thousands a second.
     """
-
-    def __init__(self, application: WSGIApplication) -> None:
-        self._application = application
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Serve one request."""
-        began = time.perf_counter()
-        request_id = environ[REQUEST_ID] = _request_id(environ)
-        answer: dict[str, Any] = {}
-
-        def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            answer["status"] = int(status[:3])
-            answer["bytes"] = next((n for name, n in headers if name == "Content-Length"), "-")
-            headers = [*headers, *((name, request_id) for name in HEADERS)]
-            return start_response(status, headers, *more)
-
-        body = self._application(environ, start)
-        seconds = time.perf_counter() - began
-        route, method = environ.get(ROUTE, "none"), environ["REQUEST_METHOD"]
-        _timer(method if method in _METHODS else "other", route, answer["status"]).observe(seconds)
-        _log(environ, answer, seconds)
-        return body
+    seconds = time.perf_counter() - environ[_BEGAN]
+    method = environ["REQUEST_METHOD"]
+    _timer(method if method in _METHODS else "other", route, status).observe(seconds)
+    _log(environ, status, length, seconds)
+    return [(name, environ[REQUEST_ID]) for name in HEADERS]
 
 
 @cache
@@ -72,8 +63,8 @@ def _request_id(environ: WSGIEnvironment) -> str:
     return given if _ID.fullmatch(given) else f"req-{uuid4()}"
 
 
-def _log(environ: WSGIEnvironment, answer: dict[str, Any], seconds: float) -> None:
-    path, status = environ.get("PATH_INFO", ""), answer.get("status", 0)
+def _log(environ: WSGIEnvironment, status: int, length: int | None, seconds: float) -> None:
+    path = environ.get("PATH_INFO", "")
     routine = status == 304 or (status < 400 and path.endswith(_ROUTINE))
     level = logging.DEBUG if routine else logging.INFO
     if LOG.isEnabledFor(level):
@@ -87,5 +78,5 @@ def _log(environ: WSGIEnvironment, answer: dict[str, Any], seconds: float) -> No
             quote(path.encode("latin-1", "replace")),
             status,
             seconds * 1000,
-            answer.get("bytes", "-"),
+            "-" if length is None else length,
         )

@@ -2,23 +2,20 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
-from typing import Any
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from functools import partial
 
-from jsonschema import Draft202012Validator
+from flask import Blueprint, Flask, Response, jsonify, request
 from oslo_config import cfg
-from werkzeug import Request, Response
-from werkzeug.exceptions import HTTPException, InternalServerError, RequestEntityTooLarge
-from werkzeug.routing import Map, PathConverter, Rule
+from werkzeug.exceptions import HTTPException, InternalServerError
+from werkzeug.routing import PathConverter
 
-from volt.api import openapi, schemas
-from volt.api.accesslog import REQUEST_ID, ROUTE, AccessLog
-from volt.api.handlers import Answer, Service, images, json_response
-from volt.api.routes import ROUTES, Route
+from volt.api import accesslog, json_format, openapi
+from volt.api.checks import Checks
+from volt.api.handlers import Service
+from volt.api.handlers.openapi import DOCUMENT
+from volt.api.heartbeat import Heartbeats
+from volt.api.routes import NOUNS, ROUTES, Route
 from volt.auth import policies
 from volt.auth.access import Access, BothTokens, Identities, StoredTokens
 from volt.auth.keystone import KeystoneTokens
@@ -36,23 +33,20 @@ from volt.errors import (
     Unknown,
     VoltError,
 )
-from volt.model.names import check_name
 from volt.registry.peers import Peers
 
 LOG = logging.getLogger(__name__)
 
-KNOWN_PATHS = 16384  # of a worker: hosts ask for the same again and again
-LARGEST_BODY = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
-LARGEST_IMAGE = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB
-STATUS = (
-    (Invalid, 400),
-    (Unauthenticated, 401),
-    (Forbidden, 403),
-    (Unknown, 404),
-    (Conflict, 409),
-    (TooFast, 429),
-    (Unavailable, 503),
-)
+STATUS = {
+    Invalid: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    Unknown: 404,
+    Conflict: 409,
+    TooFast: 429,
+    Unavailable: 503,
+    VoltError: 500,
+}
 HTTP_CODES = {
     404: "volt.route.unknown",
     405: "volt.method.unsupported",
@@ -61,18 +55,7 @@ HTTP_CODES = {
 }
 
 
-class _Host(PathConverter):
-    """A host's name, with slashes if it is a wrong one.
-
-    What other routes have behind a host's name is no part of it: a method that they do not
-    serve is refused as such.
-    """
-
-    regex = PathConverter.regex + "(?<!/heartbeat)(?<!/placements)(?<!/reports)"
-    regex += "(?<!/certificate)(?<!/listener)"
-
-
-def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> WSGIApplication:
+def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     """Return the application that these options describe, served by that worker."""
     rates = Rates(conf.api.rate, conf.api.burst)
     guard = Access(_identities(conf, worker), policies.load(conf), rates)
@@ -97,91 +80,79 @@ def _identities(conf: cfg.ConfigOpts, worker: Worker) -> Identities:
     return BothTokens(own, KeystoneTokens(conf))
 
 
-def create_app(service: Service, guard: Access) -> WSGIApplication:
-    """Return the WSGI application over a service, for whom the guard admits."""
-    return AccessLog(_App(service, guard))
+def create_app(service: Service, guard: Access) -> Flask:
+    """Return the application over a service, for whom the guard admits."""
+    app = Flask(__name__, static_folder=None)
+    app.response_class = _Answer
+    app.json = json_format.Provider(app)
+    app.url_map.converters["path"] = _Host
+    app.url_map.merge_slashes = False  # a redirect would hide an empty name
+    app.extensions[DOCUMENT] = openapi.document(ROUTES)
+    app.before_request(_begin)
+    app.after_request(_end)
+    for noun, routes in NOUNS.items():
+        app.register_blueprint(_blueprint(noun, routes, service, guard))
+    for kind, status in STATUS.items():
+        app.register_error_handler(kind, partial(_refuse, status))
+    app.register_error_handler(HTTPException, _refuse_http)
+    app.register_error_handler(Exception, _fail)
+    app.wsgi_app = Heartbeats(service, guard, app.wsgi_app)  # type: ignore[method-assign]
+    return app
 
 
-@dataclass(frozen=True, eq=False)
-class _Endpoint:
-    """A route, with what is checked before its handler sees a request."""
+class _Host(PathConverter):
+    """A host's name, with slashes if it is a wrong one.
 
-    path: str
-    handler: Callable[..., Answer]
-    rule: str | None
-    query: Draft202012Validator
-    largest: int
+    What other routes have behind a host's name is no part of it: a method that they do not
+    serve is refused as such.
+    """
 
-
-class _App:
-    """Finds a request's route, checks the request, and makes a response of what comes of it."""
-
-    def __init__(self, service: Service, guard: Access) -> None:
-        self._service = service
-        self._guard = guard
-        routes = Map(
-            [Rule(route[1], methods=[route[0]], endpoint=_endpoint(route)) for route in ROUTES],
-            converters={"path": _Host},
-            merge_slashes=False,  # a redirect would hide an empty name
-        ).bind("")
-
-        @lru_cache(KNOWN_PATHS)
-        def match(path: str, method: str) -> tuple[_Endpoint, Mapping[str, Any]]:
-            return routes.match(path, method)
-
-        self._match = match
-
-    def __call__(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        """Answer one request; the one place where errors become HTTP."""
-        request = Request(environ)
-        try:
-            response = self._serve(request)
-        except VoltError as err:
-            response = _refuse(err)
-        except HTTPException as err:
-            response = _refuse_http(err)
-        except Exception:
-            LOG.exception("Request %s failed", environ.get(REQUEST_ID))
-            response = _refuse_http(InternalServerError())
-        return response(environ, start)
-
-    def _serve(self, request: Request) -> Response:
-        endpoint, names = self._match(request.path, request.method)
-        request.environ[ROUTE] = endpoint.path
-        # One more: werkzeug cuts a chunked body at this length without a word.
-        request.max_content_length = endpoint.largest + 1
-        if endpoint.rule is not None:
-            host = names.get("host") or request.args.get("host")
-            self._guard.admit(endpoint.rule, request.environ, host)
-        for noun, name in names.items():
-            check_name(noun, name)
-        if len(request.get_data()) > endpoint.largest:
-            raise RequestEntityTooLarge(f"send at most {endpoint.largest} bytes")
-        schemas.parameters(request.args, endpoint.query)
-        response = _response(endpoint.handler(self._service, request, **names))
-        if request.method in {"GET", "HEAD"} and response.status_code == 200:
-            response.add_etag()
-            response.make_conditional(request)
-        return response
+    regex = PathConverter.regex + "(?<!/heartbeat)(?<!/placements)(?<!/reports)"
+    regex += "(?<!/certificate)(?<!/listener)"
 
 
-def _endpoint(route: Route) -> _Endpoint:
-    method, path, handler, rule = route
-    largest = LARGEST_IMAGE if handler is images.create else LARGEST_BODY
-    return _Endpoint(path, handler, rule, openapi.query_of(method, path), largest)
+class _Answer(Response):
+    default_mimetype = "application/json"
 
 
-def _response(answer: Answer) -> Response:
-    match answer:
-        case Response():
-            return answer
-        case dict():
-            return json_response(answer)
-    return json_response(*answer)
+def _blueprint(noun: str, routes: tuple[Route, ...], service: Service, guard: Access) -> Blueprint:
+    blueprint = Blueprint(noun, __name__)
+    for route in routes:
+        blueprint.add_url_rule(
+            route.path,
+            route.handler.__name__,
+            partial(route.handler, service),
+            methods=[route.method],
+            provide_automatic_options=False,
+        )
+    checks = Checks({f"{noun}.{route.handler.__name__}": route for route in routes}, guard)
+    blueprint.before_request(checks.admit)
+    blueprint.before_request(checks.read)
+    blueprint.after_request(_tag)
+    return blueprint
 
 
-def _refuse(error: VoltError) -> Response:
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+def _begin() -> None:
+    accesslog.begin(request.environ)
+
+
+def _end(response: Response) -> Response:
+    route = request.url_rule.rule if request.url_rule else "none"
+    # These two have no body, whatever the framework says of its length.
+    length = None if response.status_code in {204, 304} else response.content_length
+    response.headers.extend(accesslog.end(request.environ, route, response.status_code, length))
+    return response
+
+
+def _tag(response: Response) -> Response:
+    """Leave out what who asks has already, as its ETag says."""
+    if request.method in {"GET", "HEAD"} and response.status_code == 200:
+        response.add_etag()
+        response.make_conditional(request)
+    return response
+
+
+def _refuse(status: int, error: VoltError) -> Response:
     response = _error(status, error.code, str(error))
     if isinstance(error, Unauthenticated):
         response.headers["WWW-Authenticate"] = "Bearer"
@@ -204,5 +175,12 @@ def _refuse_http(error: HTTPException) -> Response:
     return response
 
 
+def _fail(error: Exception) -> Response:
+    LOG.error("Request %s failed", request.environ[accesslog.REQUEST_ID], exc_info=error)
+    return _refuse_http(InternalServerError())
+
+
 def _error(status: int, code: str, message: str) -> Response:
-    return json_response({"error": {"code": code, "message": message}}, status)
+    response = jsonify({"error": {"code": code, "message": message}})
+    response.status_code = status
+    return response

@@ -1,46 +1,274 @@
 """Which handler serves which method and path, and which rule guards it: the API in one table.
 
-A host is the ``path`` kind so that a name with a slash gets the answer that states
-the rule for names, instead of "no such route". Without a rule (``volt.auth.policies``) a route
-serves everybody.
+The application serves the table and the OpenAPI document describes it. A host is the ``path``
+kind so that a name with a slash gets the answer that states the rule for names, instead of "no
+such route". Without a rule (``volt.auth.policies``) a route serves everybody.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from volt.api.handlers import Answer, events, health, hosts, images, metrics, openapi, page, peers
+from flask.typing import ResponseReturnValue
 
-_PLACE: Final = "/v1/images/<image>/hosts/<path:host>"
-
-Route = tuple[str, str, Callable[..., Answer], str | None]
-"""Method, path, handler, and the rule of ``volt.auth.policies`` for it; None is open to all."""
-
-ROUTES: Final[tuple[Route, ...]] = (
-    ("GET", "/", page.show, None),
-    ("GET", "/static/<file>", page.file, None),
-    ("GET", "/healthz", health.show, None),
-    ("GET", "/metrics", metrics.show, "metrics:show"),
-    ("GET", "/v1/openapi.json", openapi.show, None),
-    ("POST", "/v1/images", images.create, "image:create"),
-    ("GET", "/v1/images", images.index, "image:list"),
-    ("GET", "/v1/images/<image>", images.show, "image:show"),
-    ("GET", "/v1/images/<image>/hashes", images.hashes, "image:hashes"),
-    ("DELETE", "/v1/images/<image>", images.delete, "image:delete"),
-    ("POST", "/v1/images/<image>/chap", images.rotate, "image:rotate"),
-    ("GET", "/v1/images/<image>/trees", images.trees, "image:trees"),
-    ("GET", "/v1/images/<image>/parents", images.parents, "image:parents"),
-    ("GET", _PLACE, hosts.show, "placement:show"),
-    ("PUT", _PLACE, hosts.join, "placement:join"),
-    ("PATCH", _PLACE, hosts.change, "placement:change"),
-    ("DELETE", _PLACE, hosts.remove, "placement:remove"),
-    ("POST", f"{_PLACE}/reports", hosts.report, "placement:report"),
-    ("GET", "/v1/hosts", hosts.index, "host:list"),
-    ("GET", "/v1/hosts/<path:host>", hosts.about, "host:show"),
-    ("PATCH", "/v1/hosts/<path:host>", hosts.drain, "host:change"),
-    ("PUT", "/v1/hosts/<path:host>/heartbeat", hosts.heartbeat, "host:heartbeat"),
-    ("GET", "/v1/hosts/<path:host>/placements", hosts.placements, "host:placements"),
-    ("PUT", "/v1/hosts/<path:host>/certificate", peers.certify, "peer:certify"),
-    ("DELETE", "/v1/hosts/<path:host>/certificate", peers.revoke, "peer:revoke"),
-    ("GET", "/v1/hosts/<path:host>/listener", peers.listener, "peer:listener"),
-    ("GET", "/v1/events", events.index, "event:list"),
+from volt.api import schemas
+from volt.api.answers import Schema, all_of, of, page_of, record
+from volt.api.handlers import (
+    events,
+    health,
+    hosts,
+    images,
+    metrics,
+    openapi,
+    page,
+    peers,
+    placements,
 )
+from volt.model.objects import (
+    Candidate,
+    Certificate,
+    Event,
+    Host,
+    Image,
+    Listener,
+    Placement,
+    Trees,
+    Verdict,
+)
+
+LARGEST_BODY: Final = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
+LARGEST_IMAGE: Final = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB
+
+_IMAGE: Final = "/v1/images/<image>"
+_PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
+_HOST: Final = "/v1/hosts/<path:host>"
+_NEWS: Final = record(
+    interval={"type": "number"},
+    placements={"type": "array", "items": of(Placement)},
+    unknown={"type": "array", "items": {"type": "string"}},
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """What is served under a method and path, to whom, and what it takes and answers.
+
+    ``rule`` is one of ``volt.auth.policies``; None is open to all. ``answers`` gives the schema of
+    the body by status: None is no body, a text its media type. ``errors`` are those of this route
+    alone. ``largest`` is the bytes of a body.
+    """
+
+    method: str
+    path: str
+    handler: Callable[..., ResponseReturnValue]
+    rule: str | None
+    summary: str
+    answers: Mapping[int, Schema | str | None]
+    errors: tuple[int, ...] = ()
+    body: schemas.Schema | None = None
+    query: schemas.Schema = schemas.NO_QUERY
+    has_etag: bool = False
+    largest: int = LARGEST_BODY
+
+
+# A blueprint each.
+NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
+    "page": (
+        Route(
+            *("GET", "/", page.show, None),
+            "The status page.",
+            {200: "text/html"},
+            has_etag=True,
+        ),
+        Route(
+            *("GET", "/static/<file>", page.file, None),
+            "A file of the status page.",
+            {200: "*/*"},
+            (404,),
+            has_etag=True,
+        ),
+    ),
+    "health": (
+        Route(
+            *("GET", "/healthz", health.show, None),
+            "Whether Volt serves.",
+            {200: record(status={"const": "ok"})},
+            has_etag=True,
+        ),
+    ),
+    "metrics": (
+        Route(
+            *("GET", "/metrics", metrics.show, "metrics:show"),
+            "Numbers for Prometheus.",
+            {200: "text/plain"},
+            has_etag=True,
+        ),
+    ),
+    "openapi": (
+        Route(
+            *("GET", "/v1/openapi.json", openapi.show, None),
+            "This document.",
+            {200: {"type": "object"}},
+            has_etag=True,
+        ),
+    ),
+    "images": (
+        Route(
+            *("POST", "/v1/images", images.create, "image:create"),
+            "Make an image known.",
+            {200: of(Image), 201: of(Image)},
+            (409,),
+            body=schemas.IMAGE,
+            largest=LARGEST_IMAGE,
+        ),
+        Route(
+            *("GET", "/v1/images", images.index, "image:list"),
+            "List images by name.",
+            {200: page_of("images", Image)},
+            query=schemas.PAGE,
+            has_etag=True,
+        ),
+        Route(
+            *("GET", _IMAGE, images.show, "image:show"),
+            "Show an image.",
+            {200: of(Image)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("GET", f"{_IMAGE}/hashes", images.hashes, "image:hashes"),
+            "The levels of an image's hash tree above the leaves, the highest first.",
+            {200: "application/octet-stream"},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("DELETE", _IMAGE, images.delete, "image:delete"),
+            "Forget an image.",
+            {204: None},
+            (404, 409),
+        ),
+        Route(
+            *("GET", f"{_IMAGE}/trees", images.trees, "image:trees"),
+            "Show an image's trees.",
+            {200: of(Trees)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("POST", f"{_IMAGE}/chap", images.rotate, "image:rotate"),
+            "Give an image's hosts another secret.",
+            {204: None},
+            (404,),
+        ),
+        Route(
+            *("GET", f"{_IMAGE}/parents", images.parents, "image:parents"),
+            "List whom a host could read from, best first.",
+            {200: all_of("parents", Candidate)},
+            (404,),
+            query=schemas.CANDIDATES,
+            has_etag=True,
+        ),
+    ),
+    "placements": (
+        Route(
+            *("GET", _PLACE, placements.show, "placement:show"),
+            "Show a placement.",
+            {200: of(Placement)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("PUT", _PLACE, placements.join, "placement:join"),
+            "Join an image's trees.",
+            {200: of(Placement), 201: of(Placement)},
+            (404,),
+            body=schemas.JOIN,
+        ),
+        Route(
+            *("PATCH", _PLACE, placements.change, "placement:change"),
+            "Say that a host is ready or leaves.",
+            {200: of(Placement)},
+            (404, 409),
+            body=schemas.STATE,
+        ),
+        Route(
+            *("DELETE", _PLACE, placements.remove, "placement:remove"),
+            "Forget a placement.",
+            {204: None},
+        ),
+        Route(
+            *("POST", f"{_PLACE}/reports", placements.report, "placement:report"),
+            "Say that a parent does not answer, or sends wrong bytes.",
+            {200: record(verdict={"enum": [verdict.value for verdict in Verdict]})},
+            (404, 409),
+            body=schemas.REPORT,
+        ),
+    ),
+    "hosts": (
+        Route(
+            *("GET", "/v1/hosts", hosts.index, "host:list"),
+            "List hosts by name.",
+            {200: page_of("hosts", Host)},
+            query=schemas.PAGE,
+            has_etag=True,
+        ),
+        Route(
+            *("GET", _HOST, hosts.show, "host:show"),
+            "Show a host.",
+            {200: of(Host)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("PATCH", _HOST, hosts.drain, "host:change"),
+            "Drain a host, or end that.",
+            {200: of(Host)},
+            (404,),
+            body=schemas.DRAIN,
+        ),
+        Route(
+            *("PUT", f"{_HOST}/heartbeat", hosts.heartbeat, "host:heartbeat"),
+            "Report a host's state and learn what changed.",
+            {200: _NEWS},
+            body=schemas.HEARTBEAT,
+        ),
+        Route(
+            *("GET", f"{_HOST}/placements", hosts.placements, "host:placements"),
+            "Show a host's placements, once they are others than If-None-Match says.",
+            {200: all_of("placements", Placement)},
+            query=schemas.WAIT,
+            has_etag=True,
+        ),
+    ),
+    "peers": (
+        Route(
+            *("PUT", f"{_HOST}/certificate", peers.certify, "peer:certify"),
+            "Sign a certificate by which a host's agent is known to others.",
+            {200: of(Certificate)},
+            body=schemas.CERTIFICATE,
+        ),
+        Route(
+            *("DELETE", f"{_HOST}/certificate", peers.revoke, "peer:revoke"),
+            "Have no agent trust a host's any more.",
+            {204: None},
+        ),
+        Route(
+            *("GET", f"{_HOST}/listener", peers.listener, "peer:listener"),
+            "Show where a host's agent takes calls of others.",
+            {200: of(Listener)},
+            (404,),
+            has_etag=True,
+        ),
+    ),
+    "events": (
+        Route(
+            *("GET", "/v1/events", events.index, "event:list"),
+            "List the last events, newest first.",
+            {200: all_of("events", Event)},
+            query=schemas.EVENTS,
+            has_etag=True,
+        ),
+    ),
+}
+ROUTES: Final = tuple(route for routes in NOUNS.values() for route in routes)

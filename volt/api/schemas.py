@@ -4,12 +4,11 @@ import base64
 import ipaddress
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import jsonschema_rs
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import PATTERN, check_name
@@ -24,6 +23,38 @@ LARGEST_WAIT = 60  # seconds for which an answer may be held back
 _NUMBER = re.compile("-?[0-9]{1,19}")
 LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
 
+_SHOWN = 300  # characters of what is said of a fault
+
+
+class Schema:
+    """What something must look like: a schema, and what checks by it."""
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        self.content = content
+        self._validator = Draft202012Validator(dict(content))
+
+    def check(self, given: Any, whole: str = "the body") -> None:
+        """Raise RequestInvalid with the first fault, if there is one."""
+        try:
+            if self._validator.is_valid(given):
+                return
+            fault = next(self._validator.iter_errors(given))
+        except ValueError as err:  # half a surrogate pair, or nested too deeply
+            raise RequestInvalid(f"{whole} cannot be read: {err}") from err
+        place = "/".join(str(step)[:64] for step in fault.instance_path) or whole
+        raise RequestInvalid(f"{place}: {self._message(fault, given)}")
+
+    def _message(self, fault: ValidationError, given: Any) -> str:
+        text = fault.message
+        if "source_chap" in fault.instance_path:  # a secret, which must not be shown
+            masked = Draft202012Validator(dict(self.content), mask="it")
+            text = next(masked.iter_errors(given)).message
+        elif isinstance(fault.kind, ValidationErrorKind.Enum):  # its text leaves some out
+            known = ", ".join(map(str, fault.kind.options))
+            text = f"{str(fault.instance)[:64]!r} is not one of {known}"
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
+
+
 _IP = {"type": "string", "maxLength": 45, "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
 
@@ -35,7 +66,7 @@ _PORTAL = {
         "iqn": {
             "type": "string",
             "maxLength": 223,
-            "pattern": r"^(iqn\.[0-9]{4}-[0-9]{2}\.[A-Za-z0-9._:-]+|(eui|naa)\.[0-9A-Fa-f]+)\Z",
+            "pattern": r"^(iqn\.[0-9]{4}-[0-9]{2}\.[A-Za-z0-9._:-]+|(eui|naa)\.[0-9A-Fa-f]+)$",
         },
         "lun": {"type": "integer", "minimum": 0, "maximum": 65535},
         "offset": {"type": "integer", "minimum": 0, "maximum": LARGEST, "multipleOf": SECTOR},
@@ -44,24 +75,31 @@ _PORTAL = {
     "additionalProperties": False,
 }
 
+_PORTAL_ALONE = Schema(_PORTAL)
+
 _CHAP = {
     "type": ["object", "null"],
     "properties": {
-        "user": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,64}\Z"},
-        "secret": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{12,255}\Z"},
+        "user": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,64}$"},
+        "secret": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{12,255}$"},
     },
     "required": ["user", "secret"],
     "additionalProperties": False,
 }
 
-_HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}\Z"}
+_HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}$"}
 
 # A rule that has an error code of its own: for names in paths no schema checks it.
-NAME = {"type": "string", "pattern": rf"^{PATTERN}\Z"}
+NAME = {"type": "string", "pattern": rf"^{PATTERN}$"}
+
+_PEM = (
+    "-----BEGIN (NEW )?CERTIFICATE REQUEST-----\\s+[A-Za-z0-9+/=][A-Za-z0-9+/=\\s]*"
+    "-----END (NEW )?CERTIFICATE REQUEST-----"
+)
 
 _COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 
-IMAGE = Draft202012Validator(
+IMAGE = Schema(
     {
         "type": "object",
         "properties": {
@@ -87,19 +125,19 @@ IMAGE = Draft202012Validator(
     }
 )
 
-JOIN = Draft202012Validator(
+JOIN = Schema(
     {
         "type": "object",
         "properties": {
             "portal": _PORTAL,
-            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}\Z"},
+            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}$"},
         },
         "required": ["portal"],
         "additionalProperties": False,
     }
 )
 
-STATE = Draft202012Validator(
+STATE = Schema(
     {
         "type": "object",
         "properties": {
@@ -113,39 +151,35 @@ STATE = Draft202012Validator(
     }
 )
 
-_HEARTBEAT = {
-    "type": "object",
-    "properties": {
-        "images": {
-            "type": "object",
-            "maxProperties": 10_000,
-            "additionalProperties": {
+HEARTBEAT = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "images": {
                 "type": "object",
-                "properties": {
-                    "generation": _COUNT,
-                    "sent": _COUNT,
-                    "hits": _COUNT,
-                    "misses": _COUNT,
+                "maxProperties": 10_000,
+                "additionalProperties": {
+                    "type": "object",
+                    "properties": {
+                        "generation": _COUNT,
+                        "sent": _COUNT,
+                        "hits": _COUNT,
+                        "misses": _COUNT,
+                    },
+                    "required": ["generation"],
+                    "additionalProperties": False,
                 },
-                "required": ["generation"],
-                "additionalProperties": False,
             },
+            "received_rate": _COUNT,
+            "sent_rate": _COUNT,
+            "overloaded": {"type": "boolean"},
         },
-        "received_rate": _COUNT,
-        "sent_rate": _COUNT,
-        "overloaded": {"type": "boolean"},
-    },
-    "required": ["images"],
-    "additionalProperties": False,
-}
+        "required": ["images"],
+        "additionalProperties": False,
+    }
+)
 
-HEARTBEAT = Draft202012Validator(_HEARTBEAT)
-
-# Thousands of heartbeats come in a second, and this tells in a hundredth of the time that
-# one is sound.
-_SOUND_HEARTBEAT = jsonschema_rs.Draft202012Validator(_HEARTBEAT)
-
-REPORT = Draft202012Validator(
+REPORT = Schema(
     {
         "type": "object",
         "properties": {
@@ -157,7 +191,7 @@ REPORT = Draft202012Validator(
     }
 )
 
-DRAIN = Draft202012Validator(
+DRAIN = Schema(
     {
         "type": "object",
         "properties": {"draining": {"type": "boolean"}},
@@ -166,11 +200,11 @@ DRAIN = Draft202012Validator(
     }
 )
 
-CERTIFICATE = Draft202012Validator(
+CERTIFICATE = Schema(
     {
         "type": "object",
         "properties": {
-            "request": {"type": "string", "maxLength": 8192},
+            "request": {"type": "string", "maxLength": 8192, "pattern": _PEM},
             "ip": _IP,
             "port": _PORT,
         },
@@ -181,7 +215,7 @@ CERTIFICATE = Draft202012Validator(
 
 _LIMIT = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
 
-PAGE = Draft202012Validator(
+PAGE = Schema(
     {
         "type": "object",
         "properties": {
@@ -192,7 +226,7 @@ PAGE = Draft202012Validator(
     }
 )
 
-EVENTS = Draft202012Validator(
+EVENTS = Schema(
     {
         "type": "object",
         "properties": {"limit": _LIMIT, "after": _COUNT | {"default": 0}},
@@ -200,7 +234,7 @@ EVENTS = Draft202012Validator(
     }
 )
 
-WAIT = Draft202012Validator(
+WAIT = Schema(
     {
         "type": "object",
         "properties": {
@@ -212,7 +246,7 @@ WAIT = Draft202012Validator(
 
 _FEW = {"type": "integer", "minimum": 1, "maximum": 64, "default": 8}
 
-CANDIDATES = Draft202012Validator(
+CANDIDATES = Schema(
     {
         "type": "object",
         "properties": {"host": NAME, "limit": _FEW},
@@ -224,7 +258,7 @@ CANDIDATES = Draft202012Validator(
 # This rule has an error code of its own: no schema above checks it.
 SIZE = {"type": "integer", "minimum": SECTOR, "maximum": LARGEST, "multipleOf": SECTOR}
 
-NO_QUERY = Draft202012Validator({"type": "object", "additionalProperties": False})
+NO_QUERY = Schema({"type": "object", "additionalProperties": False})
 
 
 class Query(Protocol):
@@ -337,9 +371,7 @@ def state(body: bytes) -> StateChange:
 
 def heartbeat(body: bytes) -> Report:
     """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
-    content = _parse(body)
-    if not _SOUND_HEARTBEAT.is_valid(content):
-        _check(content, HEARTBEAT)  # which can tell what is wrong
+    content = _load(body, HEARTBEAT)
     images = {
         check_name("image", name): ImageReport(**fields)
         for name, fields in content.pop("images").items()
@@ -387,10 +419,10 @@ def candidates(query: Query) -> tuple[str, int]:
     return given["host"], given.get("limit", _FEW["default"])
 
 
-def parameters(query: Query, schema: Draft202012Validator) -> dict[str, Any]:
+def parameters(query: Query, schema: Schema) -> dict[str, Any]:
     """Return the parameters, numbers as such, if they are what the schema says."""
     given: dict[str, Any] = {}
-    content: Any = schema.schema
+    content = schema.content
     if not query and not content.get("required"):
         return given
     kinds = content.get("properties", {})
@@ -399,14 +431,14 @@ def parameters(query: Query, schema: Draft202012Validator) -> dict[str, Any]:
             raise RequestInvalid(f"parameter {name[:64]!r} is given more than once")
         is_number = kinds.get(name, {}).get("type") == "integer" and _NUMBER.fullmatch(values[0])
         given[name] = int(values[0]) if is_number else values[0]
-    _check(given, schema, "the query")
+    schema.check(given, "the query")
     return given
 
 
 def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
     """Check a portal that did not come as a JSON body."""
     content = {"ip": ip, "port": port, "iqn": iqn, "lun": lun, "offset": offset}
-    _check(content, Draft202012Validator(_PORTAL))
+    _PORTAL_ALONE.check(content)
     return _portal(content)
 
 
@@ -429,9 +461,9 @@ def _ip(text: str) -> str:
         ) from err
 
 
-def _load(body: bytes, schema: Draft202012Validator) -> Any:
+def _load(body: bytes, schema: Schema) -> Any:
     content = _parse(body)
-    _check(content, schema)
+    schema.check(content)
     return content
 
 
@@ -441,14 +473,3 @@ def _parse(body: bytes) -> Any:
     except (ValueError, RecursionError) as err:
         reason = "it is nested too deeply" if isinstance(err, RecursionError) else str(err)[:200]
         raise RequestInvalid(f"the body is not JSON: {reason}") from err
-
-
-def _check(content: Any, schema: Draft202012Validator, whole: str = "the body") -> None:
-    fault = next(schema.iter_errors(content), None)
-    if fault is not None:
-        place = "/".join(str(step)[:64] for step in fault.absolute_path) or whole
-        message = fault.message[:300]
-        if "source_chap" in fault.absolute_path:
-            # The usual message shows the value, which is secret here.
-            message = f"against rule {fault.validator}: {fault.validator_value}"
-        raise RequestInvalid(f"{place}: {message}")

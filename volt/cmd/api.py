@@ -84,11 +84,21 @@ class _Answer:
 class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that stops at once: it answers who waits, and closes what is idle."""
 
+    sockets: list[Any]
+
     def init_process(self) -> None:
         # They do not change any more. Looking each up anew, as gunicorn does, costs a tenth of
         # what a request costs it.
         self.cfg.__dict__.update({name: each.get() for name, each in self.cfg.settings.items()})
         super().init_process()
+
+    def patch(self) -> None:
+        # What this file patches as it is imported is enough. gunicorn would patch once more, and
+        # other things, of which gevent warns.
+        self.sockets = [
+            socket.socket(one.FAMILY, socket.SOCK_STREAM, fileno=one.sock.detach())
+            for one in self.sockets
+        ]
 
     def timeout_ctx(self) -> gevent.Timeout:
         return _Idle(KEEP_ALIVE if self.alive else LAST_WORD, False)

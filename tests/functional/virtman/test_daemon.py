@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import fixtures
-import waitress
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from virtman import daemon
@@ -14,13 +13,14 @@ from virtman import daemon
 class StopTest(TestCase):
     def test_an_agent_that_is_told_to_stop_ends_what_goes_on_and_then_waits_for_verbs(self):
         node, done = self.bed.node(keep=FOREVER), mock.Mock()
-        done.run.side_effect = SystemExit
-        self.useFixture(fixtures.MockPatchObject(waitress, "create_server", lambda *_, **__: done))
+        done.serve.side_effect = SystemExit
+        self.useFixture(fixtures.MockPatchObject(daemon, "Server", lambda *_: done))
         self.useFixture(fixtures.MockPatchObject(node.agent.stores.suspension, "stop", done.wait))
         self.addCleanup(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
         options = {"socket": str(node.folder / "socket"), "threads": 1}
         conf, api = SimpleNamespace(agent=SimpleNamespace(**options)), mock.Mock(agent=node.agent)
         daemon.serve(conf, api, [done])
         self.assertEqual(
-            ["start", "run", "close", "stop", "wait"], [one[0] for one in done.method_calls]
+            ["prepare", "start", "serve", "stop", "stop", "wait"],
+            [one[0] for one in done.method_calls],
         )

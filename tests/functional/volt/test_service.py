@@ -11,6 +11,12 @@ import requests
 from tests.functional.volt.service import ServiceCase
 
 
+class TestStart(ServiceCase):
+    def test_it_starts_without_a_warning(self):
+        self.api.beat("a")
+        assert "warning" not in self.volt.log.read_text().lower()
+
+
 class TestStop(ServiceCase):
     def test_who_waits_is_answered_and_idle_connections_do_not_hold_a_restart_up(self):
         tag = self.api.poll("a", 0).headers["ETag"]

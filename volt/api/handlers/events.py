@@ -1,12 +1,13 @@
 """What happened lately."""
 
-from werkzeug import Request
+from flask import request
+from flask.typing import ResponseReturnValue
 
 from volt.api import schemas
-from volt.api.handlers import Answer, Service
+from volt.api.handlers import Service
 
 
-def index(service: Service, request: Request) -> Answer:
+def index(service: Service) -> ResponseReturnValue:
     """List the last events, newest first."""
     after, limit = schemas.events(request.args)
     return {"events": service.roster.events(after, limit)}

@@ -1,12 +1,12 @@
 """Whether this Volt serves requests."""
 
-from werkzeug import Request
+from flask.typing import ResponseReturnValue
 
-from volt.api.handlers import Answer, Service
+from volt.api.handlers import Service
 from volt.errors import DatabaseUnreachable
 
 
-def show(service: Service, request: Request) -> Answer:
+def show(service: Service) -> ResponseReturnValue:
     """Say whether the database answered of late; asking it now could hang.
 
     Raises DatabaseUnreachable.

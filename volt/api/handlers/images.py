@@ -5,59 +5,60 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from werkzeug import Request, Response
+from flask import Response, jsonify, request
+from flask.typing import ResponseReturnValue
 
 from volt.api import schemas
-from volt.api.handlers import Answer, Service, json_response, page_of
+from volt.api.handlers import Service, page_of
 
 COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
 
 
-def create(service: Service, request: Request) -> Answer:
+def create(service: Service) -> ResponseReturnValue:
     """Store an image."""
     new = schemas.image(request.get_data())
     image, is_new = service.coordinator.create_image(new, datetime.now(UTC))
     return vars(image), 201 if is_new else 200
 
 
-def index(service: Service, request: Request) -> Answer:
+def index(service: Service) -> ResponseReturnValue:
     """List images by name."""
     page = schemas.page(request.args)
     images = service.coordinator.images(page.marker, page.limit + 1)
     return page_of("images", images, page, "name")
 
 
-def show(service: Service, request: Request, image: str) -> Answer:
+def show(service: Service, image: str) -> ResponseReturnValue:
     """Show an image."""
     return vars(service.coordinator.image(image))
 
 
-def hashes(service: Service, request: Request, image: str) -> Answer:
+def hashes(service: Service, image: str) -> ResponseReturnValue:
     """Show the image's hashes above the leaves."""
     content = service.coordinator.upper_hashes(image)
     return Response(content, content_type="application/octet-stream")
 
 
-def delete(service: Service, request: Request, image: str) -> Answer:
+def delete(service: Service, image: str) -> ResponseReturnValue:
     """Forget an image that no host uses."""
     service.coordinator.delete_image(image)
-    return None, 204
+    return "", 204
 
 
-def rotate(service: Service, request: Request, image: str) -> Answer:
+def rotate(service: Service, image: str) -> ResponseReturnValue:
     """Give the image's hosts another secret for each other."""
     service.coordinator.rotate(image)
-    return None, 204
+    return "", 204
 
 
-def parents(service: Service, request: Request, image: str) -> Answer:
+def parents(service: Service, image: str) -> ResponseReturnValue:
     """Show whom a host could be given as a parent."""
     host, limit = schemas.candidates(request.args)
     found = service.coordinator.parents(image, host, limit)
     return {"parents": found}
 
 
-def trees(service: Service, request: Request, image: str) -> Answer:
+def trees(service: Service, image: str) -> ResponseReturnValue:
     """Show the image's trees.
 
     Every heartbeat changes the counters in them. The ETag is weak, as it leaves these out:
@@ -68,7 +69,7 @@ def trees(service: Service, request: Request, image: str) -> Answer:
     if request.if_none_match.contains_weak(etag):
         response = Response(status=304)
     else:
-        response = json_response(content)
+        response = jsonify(content)
     response.set_etag(etag, weak=True)
     return response
 

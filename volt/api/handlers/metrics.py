@@ -1,13 +1,14 @@
 """What Volt counts, for Prometheus."""
 
+from flask import Response
+from flask.typing import ResponseReturnValue
 from prometheus_client import CONTENT_TYPE_LATEST
-from werkzeug import Request, Response
 
 from volt import metrics
-from volt.api.handlers import Answer, Service
+from volt.api.handlers import Service
 
 
-def show(service: Service, request: Request) -> Answer:
+def show(service: Service) -> ResponseReturnValue:
     """Show all metrics of this Volt."""
     figures = service.coordinator.figures()
     return Response(metrics.text(figures), content_type=CONTENT_TYPE_LATEST)

@@ -1,11 +1,17 @@
 """How this API describes itself."""
 
-from werkzeug import Request
+from typing import Final
 
-from volt.api import openapi
-from volt.api.handlers import Answer, Service
+from flask import current_app
+from flask.typing import ResponseReturnValue
+
+from volt.api.handlers import Service
+
+DOCUMENT: Final = "volt.openapi"
+"""Under which extension of the application its description is kept."""
 
 
-def show(service: Service, request: Request) -> Answer:
+def show(service: Service) -> ResponseReturnValue:
     """Show this API in the form of OpenAPI."""
-    return openapi.document()
+    document: dict[str, object] = current_app.extensions[DOCUMENT]
+    return document

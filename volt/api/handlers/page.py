@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from werkzeug import Request, Response
-from werkzeug.utils import send_from_directory
+from flask import Response, send_from_directory
+from flask.typing import ResponseReturnValue
 
-from volt.api.handlers import Answer, Service
+from volt.api.handlers import Service
 
 FOLDER = Path(__file__).resolve().parents[2] / "static"
 HEADERS = {
@@ -18,17 +18,17 @@ HEADERS = {
 }
 
 
-def show(service: Service, request: Request) -> Answer:
+def show(service: Service) -> ResponseReturnValue:
     """Show the status page."""
-    return _send(request, "index.html")
+    return _send("index.html")
 
 
-def file(service: Service, request: Request, file: str) -> Answer:
+def file(service: Service, file: str) -> ResponseReturnValue:
     """Return a file of the status page."""
-    return _send(request, file)
+    return _send(file)
 
 
-def _send(request: Request, name: str) -> Response:
-    response = send_from_directory(FOLDER, name, request.environ)
+def _send(name: str) -> Response:
+    response = send_from_directory(FOLDER, name)
     response.headers.update(HEADERS)
     return response

@@ -1,23 +1,24 @@
 """How agents get certificates, and learn where others listen."""
 
-from werkzeug import Request
+from flask import request
+from flask.typing import ResponseReturnValue
 
 from volt.api import schemas
-from volt.api.handlers import Answer, Service
+from volt.api.handlers import Service
 
 
-def certify(service: Service, request: Request, host: str) -> Answer:
+def certify(service: Service, host: str) -> ResponseReturnValue:
     """Sign the host's certificate."""
     pem, ip, port = schemas.certificate(request.get_data())
     return vars(service.peers.certify(host, pem, ip, port))
 
 
-def revoke(service: Service, request: Request, host: str) -> Answer:
+def revoke(service: Service, host: str) -> ResponseReturnValue:
     """Have nobody trust the host any more."""
     service.peers.revoke(host)
-    return None, 204
+    return "", 204
 
 
-def listener(service: Service, request: Request, host: str) -> Answer:
+def listener(service: Service, host: str) -> ResponseReturnValue:
     """Show where the host's agent listens."""
     return vars(service.peers.listener(host))

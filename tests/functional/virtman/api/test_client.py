@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 
-import waitress
 from click.testing import CliRunner
 
 from tests.functional.virtman.base import TestCase
@@ -14,6 +13,7 @@ from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
 from virtman.cmd.shell import shell
+from virtman.server import Server
 
 
 class ServedCase(TestCase):
@@ -27,14 +27,15 @@ class ServedCase(TestCase):
         """Have a node's agent serve its local API; return the socket."""
         socket = str(self.bed.folder / f"agent-{node.name}.sock")
         with node.process.here():
-            server = waitress.create_server(node.api(), unix_socket=socket)
-            thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
+            server = Server(socket, node.api(), threads=4)
+            server.expiration_interval = 0.02  # seconds until it sees that it is stopped
+            server.prepare()
+            thread = threading.Thread(target=server.serve)
             thread.start()
 
         def end():
-            server.close()
+            server.stop()
             thread.join()
-            server.task_dispatcher.shutdown()
 
         self.addCleanup(end)
         return socket

@@ -1,6 +1,7 @@
 """What the application does that a gabbit cannot show."""
 
 import json
+import re
 
 from tests.functional.volt.base import TestCase
 
@@ -25,12 +26,57 @@ class TestBodySize(TestCase):
             assert answer.json["error"]["code"] == "volt.request.too_large"
 
 
+class TestHeartbeat(TestCase):
+    """Ordinary heartbeats go before the framework; who sends one cannot tell."""
+
+    def both(self, path="/v1/hosts/a/heartbeat", body='{"images": {}}', app=None, **environ):
+        """Return the answers to a heartbeat that is ordinary, and to one that is not."""
+        client = self.ground.client(app)
+        chunked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
+        environ["HTTP_X_REQUEST_ID"] = "one"
+        with self.assertLogs("volt.api.accesslog", "DEBUG") as logged:
+            answers = [
+                client.put(path, data=body, environ_overrides=environ | more)
+                for more in ({}, chunked)
+            ]
+        lines = [re.sub(r"ms=\S+", "", one) for one in logged.output]
+        assert len(lines) == 2
+        assert lines[0] == lines[1]
+        return answers
+
+    def assert_alike(self, status, **how):
+        ordinary, other = self.both(**how)
+        assert ordinary.status_code == other.status_code == status
+        assert ordinary.data == other.data
+        assert sorted(ordinary.headers) == sorted(other.headers)
+
+    def test_it_is_answered_alike_either_way(self):
+        self.assert_alike(200)
+
+    def test_it_is_refused_alike_either_way(self):
+        self.assert_alike(400, body="{")
+        self.assert_alike(400, body='{"images": {"A/b": {"generation": 1}}}')
+        self.assert_alike(400, path="/v1/hosts/a/b/heartbeat")
+        self.assert_alike(400, path="/v1/hosts/a/heartbeat?more=1")
+        self.assert_alike(401, HTTP_AUTHORIZATION="Bearer nobody's")
+
+    def test_one_that_is_refused_counts_once(self):
+        app = self.ground.serve(rate=0.001, burst=2)
+        assert [answer.status_code for answer in self.both(app=app, body="{")] == [400, 400]
+        assert [answer.status_code for answer in self.both(app=app)] == [429, 429]
+
+
 class TestFaults(TestCase):
     def test_a_fault_of_volt_itself_is_json_too_and_tells_no_internals(self):
         with self.ground.engine.begin() as connection:
             connection.exec_driver_sql("DROP TABLE placements")
-        with self.assertLogs("volt.api.app", "ERROR"):
-            answer = self.ground.client().get("/v1/images")
-        assert answer.status_code == 500
-        assert answer.json["error"]["code"] == "volt.internal"
-        assert "placements" not in answer.json["error"]["message"]
+        client, body = self.ground.client(), '{"images": {}}'
+        for ask in (
+            lambda: client.get("/v1/images"),
+            lambda: client.put("/v1/hosts/a/heartbeat", data=body),
+        ):
+            with self.assertLogs("volt.api.app", "ERROR"):
+                answer = ask()
+            assert answer.status_code == 500
+            assert answer.json["error"]["code"] == "volt.internal"
+            assert "placements" not in answer.json["error"]["message"]

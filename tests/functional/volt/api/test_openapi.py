@@ -32,7 +32,7 @@ class TestDocument(TestCase):
             for method in methods
         }
         served = {
-            (method, re.sub(r"<(?:path:)?(\w+)>", r"{\1}", path)) for method, path, _, _ in ROUTES
+            (route.method, re.sub(r"<(?:path:)?(\w+)>", r"{\1}", route.path)) for route in ROUTES
         }
         assert described == served
 

@@ -85,8 +85,9 @@ class PeersTest(TestCase):
         self.assertRaises(ListenerUnknown, later.listener, "a")
 
     def test_what_is_no_request_is_refused(self):
+        for none in ("", "AAAA", "-----BEGIN CERTIFICATE REQUEST-----\n"):
+            self.assertEqual("volt.request.invalid", _code(self.certify(request=none)))
         for wrong in (
-            "",
             "-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
             request(rsa.generate_private_key(65537, 2048)),
             request(ec.generate_private_key(ec.SECP192R1())),

@@ -84,3 +84,45 @@ class TestBodies(testtools.TestCase):
         assert schemas.heartbeat(body(images=images)).images["i7"] == ImageReport(7)
         more = images | {"one-more": {"generation": 1}}
         self.assertRaises(errors.RequestInvalid, schemas.heartbeat, body(images=more))
+
+
+class TestMessages(testtools.TestCase):
+    def refused(self, check, content):
+        return str(self.assertRaises(errors.RequestInvalid, check, content))
+
+    def test_all_that_may_be_is_listed(self):
+        text = self.refused(schemas.image, image(shape="bush"))
+        assert text == "shape: 'bush' is not one of forest, tree, star, chain"
+
+    def test_a_secret_is_not_shown_but_its_rule_is(self):
+        for chap in ({"user": "a", "secret": "sesame"}, "sesame", {"user": "a", "sesame": 1}):
+            text = self.refused(schemas.image, image(source_chap=chap))
+            assert text.startswith("source_chap")
+            assert '"sesame"' not in text
+        assert "{12,255}" in self.refused(
+            schemas.image, image(source_chap={"user": "a", "secret": "sesame"})
+        )
+
+    def test_a_long_value_leaves_room_for_the_rule(self):
+        text = self.refused(schemas.join, body(portal=PORTAL | {"ip": "x" * 900}))
+        assert text.endswith("is longer than 45 characters")
+        assert len(text) < 400
+
+    def test_what_json_allows_and_no_text_can_hold_is_refused(self):
+        deep = b'{"images":' * 500 + b"{}" + b"}" * 500
+        for content in (b'{"images": {"\\ud800": {"generation": 1}}}', deep):
+            assert "cannot be read" in self.refused(schemas.heartbeat, content)
+
+
+class TestCertificate(testtools.TestCase):
+    def test_what_is_no_pem_of_a_request_is_refused(self):
+        begin, end = (f"-----{word} CERTIFICATE REQUEST-----\n" for word in ("BEGIN", "END"))
+        asked = {"ip": "192.0.2.1", "port": 1}
+        for wrong in ("", "AAAA", begin, begin + end, begin + "?\n" + end):
+            self.assertRaises(
+                errors.RequestInvalid, schemas.certificate, body(request=wrong, **asked)
+            )
+        pem = f"{begin}AAA=\n{end}"
+        for right in (pem, "Subject: CN=a\n" + pem, pem.replace("CERT", "NEW CERT")):
+            given = schemas.certificate(body(request=right, **asked))
+            assert given == (right, "192.0.2.1", 1)

@@ -44,12 +44,12 @@ class TestPolicies(testtools.TestCase):
 
     def test_each_route_has_the_rule_that_is_documented_for_it(self):
         rules = documented()
-        for method, path, _, rule in ROUTES:
-            if rule is None:
-                assert path in OPEN
+        for route in ROUTES:
+            if route.rule is None:
+                assert route.path in OPEN
                 continue
-            plain = path.replace("path:", "").replace("<", "{").replace(">", "}")
-            assert (method, plain) in rules[rule]
+            plain = route.path.replace("path:", "").replace("<", "{").replace(">", "}")
+            assert (route.method, plain) in rules[route.rule]
 
     def test_operators_may_do_everything(self):
         assert self.allowed("operator") == set(documented())
