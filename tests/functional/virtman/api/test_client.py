@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 
+import fixtures
 import waitress
 from click.testing import CliRunner
 
-from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.base import DEADLINE, TestCase
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
@@ -23,21 +24,23 @@ class ServedCase(TestCase):
         self.socket = self.serve(self.node)
         self.client = Client(self.socket, 10)
 
-    def serve(self, node):
+    def serve(self, node, patience=DEADLINE):
         """Have a node's agent serve its local API; return the socket."""
         socket = str(self.bed.folder / f"agent-{node.name}.sock")
         with node.process.here():
             server = waitress.create_server(node.api(), unix_socket=socket)
-            thread = threading.Thread(target=server.asyncore.loop, args=(0.02, False, server._map))
+            thread = threading.Thread(
+                target=server.asyncore.loop, args=(0.02, False, server._map), daemon=True
+            )
+            self.addCleanup(self.end, server, thread, patience)
             thread.start()
-
-        def end():
-            server.close()
-            thread.join()
-            server.task_dispatcher.shutdown()
-
-        self.addCleanup(end)
         return socket
+
+    def end(self, server, thread, patience):
+        """Serve no more; a verb that never ends keeps neither a test nor the run waiting."""
+        server.trigger.pull_trigger(server.close)  # on its own thread, which listens just now
+        thread.join(patience)
+        server.task_dispatcher.shutdown(timeout=patience)
 
     def assert_is(self, kind, answer):
         """Assert that an answer has what its type says, and nothing else."""
@@ -103,6 +106,13 @@ class ClientTest(ServedCase):
         self.node.kernel.held.add("/dev/mapper/virtman_debian_stripe")
         error = self.assertRaises(errors.DeviceBusy, self.client.drop, "debian")
         self.assertIn("device virtman_debian_stripe: still in use", str(error))
+
+    def test_an_agent_that_never_answers_keeps_the_run_waiting_for_moments(self):
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        self.useFixture(fixtures.MockPatchObject(self.node.agent, "list", ended.wait))
+        client = Client(self.serve(self.node, patience=0.2), 0.2)
+        self.assertRaises(errors.AgentUnreachable, client.list)
 
     def test_no_agent_is_a_clear_error(self):
         client = Client(self.socket + "-not", 1)
