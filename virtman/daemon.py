@@ -27,7 +27,7 @@ from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
 from virtman.disk.volumes import Backing
 from virtman.disk.volumes.file import Folder
-from virtman.disk.volumes.lvm import Group
+from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.errors import VirtmanError
 from virtman.image.attachment import Times
 from virtman.migration.incoming import Arrivals
@@ -135,7 +135,7 @@ def _backing(conf: cfg.ConfigOpts, records: Records) -> Backing:
         return Folder(records.stores)
     if not conf.store.volume_group:
         raise VirtmanError("[store] backing is lvm: set volume_group too")
-    return Group(conf.store.volume_group)
+    return VolumeGroup(conf.store.volume_group)
 
 
 def _limits(conf: cfg.ConfigOpts) -> Limits:

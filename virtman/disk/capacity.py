@@ -6,9 +6,9 @@ import threading
 from dataclasses import dataclass
 
 from virtman.disk.records import Records
-from virtman.disk.volumes import Backing, Volume, full_size
+from virtman.disk.volumes import Backing, StoreVolume, full_size
 from virtman.disk.volumes.device import Given
-from virtman.disk.volumes.file import File
+from virtman.disk.volumes.file import StoreFile
 from virtman.disk.volumes.lvm import Logical, is_logical
 from virtman.errors import NoSpace
 from virtman.model.chain import Inventory, Store
@@ -98,10 +98,10 @@ class Space:
             )
 
 
-def volume(store: Store) -> Volume:
+def volume(store: Store) -> StoreVolume:
     """Return the volume that a store is in."""
     if not store.path.startswith("/dev/"):
-        return File(store.path)
+        return StoreFile(store.path)
     if is_logical(store.path):
         return Logical(store.path)
     return Given(store.path, store.identity, store.length)

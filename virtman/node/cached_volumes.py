@@ -26,8 +26,7 @@ from virtman.disk.volumes.device import check
 from virtman.errors import DeviceBusy, StoreUnusable, VirtmanError, VolumeUnknown, VolumeUnusable
 from virtman.model.naming import MAPPER, PREFIX
 from virtman.model.plan import BLOCK, SECTOR
-from virtman.stack.cache import Figures, Group, Step
-from virtman.stack.cache import Volume as Layer
+from virtman.stack.cache import CachedVolume, CacheGroup, Figures, Step
 
 LOG = logging.getLogger(__name__)
 
@@ -83,7 +82,7 @@ class CachedVolumes:
     :param folder: survives a reboot
     """
 
-    def __init__(self, group: Group, folder: Path) -> None:
+    def __init__(self, group: CacheGroup, folder: Path) -> None:
         self.group = group
         self.folder = folder
         # A verb changes a volume from its first look to its last; they are few and short.
@@ -182,7 +181,7 @@ class CachedVolumes:
             state = "ready" if layer.is_caching() else "uncached"
         return Shown(one, state, layer.dirty(), layer.figures())
 
-    def _layer(self, one: Cached) -> Layer:
+    def _layer(self, one: Cached) -> CachedVolume:
         return self.group.volume(self._step(one))
 
     def _step(self, one: Cached) -> Step:

@@ -12,7 +12,7 @@ from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, Vir
 from virtman.model import naming, plan
 from virtman.model.naming import CACHE_GROUP, Device
 from virtman.stack import mapped
-from virtman.stack.cache import Group, Member, bcache, dmcache, flashcache, none
+from virtman.stack.cache import CacheGroup, Member, bcache, dmcache, flashcache, none
 from virtman.stack.layer import Layer
 from virtman.stack.layers.hashes import Hashes
 from virtman.stack.layers.image import Image
@@ -34,11 +34,11 @@ _MODULES = (
 )  # fmt: skip
 # Roles of devices that are held back on purpose at times.
 _HELD = ("image", "origin", "vm")
-_DRIVERS: Mapping[str, Callable[[Sequence[str], Path], Group]] = {
-    "bcache": bcache.Group,
-    "dmcache": dmcache.Group,
-    "flashcache": flashcache.Group,
-    "none": none.Group,
+_DRIVERS: Mapping[str, Callable[[Sequence[str], Path], CacheGroup]] = {
+    "bcache": bcache.BcacheGroup,
+    "dmcache": dmcache.DmCacheGroup,
+    "flashcache": flashcache.FlashCacheGroup,
+    "none": none.NoGroup,
 }
 
 

@@ -37,7 +37,7 @@ from virtman.disk.merger import Merger
 from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
 from virtman.disk.volumes.file import Folder
-from virtman.disk.volumes.lvm import Group
+from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.image import attachment
 from virtman.image.attachment import Times
 from virtman.migration import sender
@@ -144,7 +144,7 @@ class Node:
         self.process = Process(self.kernel)
         self.records = Records(self.folder)
         self.records.prepare()
-        self.backing = Group("vg0") if self.bed.lvm else Folder(self.records.stores)
+        self.backing = VolumeGroup("vg0") if self.bed.lvm else Folder(self.records.stores)
         images = self.folder / "images"
         images.mkdir(exist_ok=True)
         memory = Memory(self.folder / "volt")

@@ -19,7 +19,7 @@ def full_size(size: int) -> int:
     return size + size // 100 + _SLACK
 
 
-class Volume(Protocol):
+class StoreVolume(Protocol):
     """The place of one store. It need not be there yet, or any more."""
 
     def make(self, size: int) -> None:

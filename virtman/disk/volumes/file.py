@@ -35,7 +35,7 @@ class Folder:
         return self.free()
 
 
-class File:
+class StoreFile:
     """The file of one store."""
 
     def __init__(self, path: str) -> None:

@@ -17,7 +17,7 @@ def is_logical(path: str) -> bool:
     return path.rsplit("/", 1)[1].startswith(_PREFIX)
 
 
-class Group:
+class VolumeGroup:
     """The volume group."""
 
     def __init__(self, name: str) -> None:

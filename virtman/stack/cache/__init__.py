@@ -73,7 +73,7 @@ class Step:
     leaving: bool = False
 
 
-class Volume(Protocol):
+class CachedVolume(Protocol):
     """A volume's part of the group."""
 
     def up(self) -> None:
@@ -101,7 +101,7 @@ class Volume(Protocol):
         """Return what the cache has done."""
 
 
-class Group(Protocol):
+class CacheGroup(Protocol):
     """The node's cache.
 
     :ivar modules: kernel modules that it needs
@@ -112,7 +112,7 @@ class Group(Protocol):
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part, whether or not the kernel has it yet."""
 
-    def volume(self, step: Step) -> Volume:
+    def volume(self, step: Step) -> CachedVolume:
         """Return a volume's part.
 
         :raises CacheUnsupported: if the driver cannot do that

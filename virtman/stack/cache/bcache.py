@@ -58,7 +58,7 @@ _MEMBER_SETTINGS = {
 _SET_SETTINGS = {"congested_read_threshold_us": "0", "congested_write_threshold_us": "0"}
 
 
-class Group:
+class BcacheGroup:
     """The node's cache group: the SSD group, with one cache set on it.
 
     :param folder: where the superblocks of members are kept
@@ -78,9 +78,9 @@ class Group:
         """Return an image's part."""
         return Bcache(step, self, self.folder)
 
-    def volume(self, step: Step) -> Volume:
+    def volume(self, step: Step) -> BcacheVolume:
         """Return a volume's part."""
-        return Volume(step, self)
+        return BcacheVolume(step, self)
 
     def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
         """Give up nothing that the cache alone may have of volumes."""
@@ -180,7 +180,7 @@ class Group:
 class Bcache:
     """One image's member of the group."""
 
-    def __init__(self, step: plan.Cache, group: Group, folder: Path) -> None:
+    def __init__(self, step: plan.Cache, group: BcacheGroup, folder: Path) -> None:
         image = step.device.image
         self.step = step
         self.group = group
@@ -271,7 +271,7 @@ class Bcache:
         return [LocalFile(path, SUPERBLOCK) for path in self.folder.glob(f"{name}_*.superblock")]
 
 
-class Volume:
+class BcacheVolume:
     """A volume that is somebody else's, before which the cache set is put.
 
     On top is a dm-linear: bcache numbers its devices as they come, and a path must stay. What
@@ -279,7 +279,7 @@ class Volume:
     before these are: a volume that came up as clean would lose them.
     """
 
-    def __init__(self, step: Step, group: Group) -> None:
+    def __init__(self, step: Step, group: BcacheGroup) -> None:
         self.step = step
         self.group = group
         superblock = LocalFile(step.superblock, SUPERBLOCK, durable=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from virtman import sysfs
 from virtman.model import plan
 from virtman.privileged import ssd
-from virtman.stack.cache import Figures, Member, Step, Volume, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
 from virtman.stack.cache.slices import UNIT, Sliced, Slices
 from virtman.stack.mapped import explained
 
@@ -23,7 +23,7 @@ _MAPPING = 64
 """Bytes of metadata a block, generously; its B-trees are copied when they change."""
 
 
-class Group:
+class DmCacheGroup:
     """The node's cache group, in which each image has a slice."""
 
     modules: tuple[str, ...] = ("dm-cache", "dm-cache-smq")
@@ -36,7 +36,7 @@ class Group:
         """Return an image's part."""
         return DmCache(step, self.slices, self.folder)
 
-    def volume(self, step: Step) -> Volume:
+    def volume(self, step: Step) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("dmcache")
 

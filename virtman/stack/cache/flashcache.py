@@ -11,12 +11,12 @@ from pathlib import Path
 
 from virtman.model import plan
 from virtman.privileged import flashcache, ssd
-from virtman.stack.cache import Figures, Member, Step, Volume, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
 from virtman.stack.cache.slices import Sliced, Slices
 from virtman.stack.mapped import explained
 
 
-class Group:
+class FlashCacheGroup:
     """The node's cache group, in which each image has a slice."""
 
     modules: tuple[str, ...] = ("flashcache",)
@@ -29,7 +29,7 @@ class Group:
         """Return an image's part."""
         return FlashCache(step, self.slices, self.folder)
 
-    def volume(self, step: Step) -> Volume:
+    def volume(self, step: Step) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("flashcache")
 

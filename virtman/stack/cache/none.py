@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman.model import plan
-from virtman.stack.cache import Figures, Member, Step, Volume, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
 from virtman.stack.mapped import Table
 
 
-class Group:
+class NoGroup:
     """A group without devices."""
 
     modules: tuple[str, ...] = ()
@@ -22,7 +22,7 @@ class Group:
         """Return what stands where other drivers have a device."""
         return Uncached()
 
-    def volume(self, step: Step) -> Volume:
+    def volume(self, step: Step) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("none")
 

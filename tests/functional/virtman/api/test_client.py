@@ -6,9 +6,10 @@ import subprocess
 import sys
 import threading
 
+import fixtures
 from click.testing import CliRunner
 
-from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.base import DEADLINE, TestCase
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
@@ -30,14 +31,10 @@ class ServedCase(TestCase):
             server = Server(socket, node.api(), threads=4)
             server.expiration_interval = 0.02  # seconds until it sees that it is stopped
             server.prepare()
-            thread = threading.Thread(target=server.serve)
+            thread = threading.Thread(target=server.serve, daemon=True)
+            self.addCleanup(thread.join, DEADLINE)
+            self.addCleanup(server.stop)
             thread.start()
-
-        def end():
-            server.stop()
-            thread.join()
-
-        self.addCleanup(end)
         return socket
 
     def assert_is(self, kind, answer):
@@ -104,6 +101,13 @@ class ClientTest(ServedCase):
         self.node.kernel.held.add("/dev/mapper/virtman_debian_stripe")
         error = self.assertRaises(errors.DeviceBusy, self.client.drop, "debian")
         self.assertIn("device virtman_debian_stripe: still in use", str(error))
+
+    def test_an_agent_that_never_answers_keeps_the_run_waiting_for_moments(self):
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+        self.useFixture(fixtures.MockPatchObject(self.node.agent, "list", ended.wait))
+        client = Client(self.serve(self.node), 0.2)
+        self.assertRaises(errors.AgentUnreachable, client.list)
 
     def test_no_agent_is_a_clear_error(self):
         client = Client(self.socket + "-not", 1)

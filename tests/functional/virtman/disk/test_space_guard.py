@@ -5,7 +5,7 @@ import fixtures
 from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
 from tests.functional.virtman.doubles.model import CHUNK
 from virtman.disk.capacity import Space
-from virtman.disk.volumes.file import File
+from virtman.disk.volumes.file import StoreFile
 
 EMPTY = 2 * CHUNK
 """Bytes that a store takes before anything is written."""
@@ -30,7 +30,7 @@ class SupplyTest(TestCase):
             return self.node.agent.show(vm)
 
     def ahead(self, store):
-        return File(self.node.records.inventory().stores[store].path).allocated()
+        return StoreFile(self.node.records.inventory().stores[store].path).allocated()
 
     def test_while_there_is_plenty_nothing_is_reserved_or_held(self):
         self.node.create("vm1")

@@ -11,7 +11,7 @@ import testtools
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.records import Records
 from virtman.disk.volumes import full_size
-from virtman.disk.volumes.file import File, Folder
+from virtman.disk.volumes.file import Folder, StoreFile
 from virtman.errors import NoSpace
 from virtman.model.chain import Instance, Snapshot
 
@@ -33,12 +33,12 @@ class SpaceTest(testtools.TestCase):
 
     def vm(self, name, lower="", quota=0):
         store = self.records.add_store("debian", 8 * MIB, lower, self.backing.path)
-        File(store.path).make(FULL)
+        StoreFile(store.path).make(FULL)
         self.records.put(Instance(name, "debian", 8 * MIB, store.name, quota))
         return store
 
     def test_a_store_is_empty_and_cannot_fill(self):
-        store = File(self.vm("vm1").path)
+        store = StoreFile(self.vm("vm1").path)
         self.assertEqual(0, store.allocated())
         chunks = 8 * MIB // 65536
         self.assertGreater(os.stat(store.path).st_size, 8 * MIB + chunks * 16)
@@ -95,7 +95,7 @@ class SpaceTest(testtools.TestCase):
         space.check(8 * MIB)
 
     def test_what_is_reserved_is_on_the_disk(self):
-        volume = File(self.vm("vm1").path)
+        volume = StoreFile(self.vm("vm1").path)
         volume.reserve(2 * MIB)
         self.assertEqual(2 * MIB, volume.allocated())
         self.assertEqual(2 * MIB - 4096, volume.ahead(4096))
@@ -104,7 +104,7 @@ class SpaceTest(testtools.TestCase):
         self.assertEqual(math.inf, volume.ahead(FULL - 4096))
 
     def test_a_copy_has_what_was_taken(self):
-        one, two = File(self.vm("vm1").path), File(self.vm("vm2").path)
+        one, two = StoreFile(self.vm("vm1").path), StoreFile(self.vm("vm2").path)
         one.path.write_bytes(b"x" * MIB)
         two.copy(str(one.path), 5000)
         self.assertEqual(b"x" * 5000 + bytes(3), two.path.read_bytes()[:5003])
