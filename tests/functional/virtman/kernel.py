@@ -519,6 +519,9 @@ class Kernel:
         device.holding, device.suspended = device.hung, not device.hung
         return begins
 
+    def dm_holding(self) -> list[str]:
+        return [one.name for one in self.mappings.values() if one.holding]
+
     def end_reads(self) -> None:
         """Let all reads on their way end, and with them what waited for that."""
         with self.lock:

@@ -150,6 +150,7 @@ class SupplyTest(TestCase):
         for vm in (*hung, "warm"):
             self.assertRaises(BlockingIOError, self.write, vm, 1, "y")
             self.assertEqual(1, self.log.output.count(f"VM {vm} waits"))
+        self.assertEqual({"waits"}, {self.state(vm) for vm in hung})
         self.node.kernel.end_reads()
         self.assertEqual({"waits"}, {self.state(vm) for vm in hung})
         for vm in (*hung, "warm"):
@@ -157,6 +158,18 @@ class SupplyTest(TestCase):
                 self.node.agent.limit(vm, MIB)
         self.node.look()
         self.assertEqual({"ready"}, {self.state(vm) for vm in (*hung, "warm")})
+
+    def test_a_vm_that_is_not_held_after_all_does_not_wait_and_the_kernel_is_asked_once(self):
+        self.node.create("vm1", quota=EMPTY + CHUNK)
+        self.write("vm1", 1)
+        device = self.node.kernel.mappings["virtman_debian_vm_vm1"]
+        device.hung = True
+        self.node.look()
+        self.assertEqual("waits", self.state("vm1"))
+        device.hung = device.holding = False  # as a swap of tables has it go on
+        before = len(self.node.kernel.log)
+        self.assertEqual(["low", "low"], [self.state("vm1") for _ in range(2)])
+        self.assertEqual(before + 3, len(self.node.kernel.log))
 
     def test_a_vm_that_waits_can_be_given_up(self):
         self.node.create("vm1", quota=CHUNK)
