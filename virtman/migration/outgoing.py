@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from virtman.errors import InstanceNotServed, InvalidRequest, MoveUnknown, VirtmanError
 from virtman.migration.peer_client import Peers
-from virtman.migration.sender import Journey, Status
+from virtman.migration.phases import Status
+from virtman.migration.sender import Journey
 from virtman.model import naming
 from virtman.model.handover import Move
 from virtman.node.agent import Agent
