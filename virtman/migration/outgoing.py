@@ -138,7 +138,11 @@ class Moves:
             move = Move(vm, uuid.uuid4().hex, host, name, keeps, live=live)
             journey = Journey(self.agent, self.peers, self.patience, move)
             journey.try_offer(begins=True)
-            self.records.put(move)
+            try:
+                self.records.put(move)
+            except Exception:
+                journey.withdraw()
+                raise
         self._begin(journey)
         return journey.status
 

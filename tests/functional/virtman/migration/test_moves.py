@@ -328,6 +328,41 @@ class MigrateTest(MoveCase):
             answered.set()
         self.assertEqual("ab", self.read(self.a, "vm1", 2))
 
+    def test_what_cannot_be_written_down_here_is_let_go_of_there_at_once(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        put = Records.put
+
+        def putting(records, record):
+            if isinstance(record, Move):
+                raise NoSpace("the disk is full")
+            put(records, record)
+
+        for live in (False, True):
+            with fixtures.MockPatchObject(Records, "put", putting):
+                self.assertRaises(NoSpace, self.a.migrate, "vm1", "b", live=live)
+            self.assertEqual(([], []), (self.names(self.b), self.b.records.arriving()))
+        self.assert_tidy(self.a, self.b)
+        self.a.migrate("vm1", "b")
+        self.assertEqual("done", self.ended().state)
+
+    def test_an_offer_whose_answer_was_lost_is_let_go_of_within_a_minute(self):
+        self.a.create("vm1")
+        offer = Peer.offer
+
+        def lost(peer, *arguments):
+            offer(peer, *arguments)
+            raise PeerUnreachable("the line is down")
+
+        with fixtures.MockPatchObject(Peer, "offer", lost):
+            self.assertRaises(PeerUnreachable, self.a.migrate, "vm1", "b", live=True)
+        self.assertEqual(["vm1"], self.names(self.b))
+        self.assertLess(1.5 * incoming._QUIET, 60)
+        with fixtures.MockPatchObject(incoming, "_QUIET", 0.0), self.b.process.here():
+            self.b.arrivals.look()
+        self.assertEqual([], self.names(self.b))
+        self.assert_tidy(self.a, self.b)
+
     def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
