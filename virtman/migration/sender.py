@@ -1,4 +1,4 @@
-"""One VM on its way from this node: what is sent when, and when this node gives it up.
+"""What is sent of a VM that leaves this node, and what goes here once it is another host's.
 
 See ``virtman.model.handover`` for who owns a VM's data when. What changed in a round is known
 without a bitmap or dm-era: a snapshot at each end of it leaves the chunks that were written in
@@ -12,28 +12,19 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from virtman.errors import (
-    CoordinatorUnreachable,
-    DeviceBusy,
-    DevicePending,
     InstanceExists,
-    InstanceNotServed,
     InstanceUnknown,
     MoveCancelled,
-    MoveGarbled,
-    MoveHanded,
-    MoveStale,
     MoveUnknown,
-    PeerUnreachable,
     VirtmanError,
 )
-from virtman.migration.peer_client import Peers
+from virtman.migration.peer_client import Peer
 from virtman.migration.phases import Course, Phase, Status
 from virtman.migration.rounds import End, Rounds
 from virtman.model import dirty
@@ -56,87 +47,32 @@ SILENCE = 10.0
 """Seconds that a destination may take to answer while a VM is ready: it attaches no image for that,
 as it does for the first offer."""
 
-_AGAIN, _PENDING = 1.0, 30.0
-_STILL_OPEN = 15.0
+_AGAIN = 1.0
 _MERGES, _LOOK = 60.0, 0.1
-_PASSING = (
-    CoordinatorUnreachable,
-    DevicePending,
-    InstanceNotServed,
-    MoveGarbled,
-    MoveStale,
-    PeerUnreachable,
-)
-"""What may be otherwise in a moment."""
 
 
-class Journey:
-    """All that changes happens on its thread, phase by phase.
+class Sender:
+    """The steps of one move, on its thread. Each goes from one phase to the next, or fails.
 
-    :param patience: seconds without any progress after which the VM stays
+    :ivar move: as it is written down
+    :ivar progress: what users see, but for the phase
+    :ivar heard: when the destination took something last
     """
 
-    def __init__(self, agent: Agent, peers: Peers, patience: float, move: Move) -> None:
+    def __init__(self, agent: Agent, peer: Peer, move: Move, course: Course) -> None:
         self.agent = agent
         self.records = agent.records
         self.stores = agent.stores
         self.suspension = agent.stores.suspension
         self.rounds = Rounds(agent.stores, move.vm)
-        self.patience = patience
-        self.timeout = peers.timeout
+        self.peer = peer
         self.move = move
-        self.course = Course(Phase.HANDED if move.handed else Phase.SENDING)
-        self.peer = peers.peer(move.host)
-        self._progress = Status(move)
-        self._moved = time.monotonic()
+        self.course = course
+        self.progress = Status(move)
+        self.heard = time.monotonic()
         self._rate = 0.0
         self._pause = math.inf
         self._suspended_at: float | None = None
-        self._thread = threading.Thread(target=self._run, name=f"move {move.vm}", daemon=True)
-
-    @property
-    def status(self) -> Status:
-        """How far it is."""
-        phase = self.course.phase  # before the rest, which is written before it
-        code = self._progress.code if phase is Phase.FAILED else ""
-        return replace(self._progress, move=self.move, state=phase.shown, code=code)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether there is nothing left to do."""
-        return self.course.has_ended
-
-    def start(self) -> None:
-        """Begin, or go on."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End soon, and leave all as it is."""
-        self.course.stop()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the end of one that was told to stop; the VM is held no longer than that."""
-        vm, host = self.move.vm, self.move.host
-        self._thread.join(seconds)
-        if not self._thread.is_alive():
-            return
-        with self.course.kept_from_handing() as handed:
-            if self.suspension.is_handing_over(vm) and not handed:
-                LOG.warning("VM %s goes on here: host %s does not answer", vm, host)
-                self.suspension.resume(vm)
-
-    def cancel(self) -> None:
-        """Have it undone, and wait for that.
-
-        :raises MoveHanded: if it is too late
-        """
-        if not self.course.cancel() or self.move.handed:
-            raise MoveHanded(f"VM {self.move.vm} is host {self.move.host}'s already")
-        self._thread.join(self.timeout)
-
-    def finish(self) -> None:
-        """Have a VM that moves live handed over, as soon as that can be."""
-        self.course.tell()
 
     def try_offer(self, *, begins: bool = False, within: float = math.inf) -> Standing:
         """Offer the VM, so that what the destination has against it is known at once.
@@ -166,61 +102,9 @@ class Journey:
         except VirtmanError as err:
             LOG.info("VM %s: %s", self.move.vm, err)
 
-    def _run(self) -> None:
-        try:
-            while not (self.course.is_stopped or self.has_ended):
-                self._try()
-        finally:
-            self.peer.close()
-
-    def _try(self) -> None:
-        try:
-            self._step()
-        except VirtmanError as err:
-            self._fail(err)
-        except Exception as err:
-            LOG.exception("moving VM %s", self.move.vm)
-            self._fail(VirtmanError(f"{type(err).__name__}: {err}"))
-
-    def _step(self) -> None:
-        """Do what belongs to the phase, up to the next one."""
-        match self.course.phase:
-            case Phase.HANDED:
-                self._give_up()
-            case Phase.UNDOING:
-                self._undo()
-            case _:
-                self._send_rounds()
-                if self.move.keeps:
-                    self._copied()
-                else:
-                    self._hand_over()
-
-    def _fail(self, err: VirtmanError) -> None:
-        """Find out what an error means in this phase, and wait before the next try of it."""
-        self.peer.close()
-        vm, host, phase = self.move.vm, self.move.host, self.course.phase
-        if self.course.is_stopped:
-            return
-        if phase is Phase.UNDOING:
-            LOG.warning("VM %s: what the move was made of stays for now: %s", vm, err)
-        elif phase is Phase.HANDED:
-            LOG.warning("VM %s, which is host %s's now: %s", vm, host, err)
-            self._note(note=str(err))
-        elif isinstance(err, _PASSING) and time.monotonic() - self._moved < self.patience:
-            LOG.warning("moving VM %s: %s", vm, err)
-            self._note(note=str(err))
-            self.course.enter(Phase.SENDING)
-        else:
-            LOG.error("VM %s stays: %s", vm, err)
-            self._note(note=str(err), code=err.code)
-            self.course.enter(Phase.UNDOING)
-            return
-        self.course.pause(_pace(err))
-
     # Rounds.
 
-    def _send_rounds(self) -> None:
+    def send_rounds(self) -> None:
         """Send what there was, and then what was written meanwhile, until that is little."""
         self._check_wanted()
         kept = self._held().get(self.move.round)
@@ -283,8 +167,8 @@ class Journey:
         while not self.course.is_told:
             self._check_wanted()
             self.try_offer(within=SILENCE)
-            self._moved = time.monotonic()
-            self._note(note="")
+            self.heard = time.monotonic()
+            self.note(note="")
             self.course.enter(Phase.READY)
             self.course.await_word(_AGAIN)
             if not self.course.is_told and self._rest(kept) > PAUSE:
@@ -302,7 +186,7 @@ class Journey:
         size = self.records.get(self.move.vm).size
         begin, done = time.monotonic(), 0
         left = dirty.amount(changed, standing.done)
-        self._note(left=left)
+        self.note(left=left)
         for portion in dirty.portions(changed, size, standing.done):
             self._check_wanted()
             content = self.rounds.read(end, portion.runs)
@@ -310,23 +194,23 @@ class Journey:
             piece = Piece(self.move.id, standing.attempt, portion.runs, portion.end, digest)
             wire = self.peer.send(self.move.name, piece, content)
             done += portion.size
-            self._moved = time.monotonic()
-            sent, wire = self._progress.sent + portion.size, self._progress.wire + wire
-            self._note(sent=sent, wire=wire, left=max(0, left - done), note="")
+            self.heard = time.monotonic()
+            sent, wire = self.progress.sent + portion.size, self.progress.wire + wire
+            self.note(sent=sent, wire=wire, left=max(0, left - done), note="")
         if done:
             self._rate = done / max(0.001, time.monotonic() - begin)
 
     # The end.
 
-    def _copied(self) -> None:
+    def copied(self) -> None:
         """Let the copy be the destination's; nothing changes here."""
         self.peer.activate(self.move.name, self.move.id)
         self._let_go()
-        self._note(note="")
+        self.note(note="")
         self.course.enter(Phase.DONE)
         LOG.info("VM %s was copied to host %s as %s", self.move.vm, self.move.host, self.move.name)
 
-    def _hand_over(self) -> None:
+    def hand_over(self) -> None:
         """Suspend the VM, send the rest, and give it to the destination."""
         self._suspended_at = time.monotonic()
         self.course.enter(Phase.HANDING)
@@ -352,7 +236,7 @@ class Journey:
             self.suspension.resume(before.vm)
             raise
 
-    def _give_up(self) -> None:
+    def give_up(self) -> None:
         """Take away what is here of a VM that another host owns.
 
         :raises DeviceBusy: while its device is open; whoever has it open gets errors
@@ -365,7 +249,7 @@ class Journey:
         except InstanceUnknown:
             LOG.debug("VM %s was removed already", vm)
         self._let_go()
-        self._note(note="")
+        self.note(note="")
         self.course.enter(Phase.DONE)
 
     def _activate(self) -> None:
@@ -377,10 +261,10 @@ class Journey:
             LOG.info("VM %s has been on host %s and is gone", vm, host)
         if self._suspended_at is not None:
             pause, self._suspended_at = time.monotonic() - self._suspended_at, None
-            self._note(pause=pause)
+            self.note(pause=pause)
             LOG.info("VM %s moved to host %s; it was held for %.3f s", vm, host, pause)
 
-    def _undo(self) -> None:
+    def undo(self) -> None:
         """Have the VM stay as if nothing had been."""
         vm = self.move.vm
         self.withdraw()
@@ -403,19 +287,6 @@ class Journey:
         self.records.put(move)
         self.move = move
 
-    def _note(self, **changed: object) -> None:
-        self._progress = replace(self._progress, **changed)  # type: ignore[arg-type]
-
-
-def _pace(err: VirtmanError) -> float:
-    """Return the seconds until the next try.
-
-    Each try holds the VM back for as long as it waits; an old device may be open for long, and a
-    try to remove it takes a while.
-    """
-    match err:
-        case DevicePending():
-            return _PENDING
-        case DeviceBusy():
-            return _STILL_OPEN
-    return _AGAIN
+    def note(self, **changed: object) -> None:
+        """Have users see it, but for the phase."""
+        self.progress = replace(self.progress, **changed)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ from virtman.errors import (
     VersionDiffers,
     VirtmanError,
 )
-from virtman.migration import incoming, outgoing, sender
+from virtman.migration import incoming, journey, outgoing, sender
 from virtman.migration.peer_client import Peer
 from virtman.model import dirty
 from virtman.model.handover import Move, Piece
@@ -230,7 +230,7 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "ROUNDS", 3))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="0")
-        send, written = sender.Journey._send, []
+        send, written = sender.Sender._send, []
 
         def sending(one, *arguments):
             send(one, *arguments)
@@ -239,14 +239,14 @@ class MigrateTest(MoveCase):
                 self.write(self.a, "vm1", **{"c0": str(number), f"c{number + 1}": str(number)})
                 written.append(number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_send", sending))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_send", sending))
         ended = self.move()
         self.assertEqual([0, 1, 2, 3], written)
         self.assertEqual("30123...", self.read(self.b, "vm1"))
         self.assertEqual(4, ended.move.round)
 
     def test_a_vm_whose_reads_have_no_end_moves_once_they_have(self):
-        self.useFixture(fixtures.MockPatchObject(sender, "_PENDING", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_PENDING", 0.01))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
         self.a.kernel.mappings["virtman_debian_vm_vm1"].hung = True
@@ -415,14 +415,14 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "PAUSE", -1.0))
         self.a.create("vm1")
         self.write(self.a, "vm1", c3="a")
-        freeze, kept = sender.Journey._freeze, []
+        freeze, kept = sender.Sender._freeze, []
 
         def frozen(one, number):
             arrival = self.b.records.arrival("vm1")
             kept.append((arrival.done, arrival.complete))
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.move()
         self.assertEqual([(0, False), (4, False)], kept[:2])
 
@@ -504,9 +504,7 @@ class MigrateTest(MoveCase):
         self.b.listener._server = None
         with self.b.process.here():
             self.a.credentials.client()
-        self.useFixture(
-            fixtures.MockPatchObject(sender.Journey, "try_offer", lambda *_, **__: None)
-        )
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "try_offer", lambda *_, **__: None))
         self.a.records.put(Move("vm1", "x" * 32, "b", "vm1", False))
         for verb, *arguments in (
             (self.a.destroy, "vm1"),
@@ -521,13 +519,13 @@ class MigrateTest(MoveCase):
     def test_a_move_can_be_cancelled_while_the_other_host_is_away(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
-        freeze = sender.Journey._freeze
+        freeze = sender.Sender._freeze
 
         def frozen(one, number):
             self.b.die()
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.a.migrate("vm1", "b")
         self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
         with self.a.process.here():
@@ -551,7 +549,7 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "PAUSE", -1.0))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
-        freeze = sender.Journey._freeze
+        freeze = sender.Sender._freeze
 
         def frozen(one, number):
             if number:
@@ -560,7 +558,7 @@ class MigrateTest(MoveCase):
                 self.write(self.a, "vm1", c1="b")
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.a.migrate("vm1", "b")
         ended = self.ended()
         self.assertEqual(("failed", MoveUnknown.code), (ended.state, ended.code))
