@@ -6,6 +6,7 @@ from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
 from tests.functional.virtman.kernel import CHUNK
 from virtman.disk.capacity import Space
 from virtman.disk.volumes.file import File
+from virtman.errors import NoSpace
 
 EMPTY = 2 * CHUNK
 """Bytes that a store takes before anything is written."""
@@ -170,6 +171,26 @@ class SupplyTest(TestCase):
         before = len(self.node.kernel.log)
         self.assertEqual(["low", "low"], [self.state("vm1") for _ in range(2)])
         self.assertEqual(before + 3, len(self.node.kernel.log))
+
+    def test_a_vm_that_is_handed_over_is_not_let_go_on_for_space(self):
+        self.node.create("vm1")
+        suspension = self.node.agent.stores.suspension
+        with self.node.process.here():
+            suspension.suspend("vm1")
+        self.node.look()
+        self.assertRaises(BlockingIOError, self.write, "vm1", 1)
+        with self.node.process.here():
+            suspension.resume("vm1")
+        self.write("vm1", 1)
+
+    def test_nor_is_one_handed_over_that_waits_for_space(self):
+        self.node.create("vm1", quota=CHUNK)
+        self.node.look()
+        with self.node.process.here():
+            self.assertRaises(NoSpace, self.node.agent.stores.suspension.suspend, "vm1")
+            self.node.agent.limit("vm1", MIB)
+        self.node.look()
+        self.write("vm1", 1)
 
     def test_a_vm_that_waits_can_be_given_up(self):
         self.node.create("vm1", quota=CHUNK)
