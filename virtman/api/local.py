@@ -15,7 +15,7 @@ from virtman.errors import InvalidRequest
 from virtman.image.attachment import look
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
-from virtman.migration.sender import Status
+from virtman.migration.phases import Status
 from virtman.model.chain import Store
 from virtman.node import cached_volumes
 from virtman.node.agent import Agent, Kept, Shown, device_path

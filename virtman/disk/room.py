@@ -61,22 +61,27 @@ class Rooms:
         The kernel is asked once for all. A store that went meanwhile takes nothing.
         """
         found = usages(plan.store(store) for chain in chains.values() for store in chain)
+        beginning = self.suspension.beginning(chains)
         there = {device.argument: usage for device, usage in found.items()}
         return {
             instance: self._state(
-                instance, [there[store.name] for store in chain if store.name in there]
+                instance,
+                [there[store.name] for store in chain if store.name in there],
+                begins=instance.vm in beginning,
             )
             for instance, chain in chains.items()
         }
 
-    def _state(self, instance: Instance, stores: Sequence[Usage | None]) -> tuple[str, int | None]:
+    def _state(
+        self, instance: Instance, stores: Sequence[Usage | None], *, begins: bool
+    ) -> tuple[str, int | None]:
         waits = self.suspension.is_suspended(instance)
         if waits is None:
             return "absent", None
         if None in stores:
             return "lost", None
         taken = sum(store.taken for store in stores if store)
-        if waits:
+        if waits or begins:
             return "waits", taken
         low = 0 < instance.quota * self.space.limits.warning <= taken
         return ("low" if low else "ready"), taken

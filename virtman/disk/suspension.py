@@ -23,12 +23,13 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from virtman.disk.devices import Devices
 from virtman.disk.records import Records
 from virtman.errors import InstanceNotServed, NoSpace, VirtmanError
 from virtman.model.chain import Instance, Store
+from virtman.stack.layers.instance import holding
 from virtman.stack.mapped import PATIENCE
 
 LOG = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class Suspension:
         # The two below change under the lock of their image only.
         self._handing_over: set[str] = set()
         self._swapped: set[str] = set()
+        # VMs that were told to wait: only they may have something on its way that does not end.
+        self._begun: set[str] = set()
 
     # The lock.
 
@@ -82,6 +85,23 @@ class Suspension:
             return None
         return self.devices.vm(instance).waits()
 
+    def beginning(self, instances: Iterable[Instance]) -> set[str]:
+        """Return the VMs whose I/O waits, although the kernel does not call them suspended yet.
+
+        What they had on its way before has no end. The kernel's part is asked only if there may be
+        such VMs.
+        """
+        told = {
+            self.devices.vm(one).name: one.vm
+            for one in instances
+            if one.vm in self._begun and self.is_suspended(one) is False
+        }
+        if not told:
+            return set()
+        found = {told[name] for name in holding() & told.keys()}
+        self._begun -= set(told.values()) - found
+        return found
+
     def is_served(self, instance: Instance) -> bool:
         """Tell whether a VM's device is there."""
         return self.is_suspended(instance) is not None
@@ -101,7 +121,9 @@ class Suspension:
 
         A swap of tables at the same moment lets it go on, until the next look at its stores.
         """
-        return self.devices.vm(instance).hold()
+        begins = self.devices.vm(instance).hold()
+        self._begun.add(instance.vm)
+        return begins
 
     def resume_unless_needed(self, instance: Instance) -> bool:
         """Let a VM go on, unless it is suspended for something else; tell whether it does."""
@@ -112,6 +134,7 @@ class Suspension:
             if self.is_handing_over(instance.vm):
                 return False
             self.devices.vm(instance).resume()
+            self._begun.discard(instance.vm)
             return True
         finally:
             lock.release()

@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Sequence
 
 from virtman.errors import InstanceNotServed, InvalidRequest, MoveUnknown, VirtmanError
+from virtman.migration.journey import Journey
 from virtman.migration.peer_client import Peers
-from virtman.migration.sender import Journey, Status
+from virtman.migration.phases import Status
 from virtman.model import naming
 from virtman.model.handover import Move
 from virtman.node.agent import Agent
@@ -136,8 +137,12 @@ class Moves:
                 raise InstanceNotServed(f"the device of VM {vm} is not there yet: try again")
             move = Move(vm, uuid.uuid4().hex, host, name, keeps, live=live)
             journey = Journey(self.agent, self.peers, self.patience, move)
-            journey.try_offer(begins=True)
-            self.records.put(move)
+            journey.sender.try_offer(begins=True)
+            try:
+                self.records.put(move)
+            except Exception:
+                journey.sender.withdraw()
+                raise
         self._begin(journey)
         return journey.status
 

@@ -261,6 +261,13 @@ def hold(name: str) -> bool:
 
 
 @context.entrypoint
+def holding() -> list[str]:
+    """Return the names of devices that are being held, but for what was on its way before."""
+    with _holds:
+        return sorted(_holding)
+
+
+@context.entrypoint
 def resume(name: str) -> None:
     """Let a suspended device's I/O go on."""
     _resume(name)

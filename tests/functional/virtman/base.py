@@ -40,7 +40,7 @@ from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.image import attachment
 from virtman.image.attachment import Times
-from virtman.migration import sender
+from virtman.migration import journey, sender
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
@@ -387,7 +387,8 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_AGAIN", 0.01))
-        self.useFixture(fixtures.MockPatchObject(sender, "_STILL_OPEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
 
 

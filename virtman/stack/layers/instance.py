@@ -11,6 +11,12 @@ from virtman.privileged import dm
 from virtman.stack.mapped import Mapped, Table, explained
 
 
+def holding() -> set[str]:
+    """Return the names of devices that are being held, but for what was on its way before."""
+    with explained("devices that are being held"):
+        return set(dm.holding())
+
+
 class Instance(Mapped):
     """dm-linear over a store, so that a VM moves to another one by a new table.
 

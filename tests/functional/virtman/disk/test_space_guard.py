@@ -6,6 +6,7 @@ from tests.functional.virtman.base import AHEAD, MIB, RESERVE, TestCase
 from tests.functional.virtman.doubles.model import CHUNK
 from virtman.disk.capacity import Space
 from virtman.disk.volumes.file import StoreFile
+from virtman.errors import NoSpace
 
 EMPTY = 2 * CHUNK
 """Bytes that a store takes before anything is written."""
@@ -150,6 +151,7 @@ class SupplyTest(TestCase):
         for vm in (*hung, "warm"):
             self.assertRaises(BlockingIOError, self.write, vm, 1, "y")
             self.assertEqual(1, self.log.output.count(f"VM {vm} waits"))
+        self.assertEqual({"waits"}, {self.state(vm) for vm in hung})
         self.node.kernel.end_reads()
         self.assertEqual({"waits"}, {self.state(vm) for vm in hung})
         for vm in (*hung, "warm"):
@@ -157,6 +159,38 @@ class SupplyTest(TestCase):
                 self.node.agent.limit(vm, MIB)
         self.node.look()
         self.assertEqual({"ready"}, {self.state(vm) for vm in (*hung, "warm")})
+
+    def test_a_vm_that_is_not_held_after_all_does_not_wait_and_the_kernel_is_asked_once(self):
+        self.node.create("vm1", quota=EMPTY + CHUNK)
+        self.write("vm1", 1)
+        device = self.node.kernel.mappings["virtman_debian_vm_vm1"]
+        device.hung = True
+        self.node.look()
+        self.assertEqual("waits", self.state("vm1"))
+        device.hung = device.holding = False  # as a swap of tables has it go on
+        before = len(self.node.kernel.log)
+        self.assertEqual(["low", "low"], [self.state("vm1") for _ in range(2)])
+        self.assertEqual(before + 3, len(self.node.kernel.log))
+
+    def test_a_vm_that_is_handed_over_is_not_let_go_on_for_space(self):
+        self.node.create("vm1")
+        suspension = self.node.agent.stores.suspension
+        with self.node.process.here():
+            suspension.suspend("vm1")
+        self.node.look()
+        self.assertRaises(BlockingIOError, self.write, "vm1", 1)
+        with self.node.process.here():
+            suspension.resume("vm1")
+        self.write("vm1", 1)
+
+    def test_nor_is_one_handed_over_that_waits_for_space(self):
+        self.node.create("vm1", quota=CHUNK)
+        self.node.look()
+        with self.node.process.here():
+            self.assertRaises(NoSpace, self.node.agent.stores.suspension.suspend, "vm1")
+            self.node.agent.limit("vm1", MIB)
+        self.node.look()
+        self.write("vm1", 1)
 
     def test_a_vm_that_waits_can_be_given_up(self):
         self.node.create("vm1", quota=CHUNK)

@@ -79,6 +79,9 @@ class DeviceMapper(Double):
         device.holding, device.suspended = device.hung, not device.hung
         return begins
 
+    def holding(self) -> list[str]:
+        return [one.name for one in self.kernel.mappings.values() if one.holding]
+
     def resume(self, name: str) -> None:
         self.kernel.mapping(name).suspended = False
 

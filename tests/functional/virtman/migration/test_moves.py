@@ -34,7 +34,7 @@ from virtman.errors import (
     VersionDiffers,
     VirtmanError,
 )
-from virtman.migration import incoming, outgoing, sender
+from virtman.migration import incoming, journey, outgoing, sender
 from virtman.migration.peer_client import Peer
 from virtman.model import dirty
 from virtman.model.handover import Move, Piece
@@ -231,7 +231,7 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "ROUNDS", 3))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="0")
-        send, written = sender.Journey._send, []
+        send, written = sender.Sender._send, []
 
         def sending(one, *arguments):
             send(one, *arguments)
@@ -240,14 +240,14 @@ class MigrateTest(MoveCase):
                 self.write(self.a, "vm1", **{"c0": str(number), f"c{number + 1}": str(number)})
                 written.append(number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_send", sending))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_send", sending))
         ended = self.move()
         self.assertEqual([0, 1, 2, 3], written)
         self.assertEqual("30123...", self.read(self.b, "vm1"))
         self.assertEqual(4, ended.move.round)
 
     def test_a_vm_whose_reads_have_no_end_moves_once_they_have(self):
-        self.useFixture(fixtures.MockPatchObject(sender, "_PENDING", 0.01))
+        self.useFixture(fixtures.MockPatchObject(journey, "_PENDING", 0.01))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
         self.a.kernel.mappings["virtman_debian_vm_vm1"].hung = True
@@ -329,6 +329,41 @@ class MigrateTest(MoveCase):
             answered.set()
         self.assertEqual("ab", self.read(self.a, "vm1", 2))
 
+    def test_what_cannot_be_written_down_here_is_let_go_of_there_at_once(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        put = Records.put
+
+        def putting(records, record):
+            if isinstance(record, Move):
+                raise NoSpace("the disk is full")
+            put(records, record)
+
+        for live in (False, True):
+            with fixtures.MockPatchObject(Records, "put", putting):
+                self.assertRaises(NoSpace, self.a.migrate, "vm1", "b", live=live)
+            self.assertEqual(([], []), (self.names(self.b), self.b.records.arriving()))
+        self.assert_tidy(self.a, self.b)
+        self.a.migrate("vm1", "b")
+        self.assertEqual("done", self.ended().state)
+
+    def test_an_offer_whose_answer_was_lost_is_let_go_of_within_a_minute(self):
+        self.a.create("vm1")
+        offer = Peer.offer
+
+        def lost(peer, *arguments):
+            offer(peer, *arguments)
+            raise PeerUnreachable("the line is down")
+
+        with fixtures.MockPatchObject(Peer, "offer", lost):
+            self.assertRaises(PeerUnreachable, self.a.migrate, "vm1", "b", live=True)
+        self.assertEqual(["vm1"], self.names(self.b))
+        self.assertLess(1.5 * incoming._QUIET, 60)
+        with fixtures.MockPatchObject(incoming, "_QUIET", 0.0), self.b.process.here():
+            self.b.arrivals.look()
+        self.assertEqual([], self.names(self.b))
+        self.assert_tidy(self.a, self.b)
+
     def test_a_vm_that_is_just_being_offered_is_no_orphan(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
@@ -381,14 +416,14 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "PAUSE", -1.0))
         self.a.create("vm1")
         self.write(self.a, "vm1", c3="a")
-        freeze, kept = sender.Journey._freeze, []
+        freeze, kept = sender.Sender._freeze, []
 
         def frozen(one, number):
             arrival = self.b.records.arrival("vm1")
             kept.append((arrival.done, arrival.complete))
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.move()
         self.assertEqual([(0, False), (4, False)], kept[:2])
 
@@ -470,9 +505,7 @@ class MigrateTest(MoveCase):
         self.b.listener._server = None
         with self.b.process.here():
             self.a.credentials.client()
-        self.useFixture(
-            fixtures.MockPatchObject(sender.Journey, "try_offer", lambda *_, **__: None)
-        )
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "try_offer", lambda *_, **__: None))
         self.a.records.put(Move("vm1", "x" * 32, "b", "vm1", False))
         for verb, *arguments in (
             (self.a.destroy, "vm1"),
@@ -487,13 +520,13 @@ class MigrateTest(MoveCase):
     def test_a_move_can_be_cancelled_while_the_other_host_is_away(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
-        freeze = sender.Journey._freeze
+        freeze = sender.Sender._freeze
 
         def frozen(one, number):
             self.b.die()
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.a.migrate("vm1", "b")
         self.await_(lambda: self.status(self.a, "vm1").note, lambda: self.status(self.a, "vm1"))
         with self.a.process.here():
@@ -517,7 +550,7 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender, "PAUSE", -1.0))
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")
-        freeze = sender.Journey._freeze
+        freeze = sender.Sender._freeze
 
         def frozen(one, number):
             if number:
@@ -526,7 +559,7 @@ class MigrateTest(MoveCase):
                 self.write(self.a, "vm1", c1="b")
             return freeze(one, number)
 
-        self.useFixture(fixtures.MockPatchObject(sender.Journey, "_freeze", frozen))
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.a.migrate("vm1", "b")
         ended = self.ended()
         self.assertEqual(("failed", MoveUnknown.code), (ended.state, ended.code))

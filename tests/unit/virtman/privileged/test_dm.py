@@ -13,7 +13,8 @@ import testtools
 from virtman.privileged import dm
 
 # as the privileged part calls
-HOLD, SUSPEND, RELOAD = (verb.args[0] for verb in (dm.hold, dm.suspend, dm.reload))
+VERBS = (dm.hold, dm.holding, dm.suspend, dm.reload)
+HOLD, HOLDING, SUSPEND, RELOAD = (verb.args[0] for verb in VERBS)
 
 
 class HoldTest(testtools.TestCase):
@@ -45,6 +46,14 @@ class HoldTest(testtools.TestCase):
         self.end()
         self.assertEqual(sorted(names), sorted(self.begun))
 
+    def test_those_that_are_not_held_yet_can_be_told(self):
+        self.assertEqual([], HOLDING())
+        for name in ("vm2", "vm1"):
+            HOLD(name)
+        self.assertEqual(["vm1", "vm2"], HOLDING())
+        self.end()
+        self.assertEqual([], HOLDING())
+
     def test_one_that_went_on_can_be_held_again(self):
         self.assertTrue(HOLD("vm1"))
         self.end()
@@ -64,7 +73,7 @@ class HoldTest(testtools.TestCase):
         SUSPEND("vm1", True, False)
 
 
-VERBS = {1: "load", 4: "suspend", 5: "resume", 14: "clear", "flush": "flush"}
+STEPS = {1: "load", 4: "suspend", 5: "resume", 14: "clear", "flush": "flush"}
 
 
 class ReloadCase(testtools.TestCase):
@@ -81,7 +90,7 @@ class ReloadCase(testtools.TestCase):
         return task
 
     def run_(self, verb):
-        self.log.append(VERBS[verb])
+        self.log.append(STEPS[verb])
         if self.failing == self.log[-1]:
             self.failing = ""
             raise OSError(errno.ENOMEM, "injected")
