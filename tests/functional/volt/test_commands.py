@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from tests.functional.volt.base import TestCase
 from volt.cmd import manage
-from volt.model.objects import ImageReport, Portal, Report
+from volt.model.objects import ImageReport, Report
+from volt.transport import Portal
 
 
 class TestCommands(TestCase):
