@@ -1,7 +1,6 @@
 """What each request body must look like, and how it becomes typed objects."""
 
 import base64
-import ipaddress
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -10,19 +9,18 @@ from typing import Any, Protocol
 
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
+from volt import transport
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import PATTERN, check_name
-from volt.model.objects import Chap, ImageReport, NewImage, Portal, Reason, Report, State
+from volt.model.objects import ImageReport, NewImage, Reason, Report, State
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
+from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE, Portal, Proof
 
-SECTOR = 512
 HASHED = 4096  # bytes of a block that is hashed, and of one that holds hashes
 FANNED = 128  # hashes in such a block
 LARGEST_WAIT = 60  # seconds for which an answer may be held back
 _NUMBER = re.compile("-?[0-9]{1,19}")
-LARGEST = 2**60  # 1 EiB: far beyond any image, well inside a 64-bit column
-
 _SHOWN = 300  # characters of what is said of a fault
 
 
@@ -46,7 +44,7 @@ class Schema:
 
     def _message(self, fault: ValidationError, given: Any) -> str:
         text = fault.message
-        if "source_chap" in fault.instance_path:  # a secret, which must not be shown
+        if SECRET in fault.instance_path:  # a secret, which must not be shown
             masked = Draft202012Validator(dict(self.content), mask="it")
             text = next(masked.iter_errors(given)).message
         elif isinstance(fault.kind, ValidationErrorKind.Enum):  # its text leaves some out
@@ -55,37 +53,7 @@ class Schema:
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
 
 
-_IP = {"type": "string", "maxLength": 45, "anyOf": [{"format": "ipv4"}, {"format": "ipv6"}]}
-_PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
-
-_PORTAL = {
-    "type": "object",
-    "properties": {
-        "ip": _IP,
-        "port": _PORT,
-        "iqn": {
-            "type": "string",
-            "maxLength": 223,
-            "pattern": r"^(iqn\.[0-9]{4}-[0-9]{2}\.[A-Za-z0-9._:-]+|(eui|naa)\.[0-9A-Fa-f]+)$",
-        },
-        "lun": {"type": "integer", "minimum": 0, "maximum": 65535},
-        "offset": {"type": "integer", "minimum": 0, "maximum": LARGEST, "multipleOf": SECTOR},
-    },
-    "required": ["ip", "port", "iqn", "lun"],
-    "additionalProperties": False,
-}
-
-_PORTAL_ALONE = Schema(_PORTAL)
-
-_CHAP = {
-    "type": ["object", "null"],
-    "properties": {
-        "user": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{1,64}$"},
-        "secret": {"type": "string", "pattern": r"^[A-Za-z0-9._:@-]{12,255}$"},
-    },
-    "required": ["user", "secret"],
-    "additionalProperties": False,
-}
+_PORTAL_ALONE = Schema(PORTAL)
 
 _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}$"}
 
@@ -109,8 +77,7 @@ IMAGE = Schema(
             "stripes": {"type": "integer", "minimum": 1, "maximum": 8},
             "fanout": {"type": "integer", "minimum": 0, "maximum": 64},
             "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
-            "source": _PORTAL,
-            "source_chap": _CHAP,
+            **SOURCE,
             "root_hash": _HASH,
             "salt": _HASH,
             "upper_hashes": {"type": "string", "contentEncoding": "base64"},
@@ -129,7 +96,7 @@ JOIN = Schema(
     {
         "type": "object",
         "properties": {
-            "portal": _PORTAL,
+            "portal": PORTAL,
             "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}$"},
         },
         "required": ["portal"],
@@ -205,8 +172,8 @@ CERTIFICATE = Schema(
         "type": "object",
         "properties": {
             "request": {"type": "string", "maxLength": 8192, "pattern": _PEM},
-            "ip": _IP,
-            "port": _PORT,
+            "ip": IP,
+            "port": PORT,
         },
         "required": ["request", "ip", "port"],
         "additionalProperties": False,
@@ -290,15 +257,13 @@ class StateChange:
 def image(body: bytes) -> NewImage:
     """Parse the body of POST /v1/images."""
     content = _load(body, IMAGE)
-    chap = content.get("source_chap")
     new = new_image(
         content["name"],
         content["size"],
         Shape(content.get("shape", Shape.FOREST)),
         content.get("stripes"),
         content.get("fanout"),
-        _portal(content["source"]),
-        Chap(**chap) if chap else None,
+        *transport.parse_source(content),
         content.get("foreign_children"),
     )
     if "root_hash" not in content:
@@ -339,7 +304,7 @@ def new_image(
     stripes: int | None,
     fanout: int | None,
     source: Portal,
-    source_chap: Chap | None,
+    source_proof: Proof | None,
     foreign_children: int | None,
 ) -> NewImage:
     """Check what a caller says about an image, from whichever edge it comes."""
@@ -354,13 +319,13 @@ def new_image(
     stripes = usual.stripes if stripes is None else int(stripes)
     fanout = usual.fanout if fanout is None else int(fanout)
     shapes.check(Rules(shape, stripes, fanout, foreign_children))
-    return NewImage(name, size, shape, stripes, fanout, source, source_chap, foreign_children)
+    return NewImage(name, size, shape, stripes, fanout, source, source_proof, foreign_children)
 
 
 def join(body: bytes) -> tuple[Portal, str | None]:
     """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and rack."""
     content = _load(body, JOIN)
-    return _portal(content["portal"]), content.get("rack")
+    return transport.parse(content["portal"]), content.get("rack")
 
 
 def state(body: bytes) -> StateChange:
@@ -393,7 +358,7 @@ def drain(body: bytes) -> bool:
 def certificate(body: bytes) -> tuple[str, str, int]:
     """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
     content = _load(body, CERTIFICATE)
-    return content["request"], _ip(content["ip"]), int(content["port"])
+    return content["request"], transport.ip(content["ip"]), int(content["port"])
 
 
 def page(query: Query) -> Page:
@@ -435,30 +400,10 @@ def parameters(query: Query, schema: Schema) -> dict[str, Any]:
     return given
 
 
-def portal(ip: str, port: int, iqn: str, lun: int, offset: int) -> Portal:
+def portal(content: dict[str, Any]) -> Portal:
     """Check a portal that did not come as a JSON body."""
-    content = {"ip": ip, "port": port, "iqn": iqn, "lun": lun, "offset": offset}
     _PORTAL_ALONE.check(content)
-    return _portal(content)
-
-
-def _portal(content: dict[str, Any]) -> Portal:
-    return Portal(
-        _ip(content["ip"]),
-        int(content["port"]),
-        content["iqn"],
-        int(content["lun"]),
-        int(content.get("offset", 0)),
-    )
-
-
-def _ip(text: str) -> str:
-    try:
-        return str(ipaddress.ip_address(text))
-    except ValueError as err:
-        raise RequestInvalid(
-            f"ip {text!r} is no address: give an IPv4 or IPv6 address, not a host name"
-        ) from err
+    return transport.parse(content)
 
 
 def _load(body: bytes, schema: Schema) -> Any:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 from oslo_config import cfg
@@ -17,6 +18,7 @@ from volt.model.drawing import draw
 from volt.placement.rules import Shape
 from volt.registry.hosts import Roster
 from volt.registry.trees import Coordinator
+from volt.transport.options import source as source_options
 
 
 @click.group(context_settings=SETTINGS)
@@ -58,19 +60,7 @@ def image() -> None:
 @click.option(
     "--size", type=int, required=True, help="Size of the image in bytes, a multiple of 512."
 )
-@click.option("--source-ip", required=True, help="Address of the source's portal.")
-@click.option(
-    "--source-port", type=int, default=3260, show_default=True, help="TCP port of the portal."
-)
-@click.option("--source-iqn", required=True, help="iSCSI name of the source's target.")
-@click.option("--source-lun", type=int, default=0, show_default=True, help="LUN of the image.")
-@click.option(
-    "--source-offset",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Byte of the LUN where the image starts.",
-)
+@source_options
 @click.option(
     "--shape",
     type=click.Choice([shape.value for shape in Shape]),
@@ -99,17 +89,13 @@ def add(
     stripes: int | None,
     fanout: int | None,
     foreign_children: int | None,
-    source_ip: str,
-    source_port: int,
-    source_iqn: str,
-    source_lun: int,
-    source_offset: int,
+    source: dict[str, Any],
 ) -> None:
     """Register image NAME. Its source must answer."""
     with reported():
-        source = schemas.portal(source_ip, source_port, source_iqn, source_lun, source_offset)
+        portal = schemas.portal(source)
         new = schemas.new_image(
-            name, size, Shape(shape), stripes, fanout, source, None, foreign_children
+            name, size, Shape(shape), stripes, fanout, portal, None, foreign_children
         )
         _, is_new = _coordinator(options).create_image(new, datetime.now(UTC))
     click.echo(f"image {name} {'created' if is_new else 'was there already'}")

@@ -21,6 +21,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import MEDIUMBLOB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from volt.transport.columns import Served, Sourced
+
 Name = String(48)
 
 WAITING = 0
@@ -59,7 +61,7 @@ class Base(DeclarativeBase):
     type_annotation_map: ClassVar = {datetime: UtcTime}
 
 
-class ImageRow(Base):
+class ImageRow(Sourced, Base):
     """An image; ``generation`` counts the changes of its trees and only rises.
 
     ``inner`` and ``at_source`` are totals of the trees, a number a stripe.
@@ -73,14 +75,6 @@ class ImageRow(Base):
     stripes: Mapped[int]
     fanout: Mapped[int]
     foreign_children: Mapped[int | None]
-    ip: Mapped[str] = mapped_column(String(45))
-    port: Mapped[int]
-    iqn: Mapped[str] = mapped_column(String(223))
-    lun: Mapped[int]
-    offset: Mapped[int] = mapped_column(BigInteger)
-    source_user: Mapped[str | None] = mapped_column(String(64))
-    source_secret: Mapped[str | None] = mapped_column(String(255))
-    secret: Mapped[str] = mapped_column(String(255))
     inner: Mapped[list[int]] = mapped_column(JSON)
     at_source: Mapped[list[int]] = mapped_column(JSON)
     generation: Mapped[int] = mapped_column(BigInteger, default=0)
@@ -144,7 +138,7 @@ class EventRow(Base):
     detail: Mapped[str] = mapped_column(String(255), default="")
 
 
-class PlacementRow(Base):
+class PlacementRow(Served, Base):
     """A host's place in an image's trees.
 
     ``generation`` is ``WAITING`` until there is a place; ``confirmed`` is the last one that
@@ -156,11 +150,6 @@ class PlacementRow(Base):
 
     image: Mapped[str] = mapped_column(Name, ForeignKey("images.name"), primary_key=True)
     host: Mapped[str] = mapped_column(Name, primary_key=True)
-    ip: Mapped[str] = mapped_column(String(45))
-    port: Mapped[int]
-    iqn: Mapped[str] = mapped_column(String(223))
-    lun: Mapped[int]
-    offset: Mapped[int] = mapped_column(BigInteger)
     state: Mapped[str] = mapped_column(String(16))
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)

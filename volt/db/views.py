@@ -14,7 +14,6 @@ from volt.db.any_of import among
 from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
     Candidate,
-    Chap,
     Feed,
     Host,
     Image,
@@ -23,7 +22,6 @@ from volt.model.objects import (
     Node,
     Peer,
     Placement,
-    Portal,
     Report,
     State,
     Tree,
@@ -31,6 +29,7 @@ from volt.model.objects import (
 )
 from volt.placement.places import Places
 from volt.placement.rules import Shape
+from volt.transport import Portal, columns
 
 # Statements are made once: making one anew takes longer than running it.
 _NODES: Any = NodeRow.__table__
@@ -49,27 +48,15 @@ _PLACED = (
     .order_by(_PLACES.c.host)
 )
 _PAIRS = _of(_NODES, "host", "parent", "standby").order_by(_NODES.c.stripe)
-_STANDING = ("host", "generation", "left", "ip", "port", "iqn", "lun", "offset")
+_STANDING = ("host", "generation", "left", *columns.PORTAL)
 _STANDINGS = _of(_PLACES, *_STANDING)
 _WAITING = select(*(_PLACES.c[name] for name in _STANDING)).where(
     _PLACES.c.image == bindparam("image"), _PLACES.c.generation == WAITING
 )
 _STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
-_PORTALS = _of(_PLACES, "host", "ip", "port", "iqn", "lun", "offset")
+_PORTALS = _of(_PLACES, "host", *columns.PORTAL)
 _Key = tuple[str, str]
 _Told = list[list[str | None]]
-
-
-def portal(row: Any) -> Portal:
-    """Return the portal of an image's source or of a host's export."""
-    return Portal(row.ip, row.port, row.iqn, row.lun, row.offset)
-
-
-def source_chap(row: ImageRow) -> Chap | None:
-    """Return what the image's source asks of those whom it feeds."""
-    if row.source_user is None or row.source_secret is None:
-        return None
-    return Chap(row.source_user, row.source_secret)
 
 
 def without_secret(row: ImageRow) -> NewImage:
@@ -81,7 +68,7 @@ def without_secret(row: ImageRow) -> NewImage:
         shape,
         row.stripes,
         row.fanout,
-        portal(row),
+        columns.portal(row),
         None,
         row.foreign_children,
         row.root_hash,
@@ -113,7 +100,7 @@ def images(
             row.stripes,
             row.fanout,
             row.foreign_children,
-            portal(row),
+            columns.portal(row),
             number,
             row.generation,
             row.created_at,
@@ -208,7 +195,7 @@ def standings(
     query = _STANDINGS_AND_WAITING if with_waiting else _STANDINGS
     rows = session.connection().execute(query, {"image": image, "hosts": sorted(hosts)})
     return {
-        row.host: Standing(portal(row), row.generation == WAITING, row.left is not None)
+        row.host: Standing(columns.portal(row), row.generation == WAITING, row.left is not None)
         for row in rows
     }
 
@@ -243,7 +230,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             State(row.state),
             row.generation,
             row.left is None or _waited_for(session, name),
-            _peers_chap(image),
+            image.peers_proof,
             _feeds(image, pairs[row.host], portals),
         )
         for row in rows
@@ -283,14 +270,14 @@ def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, 
     if not hosts:
         return {}
     rows = session.connection().execute(_PORTALS, {"image": image, "hosts": sorted(hosts)})
-    return {name: Portal(ip, port, iqn, lun, offset) for name, ip, port, iqn, lun, offset in rows}
+    return {row.host: columns.portal(row) for row in rows}
 
 
 def _feeds(image: ImageRow, told: _Told, portals: Mapping[str, Portal]) -> tuple[Feed, ...]:
     def peer(name: str | None) -> Peer:
         if name is None:
-            return Peer(None, portal(image), source_chap(image))
-        return Peer(name, portals[name], _peers_chap(image))
+            return Peer(None, columns.portal(image), image.source_proof)
+        return Peer(name, portals[name], image.peers_proof)
 
     return tuple(
         Feed(stripe, peer(parent), None if parent is None else peer(standby))
@@ -312,8 +299,3 @@ def _waited_for(session: Session, image: str) -> bool:
         PlacementRow.confirmed < last.scalar_subquery(),
     )
     return session.scalars(behind.limit(1)).first() is not None
-
-
-def _peers_chap(image: ImageRow) -> Chap:
-    """Return what hosts ask of each other; the source has its own."""
-    return Chap("virtman", image.secret)

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from volt.placement.rules import Shape
+from volt.transport import Portal, Proof
 
 
 class State(StrEnum):
@@ -38,25 +39,6 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Portal:
-    """Where an image can be read: an iSCSI LUN, and the byte of it where the image starts."""
-
-    ip: str
-    port: int
-    iqn: str
-    lun: int
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Chap:
-    """What an initiator proves to a target that it knows."""
-
-    user: str
-    secret: str = field(repr=False)
-
-
-@dataclass(frozen=True)
 class NewImage:
     """What a caller says about an image; ``size`` in bytes.
 
@@ -71,7 +53,7 @@ class NewImage:
     stripes: int
     fanout: int
     source: Portal
-    source_chap: Chap | None = None
+    source_proof: Proof | None = None
     foreign_children: int | None = None
     root_hash: str | None = None
     salt: str | None = None
@@ -80,7 +62,7 @@ class NewImage:
 
     def without_secret(self) -> "NewImage":
         """Return the same but for what the source asks of those whom it feeds."""
-        return replace(self, source_chap=None)
+        return replace(self, source_proof=None)
 
 
 @dataclass(frozen=True)
@@ -107,7 +89,7 @@ class Peer:
 
     host: str | None
     portal: Portal
-    chap: Chap | None
+    chap: Proof | None
 
 
 @dataclass(frozen=True)
@@ -133,7 +115,7 @@ class Placement:
     state: State
     generation: int
     needed: bool
-    chap: Chap
+    chap: Proof
     stripes: tuple[Feed, ...]
 
 

@@ -12,9 +12,10 @@ from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch
-from volt.model.objects import Event, Host, News, Placement, Portal, Report, State
+from volt.model.objects import Event, Host, News, Placement, Report, State
 from volt.registry.batches import Batches
 from volt.registry.trees import Coordinator
+from volt.transport import Portal, columns
 
 LOG = logging.getLogger(__name__)
 
@@ -230,7 +231,7 @@ class Roster:
             row = session.get(PlacementRow, (image, host))
             if row is None:
                 raise HostUnknown(f"host {host} has no place in image {image}: let it join first")
-            return views.portal(row)
+            return columns.portal(row)
 
     @retried
     def events(self, after: int = 0, limit: int = 100) -> list[Event]:

@@ -9,15 +9,15 @@ host says is kept for the operator, and a parent is drained once several have sa
 """
 
 import logging
-import socket
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from volt import metrics
-from volt.model.objects import Portal, Reason, Verdict
+from volt.model.objects import Reason, Verdict
 from volt.registry.hosts import Roster
+from volt.transport import Portal, probe
 
 LOG = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Prober:
             }
             if address in self._recent:
                 return self._recent[address][1], False
-            outcome = self._pool.submit(_answers, address)
+            outcome = self._pool.submit(_answers, portal)
             self._recent[address] = now, outcome
             return outcome, True
 
@@ -103,9 +103,9 @@ class Reports:
         return Verdict.DEAD
 
 
-def _answers(address: Address) -> bool:
+def _answers(portal: Portal) -> bool:
     try:
-        socket.create_connection(address, PATIENCE).close()
+        probe.connect(portal, PATIENCE)
     except OSError:
         return False
     return True

@@ -1,15 +1,13 @@
 """Whether an image's source answers, asked before Volt sends hosts to it."""
 
-import socket
-
 from volt.errors import SourceUnreachable
-from volt.model.objects import Portal
+from volt.transport import Portal, probe
 
 
 def check_answers(portal: Portal, timeout: float) -> None:
     """Open a TCP connection to the portal; raise SourceUnreachable after ``timeout`` seconds."""
     try:
-        socket.create_connection((portal.ip, portal.port), timeout).close()
+        probe.connect(portal, timeout)
     except OSError as err:
         raise SourceUnreachable(
             f"source {portal.ip} port {portal.port} does not answer ({err}): "

@@ -11,9 +11,8 @@ single host. Should a worker die between the two, the next join has its hosts pl
 """
 
 import logging
-import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
 
@@ -33,18 +32,17 @@ from volt.errors import (
 )
 from volt.model.objects import (
     Candidate,
-    Chap,
     Figures,
     Image,
     NewImage,
     Placement,
-    Portal,
     State,
     Trees,
 )
 from volt.placement.part import Change
 from volt.registry import placing, source
 from volt.registry.batches import Batches, Turns
+from volt.transport import RENEWED, Portal, columns, new_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -126,9 +124,9 @@ class Coordinator:
         """Give the image's hosts another secret for each other; raises ImageUnknown."""
         with self._turns.of(name), self._writing.begin() as session:
             row = _image_row(session, name, lock=True)
-            row.secret = secrets.token_hex(16)
+            row.secret = new_secret()
             _renew_all(session, row)
-            hosts.note(session, "chap", [None], name)
+            hosts.note(session, RENEWED, [None], name)
         LOG.info("Image %s has another CHAP secret", name)
 
     @retried
@@ -346,13 +344,13 @@ class Coordinator:
                 root_hash=new.root_hash,
                 salt=new.salt,
                 upper_hashes=new.upper_hashes,
-                secret=secrets.token_hex(16),
+                secret=new_secret(),
                 inner=[0] * new.stripes,
                 at_source=[0] * new.stripes,
                 created_at=now,
+                **columns.values(new.source),
             )
-            _set_portal(row, new.source)
-            _set_source_chap(row, new.source_chap)
+            row.source_proof = new.source_proof
             session.add(row)
             hosts.note(session, "image_create", [None], new.name)
             session.flush()
@@ -392,20 +390,11 @@ def _same_image(session: Session, new: NewImage) -> Image | None:
         raise ImageExists(
             f"image {new.name} exists with other content: delete it first or take another name"
         )
-    if views.source_chap(row) != new.source_chap:
-        _set_source_chap(row, new.source_chap)
+    if row.source_proof != new.source_proof:
+        row.source_proof = new.source_proof
         _renew_all(session, row)
-        hosts.note(session, "chap", [None], new.name)
+        hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
-
-
-def _set_portal(row: ImageRow | PlacementRow, portal: Portal) -> None:
-    row.ip, row.port, row.iqn = portal.ip, portal.port, portal.iqn
-    row.lun, row.offset = portal.lun, portal.offset
-
-
-def _set_source_chap(row: ImageRow, chap: Chap | None) -> None:
-    row.source_user, row.source_secret = (chap.user, chap.secret) if chap else (None, None)
 
 
 def _renew_all(session: Session, image: ImageRow) -> None:
@@ -422,7 +411,7 @@ def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[s
     session.execute(
         update(PlacementRow)
         .where(PlacementRow.image == image.name, PlacementRow.host == host)
-        .values(asdict(portal))
+        .values(columns.values(portal))
     )
     return forests.readers(session, image, host)
 
@@ -430,7 +419,7 @@ def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[s
 def _wait(session: Session, image: str, hosts: Iterable[_Join]) -> None:
     """Let hosts wait for a place; none of them may have one."""
     about = {"image": image, "state": State.JOINING, "confirmed": 0, "generation": WAITING}
-    rows = [about | {"host": one.host} | asdict(one.portal) for one in hosts]
+    rows = [about | {"host": one.host} | columns.values(one.portal) for one in hosts]
     if rows:
         session.connection().execute(_PLACEMENT, sorted(rows, key=itemgetter("host")))
 

@@ -4,8 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from lab.volt import Volt
-from volt.model.objects import ImageReport, NewImage, Portal, Report
+from volt.model.objects import ImageReport, NewImage, Report
 from volt.placement.rules import Shape
+from volt.transport import Portal
 
 IMAGE = "debian-12"
 RACKS = 8

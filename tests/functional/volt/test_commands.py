@@ -12,7 +12,8 @@ from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
 from volt.cmd import manage
 from volt.db.clock import ClockTable, Reading
-from volt.model.objects import ImageReport, Portal, Report
+from volt.model.objects import ImageReport, Report
+from volt.transport import Portal
 
 
 class TestCommands(TestCase):

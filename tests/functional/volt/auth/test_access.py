@@ -11,8 +11,9 @@ from volt import conf, errors
 from volt.auth import policies
 from volt.auth.access import StoredTokens
 from volt.db.tokens import digest
-from volt.model.objects import Chap, NewImage, Portal
+from volt.model.objects import NewImage
 from volt.placement.rules import Shape
+from volt.transport import Portal, Proof
 
 HEARTBEAT = {"images": {}}
 
@@ -175,7 +176,7 @@ class TestSecrets(TestCase):
     def setUp(self):
         super().setUp()
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
-        chap = Chap("source", self.SOURCE_SECRET)
+        chap = Proof("source", self.SOURCE_SECRET)
         new = NewImage("x", 512, Shape.FOREST, 2, 2, source, chap)
         self.ground.coordinator.create_image(new, datetime.now(UTC))
         self.host = self.ground.token("host", "a")

@@ -11,9 +11,10 @@ from tests.functional.volt import databases
 from tests.functional.volt.base import TestCase
 from volt import errors
 from volt.db.engine import connect
-from volt.model.objects import ImageReport, NewImage, Portal, Report, State
+from volt.model.objects import ImageReport, NewImage, Report, State
 from volt.placement.rules import Shape
 from volt.registry.trees import Coordinator
+from volt.transport import Portal
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -6,8 +6,9 @@ import testtools
 
 from volt import errors
 from volt.api import schemas
-from volt.model.objects import ImageReport, NewImage, Portal, State
+from volt.model.objects import ImageReport, NewImage, State
 from volt.placement.rules import Shape
+from volt.transport import Portal
 
 PORTAL = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:a", "lun": 0}
 
