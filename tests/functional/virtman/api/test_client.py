@@ -226,6 +226,10 @@ class MoveTest(ServedCase):
         done = CliRunner().invoke(shell, ["--socket", self.socket, *arguments])
         return done.output or done.exception
 
+    def await_end(self):
+        """Wait for what is left of a move when its command ends, as the VM is there."""
+        self.await_(lambda: self.client.move("vm1")["state"] != "handed")
+
     def test_a_vm_is_copied_and_moved(self):
         self.client.create("vm1", "debian")
         self.node.kernel.write("virtman_debian_vm_vm1", 3, "a")
@@ -237,8 +241,7 @@ class MoveTest(ServedCase):
             self.run_shell("migrate", "vm1", "--to", "b"),
             r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
         )
-        # the VM is the other host's: what is left of it here goes in a moment
-        self.await_(lambda: self.client.move("vm1")["state"] == "done")
+        self.await_end()
         self.assertEqual([], self.client.list())
         (ended,) = json.loads(self.run_shell("move", "list", "--json"))
         self.assert_is(answers.MoveAnswer, ended)
@@ -259,6 +262,7 @@ class MoveTest(ServedCase):
             self.run_shell("move", "finish", "vm1"),
             r"^vm1 is on b: 65536 bytes, \d+ on the way; it was held for 0\.\d+ s\n$",
         )
+        self.await_end()
         self.assertEqual([], self.client.list())
 
     def test_errors_arrive_as_they_were_raised(self):
