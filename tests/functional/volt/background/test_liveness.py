@@ -92,7 +92,8 @@ class TestClock(LivenessCase):
 
     def test_one_that_stops_hands_it_on_at_once(self):
         second = self.serve()
-        wait_until(self.api_of(second).call("GET", "/healthz").ok.__bool__, "the second Volt", 5)
+        api = self.api_of(second)
+        wait_until(lambda: api.call("GET", "/healthz").ok, "the second Volt", 5)
         old = self.clock.read().holder
         stopped = self.volt if self.holder() in self.volt.workers() else second
         stopped.stop()
