@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _SOCKET_MODE = 0o660
-_PATIENCE = 5.0
+_PATIENCE = 5
 """Seconds for which a stop waits for requests: what a verb must still do, the stores wait for."""
 
 
@@ -37,7 +37,13 @@ class Server(wsgi.Server):
     def __init__(
         self, address: str | tuple[str, int], api: WSGIApplication, threads: int, silence: int = 60
     ) -> None:
-        super().__init__(address, api, request_queue_size=_BACKLOG, timeout=silence)
+        super().__init__(
+            address,
+            api,
+            request_queue_size=_BACKLOG,
+            timeout=silence,
+            shutdown_timeout=_PATIENCE,
+        )
         self.requests = _Threads(self, min=threads, max=threads)
 
     def bind_unix_socket(self, bind_addr: Any) -> socket.socket:
@@ -69,7 +75,7 @@ class _Threads(ThreadPool):
         # threads that a daemon starts are daemons too
         _daemon(super().start).join()
 
-    def stop(self, timeout: float | None = _PATIENCE) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """Turn away who waits for a thread, and wait a moment for the others."""
         with contextlib.suppress(queue.Empty):
             while True:

@@ -22,6 +22,7 @@ from tests.functional.virtman.doubles.model import SSD
 from tests.functional.virtman.doubles.process import Process
 from tests.functional.virtman.doubles.simulated import SimulatedKernels
 from tests.functional.volt.base import Ground
+from virtman import server
 from virtman.api.local import Api
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
@@ -390,6 +391,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
         self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(server, "_PATIENCE", 0.2))
 
 
 class TestCase(testtools.TestCase):
