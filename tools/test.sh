@@ -137,6 +137,7 @@ run_tests() {
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
     local tests=(stestr --repo-url "$repository" --test-path "tests/$part")
+    [ -e "$repository/.stestr/format" ] || "${tests[@]}" init
     report "$repository/report" "$("${tests[@]}" list "$@" | wc -l)" \
         "${tests[@]}" run "${options[@]}" "$@"
     cat "$VIRTMAN_FIGURES"
