@@ -8,7 +8,7 @@ from virtman import sysfs
 from virtman.model import plan
 from virtman.model.plan import SECTOR, Chap
 from virtman.privileged import lio
-from virtman.stack.mapped import Mapped, explained, one_stripe
+from virtman.stack.mapped import Mapped, Table, explained, one_stripe
 
 
 class Export(Mapped):
@@ -58,6 +58,10 @@ class Export(Mapped):
     def is_up(self) -> bool:
         """Tell whether children can read the stripe."""
         return self.exists() and self._served()
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by the device's status."""
+        return bool(status) and self._served()
 
     def children(self) -> list[str]:
         """Initiator names of those who are logged in to the target, for any stripe."""

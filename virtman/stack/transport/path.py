@@ -14,7 +14,7 @@ from virtman.model import naming, plan
 from virtman.model.plan import BLOCK, SECTOR, Chap, Portal
 from virtman.privileged import block, iscsi, sockets
 from virtman.stack.layer import wait_until
-from virtman.stack.mapped import Mapped, explained
+from virtman.stack.mapped import Mapped, Table, explained
 
 LOG = logging.getLogger(__name__)
 
@@ -73,6 +73,11 @@ class Path:
     def is_up(self) -> bool:
         """Tell whether the device lies on a disk that is there."""
         return self.mapped.exists() and self._session() is not None
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by the device's status, as far as the parent is known."""
+        portal = self.step.portal
+        return bool(status) and portal is not None and sysfs.session_to(portal.iqn) is not None
 
     def abandon(self) -> None:
         """End the connections to the parent: reads then fail at once, and others can be tried."""
