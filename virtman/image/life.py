@@ -151,7 +151,9 @@ class Life:
             placement = self.coordinator.join(self.info.name, self.wanted.portal)
             self._reconcile(self._as_found(replace(self.wanted, placement=placement)))
             self.phase = Phase.FED
-            self._follow(placement, begin + self.times.attach)
+            # A stack that was there before keeps its standbys: no table is swapped under its VMs.
+            parents = Parents.ALL if found else Parents.FIRST
+            self._follow(placement, begin + self.times.attach, parents)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
             if not found:
@@ -254,20 +256,25 @@ class Life:
         missing = tuple(step for step in steps if step not in done or plan.is_fed(step))
         built = self.stack.up(missing, self.devices, silent)
         self.devices = built.paths
-        if wanted.parents is not Parents.NONE and not built.silent:
+        if wanted.parents is not Parents.NONE and not built.unfed:
             self.stack.prune(wanted.image, self.steps)
         self._done = frozenset(step for step in steps if step.device not in built.lost)
         return built
 
-    def _follow(self, placement: Placement, deadline: float) -> None:
-        """Use a placement, or the newer one that Volt has by the time this one is in use."""
+    def _follow(
+        self, placement: Placement, deadline: float, parents: Parents = Parents.FIRST
+    ) -> None:
+        """Use a placement, or the newer one that Volt has by the time this one is in use.
+
+        :param parents: whom to connect for that; standbys need not answer
+        """
         name = self.info.name
         failure: VirtmanError | None = None
         while True:
             try:
-                first = replace(self.wanted, placement=placement, parents=Parents.FIRST)
-                built = self._reconcile(first)
-                if not built.silent:
+                wanted = replace(self.wanted, placement=placement, parents=parents)
+                built = self._reconcile(wanted)
+                if placement.parents().isdisjoint(built.silent):
                     self._tell_ready(placement)
                     return
                 if self._makes_do(built):

@@ -146,6 +146,10 @@ class Placement:
     chap: Chap
     feeds: tuple[Feed, ...]
 
+    def parents(self) -> set[str]:
+        """Return the hosts that feed this one, without those who only take over."""
+        return {feed.parent.host for feed in self.feeds}
+
     def portals(self) -> Mapping[str, Portal]:
         """Return where each host serves from whom this one reads, or would; by name."""
         parents = (parent for feed in self.feeds for parent in feed.parents)

@@ -49,6 +49,17 @@ class FeedingTest(PlacementCase):
         self.assertEqual((0, 16384, "linear"), (start, length, target))
         self.assertEqual(f"LUN 0 of {iqn('a', 'debian')} 2048", words)
 
+    def test_a_new_agent_swaps_no_table_although_there_are_standbys(self):
+        one, _ = self.pair()
+        before = one.kernel.state()
+        reloads = [device.reloads for device in one.kernel.mappings.values()]
+        one.stop()
+        one.start()
+        self.assertEqual([], one.recover())
+        one.settle()
+        self.assertEqual(before, one.kernel.state())
+        self.assertEqual(reloads, [device.reloads for device in one.kernel.mappings.values()])
+
     def test_many_nodes_at_once_come_up(self):
         nodes = [self.bed.node(f"n{number}") for number in range(6)]
         with ThreadPoolExecutor(6) as pool:
