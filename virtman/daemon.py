@@ -29,7 +29,7 @@ from virtman.disk.volumes import Backing
 from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.errors import VirtmanError
-from virtman.image.attachment import Times
+from virtman.image.life import Times
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers

@@ -170,13 +170,12 @@ class Api(Rest):
                 "image": one.info.name,
                 "size": one.info.size,
                 "generation": one.generation,
-                "parents": [feed.parent.host for feed in one.placement.feeds],
+                "parents": list(one.parents),
                 "instances": sorted(one.users),
                 "warm": one.is_warm,
                 "cache": asdict(one.figures(seen)),
             }
             for one in attached
-            if one.placement is not None
         ]
         return 200, {"images": images}
 

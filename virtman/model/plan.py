@@ -1,7 +1,8 @@
 """What devices an image needs on this node, and what each of them lies on.
 
-Pure: a plan is data. ``stack`` carries it out, in order. The devices, bottom to top,
-for an image of two stripes::
+Pure: a plan is data. ``stack`` carries it out, in order. ``image`` has all devices of an image in
+the order in which they come up; see there why that is not the order in which they lie on each
+other. These are, bottom to top, for an image of two stripes::
 
     path0 ...   path1 ...     one a parent: its disk, from the image's first byte on
     verity0     verity1       the same, but wrong bytes are errors; see below
@@ -51,6 +52,7 @@ a block, a host waits only for its ancestors in the first stripe.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,10 +111,6 @@ class Feed:
         """Parent first, then standby."""
         return (self.parent, self.standby) if self.standby else (self.parent,)
 
-    def chosen(self, standby: bool) -> tuple[Parent, ...]:
-        """Return the parents, or the parent alone."""
-        return self.parents if standby else (self.parent,)
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -127,20 +125,51 @@ class Placement:
     proof: Proof
     feeds: tuple[Feed, ...]
 
+    def parents(self) -> set[str]:
+        """Return the hosts that feed this one, without those who only take over."""
+        return {feed.parent.host for feed in self.feeds}
+
     def portals(self) -> Mapping[str, Portal]:
         """Return where each host serves from whom this one reads, or would; by name."""
         parents = (parent for feed in self.feeds for parent in feed.parents)
         return {parent.host: parent.portal for parent in parents}
 
-    def without(self, host: str) -> Placement | None:
-        """Return the same with standbys in place of one parent; None if there are none."""
-        feeds = [
-            feed if feed.parent.host != host else feed.standby and Feed(feed.standby)
-            for feed in self.feeds
-        ]
-        if not all(feeds):
-            return None
-        return replace(self, feeds=tuple(feed for feed in feeds if feed))
+
+class Parents(enum.Enum):
+    """Which of its parents an image reads from."""
+
+    NONE = "none yet"
+    FIRST = "one a stripe, to be ready sooner"
+    ALL = "those who take over too"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an image shall be on this node: all of its devices follow from that.
+
+    :ivar portal: where this node serves it
+    :ivar upper: path of the file with the upper levels of its hash tree
+    :ivar verify: whether what parents send is held against the tree
+    :ivar placement: None until Volt has given this node a place
+    :ivar warm: whether VMs read from the cache itself
+    """
+
+    image: str
+    size: int
+    stripes: int
+    identity: str
+    tree: HashTree | None
+    portal: Portal
+    upper: str
+    verify: bool = True
+    placement: Placement | None = None
+    parents: Parents = Parents.NONE
+    warm: bool = False
+
+    @property
+    def is_verified(self) -> bool:
+        """Tell whether wrong bytes of parents are held back."""
+        return self.verify and self.tree is not None
 
 
 @dataclass(frozen=True)
@@ -227,6 +256,14 @@ class Export(Regions):
 
 
 @dataclass(frozen=True)
+class Admission(Step):
+    """No device: what children must prove to log in to an export, and so to all of its target."""
+
+    export: Export
+    proof: Proof
+
+
+@dataclass(frozen=True)
 class Reader(Step):
     """A file, or a device, from some byte on, read-only and buffered.
 
@@ -295,60 +332,101 @@ def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
     return address.served_by(host, image, ip, port, HEADER)
 
 
-def leaves(image: str, size: int) -> Plan:
+def image(wanted: Wanted) -> Plan:
+    """All devices of an image, in the order in which they come up.
+
+    First what children log in to: the image holds their I/O back until it lies on something, so
+    all levels of a tree come up at the same time. That is all until there is a placement. Then
+    comes what lies below, bottom to top. So the image, and the multipath of the leaves, come
+    twice: first on nothing, then on what is below.
+
+    VMs may miss a few sectors of the cache only while something below it can fetch these. So the
+    origin is put on the cache after that is there, and taken off it before that goes. Paths come
+    before both: who swaps a table waits for reads, which may wait for a path.
+    """
+    served = _served(wanted)
+    if wanted.placement is None:
+        return served
+    export = next(step for step in served if isinstance(step, Export))
+    children = Device(wanted.image, "children")
+    admission = Admission(children, 0, (export.device,), export, wanted.placement.proof)
+    before, after = ((), (_origin(wanted),)) if wanted.warm else ((_origin(wanted),), ())
+    hashes = _hashes(wanted) if wanted.is_verified else ()
+    feeds = _fed(wanted, wanted.placement)
+    return (*served, admission, *hashes, *feeds, *before, *_assembled(wanted), *after)
+
+
+def remains(wanted: Wanted, voids: Plan, below: Plan, above: Plan) -> Plan:
+    """Everything of an image that the kernel may have, bottom to top.
+
+    The voids go last: until then they tell which image all the others belong to. By a device's
+    name a new agent finds what is left of an image, which a loop device has not.
+
+    :param voids: that the kernel has, be they of an earlier image
+    :param below: paths that it has, below the leaves
+    :param above: and above them
+    """
+    void, *served = _served(wanted)
+    if wanted.tree is not None:
+        upper, hashes = _hashes(wanted)
+        below = (upper, *below, *_leaves(wanted), hashes)
+    feeds = tuple(Multipath(_stripe(wanted.image, index), padded(wanted.size), ())
+                  for index in range(wanted.stripes))  # fmt: skip
+    lower = (*feeds, *_assembled(replace(wanted, warm=True)))
+    return (*voids, void, *below, *above, *lower, *served, _origin(wanted))
+
+
+def is_fed(step: Step) -> bool:
+    """Tell whether how a device is depends on parents, whatever was done here."""
+    return isinstance(step, Path | Verity) or (isinstance(step, Multipath) and bool(step.below))
+
+
+def _leaves(wanted: Wanted) -> Plan:
     """The leaves of the hash tree, still without a parent: they hold their I/O back."""
-    length = hashtree.leaves(size) // SECTOR
-    paths = Multipath(Device(image, "leaves"), length, ())
-    reader = Device(image, "leafcache")
+    length = hashtree.leaves(wanted.size) // SECTOR
+    paths = Multipath(Device(wanted.image, "leaves"), length, ())
+    reader = Device(wanted.image, "leafcache")
     return (paths, Reader(reader, length, (paths.device,), paths.device.node))
 
 
-def hashes(image: str, size: int, upper: str) -> Plan:
-    """The upper levels of the hash tree, and the whole of it.
-
-    :param upper: path of the file with the upper levels
-    """
-    first, *rest = (blocks * BLOCK // SECTOR for blocks in hashtree.levels(size))
-    file = File(Device(image, "upper"), sum(rest), (), upper)
-    below = (file.device, Device(image, "leafcache"))
-    return (file, Hashes(Device(image, "hashes"), sum(rest) + first, below, sum(rest)))
+def _hashes(wanted: Wanted) -> Plan:
+    """The upper levels of the hash tree, and the whole of it."""
+    first, *rest = (blocks * BLOCK // SECTOR for blocks in hashtree.levels(wanted.size))
+    file = File(Device(wanted.image, "upper"), sum(rest), (), wanted.upper)
+    below = (file.device, Device(wanted.image, "leafcache"))
+    hashes = Device(wanted.image, "hashes")
+    return (file, Hashes(hashes, sum(rest) + first, below, sum(rest)))
 
 
-def serve(
-    image: str, size: int, portal: Portal, stripes: int, identity: str, *, hashed: bool
-) -> Plan:
-    """First the image and all that lies on it, before there is anything to read.
-
-    The image holds its I/O back until it lies on something, so children may log in
-    and read at once; all levels of a tree come up at the same time.
+def _served(wanted: Wanted) -> Plan:
+    """The image and all that lies on it, before there is anything to read.
 
     The void comes up before all others and goes after them. Its name says which image of
     this name they belong to.
-
-    :param hashed: whether the image has a hash tree, whose leaves are served too
     """
-    length = padded(size)
-    behind = leaves(image, size) if hashed else ()
-    top = Image(Device(image, "image"), length, ())
-    void = _void(image, size, identity)
+    length = padded(wanted.size)
+    behind = _leaves(wanted) if wanted.tree is not None else ()
+    top = Image(Device(wanted.image, "image"), length, ())
+    void = _void(wanted)
     exports = []
-    for index in range(stripes):
+    for index in range(wanted.stripes):
         last = behind[-1:] if index == 0 else ()
         tail = sum(step.sectors for step in last)
         export = Export(
-            Device(image, f"export{index}"),
+            Device(wanted.image, f"export{index}"),
             HEADER // SECTOR + length + tail,
-            (*_regions(top, void, index, stripes), *(step.device for step in last)),
-            portal.disk(index),
+            (*_regions(top, void, index, wanted.stripes), *(step.device for step in last)),
+            wanted.portal.disk(index),
             tail,
         )
         exports.append(export)
-    readers = _dealt("reader", exports, Device(image, "readers"), length)
+    readers = _dealt("reader", exports, Device(wanted.image, "readers"), length)
     return (void, *behind, top, *exports, *readers)
 
 
-def _void(image: str, size: int, identity: str) -> Void:
-    return Void(Device(image, "void", mark(size, identity)), padded(size), ())
+def _void(wanted: Wanted) -> Void:
+    known = mark(wanted.size, wanted.identity)
+    return Void(Device(wanted.image, "void", known), padded(wanted.size), ())
 
 
 def _regions(step: Step, void: Void, stripe: int, stripes: int) -> tuple[Device, ...]:
@@ -387,19 +465,26 @@ def mark(size: int, identity: str) -> str:
     return hashlib.sha256(f"{size} {identity}".encode()).hexdigest()[:16]
 
 
-def assemble(image: str, size: int, stripes: int, identity: str, *, warm: bool) -> Plan:
-    """All that lies below the image, still without a parent, and the image on top of it.
+def _assembled(wanted: Wanted) -> Plan:
+    """What puts the stripes together, the cache, and the image on top of it.
 
-    :param warm: whether VMs read from the cache itself, which may miss a few sectors then:
-        dm-verity takes whole blocks only, so what is missed is read through a page cache
+    While VMs read from the cache itself, it may miss a few sectors. dm-verity takes whole blocks
+    only, so what is missed is read through a page cache then.
     """
-    length = padded(size)
-    feeds = tuple(Multipath(_stripe(image, index), length, ()) for index in range(stripes))
-    fetch = _fetching(feeds, _void(image, size, identity)) if warm else _striped(feeds)
-    stripe = fetch[-1]
-    cache = Cache(Device(image, "cache"), length, (stripe.device,), mark(size, identity))
-    top = Image(Device(image, "image"), length, (cache.device, stripe.device))
-    return (*feeds, *fetch, cache, top)
+    length = padded(wanted.size)
+    feeds = tuple(Multipath(_stripe(wanted.image, index), length, ())
+                  for index in range(wanted.stripes))  # fmt: skip
+    fetch = _fetching(feeds, _void(wanted)) if wanted.warm else _striped(feeds)
+    keep = cache(wanted)
+    image = Device(wanted.image, "image")
+    return (*fetch, keep, Image(image, length, (keep.device, *keep.below)))
+
+
+def cache(wanted: Wanted) -> Cache:
+    """The image's member of the cache group, over all stripes."""
+    below = (Device(wanted.image, "stripe"),)
+    known = mark(wanted.size, wanted.identity)
+    return Cache(Device(wanted.image, "cache"), padded(wanted.size), below, known)
 
 
 def _striped(feeds: Sequence[Multipath]) -> Plan:
@@ -421,50 +506,47 @@ def _fetching(feeds: Sequence[Multipath], void: Void) -> Plan:
     return (*regions, *_dealt("fetcher", regions, Device(image, "stripe"), length))
 
 
-def origin(image: str, size: int, *, warm: bool) -> Image:
-    """What every VM of this node starts from.
-
-    :param warm: whether VMs read from the cache itself
-    """
-    readers = Device(image, "readers")
-    below = (Device(image, "cache"), readers) if warm else (readers,)
-    return Image(Device(image, "origin"), padded(size), below)
+def _origin(wanted: Wanted) -> Image:
+    """What every VM of this node starts from."""
+    readers = Device(wanted.image, "readers")
+    below = (Device(wanted.image, "cache"), readers) if wanted.warm else (readers,)
+    return Image(Device(wanted.image, "origin"), padded(wanted.size), below)
 
 
-def connect(
-    placement: Placement,
-    tree: HashTree | None = None,
-    *,
-    verify: bool = True,
-    standby: bool = True,
-) -> Plan:
-    """The parents' disks, and the stripes over them.
-
-    :param tree: of the image, if it has one
-    :param verify: whether what parents send is held against it
-    :param standby: connect those too who only take over; False to be ready sooner
-    """
-    name, length = placement.image, padded(placement.size)
+def _fed(wanted: Wanted, placement: Placement) -> Plan:
+    """The parents' disks, and the multipaths over them: that of the leaves, and the stripes."""
+    name, length, tree = wanted.image, padded(wanted.size), wanted.tree
+    chosen = [_chosen(feed, wanted.parents) for feed in placement.feeds]
     steps: list[Step] = []
-    if tree is not None:
-        behind = hashtree.leaves(placement.size) // SECTOR
-        steps += _fed(
+    if tree is not None and wanted.parents is not Parents.NONE:
+        behind = hashtree.leaves(wanted.size) // SECTOR
+        steps += _paths(
             Multipath(Device(name, "leaves"), behind, ()),
             ("leafpath", "leafverity"),
-            [(one, _serving_leaves(one, length)) for one in placement.feeds[0].chosen(standby)],
-            (tree, Device(name, "upper")) if verify else None,
+            [(parent, _serving_leaves(parent, length)) for parent in chosen[0]],
+            (tree, Device(name, "upper")) if wanted.verify else None,
         )
-    for index, feed in enumerate(placement.feeds):
-        steps += _fed(
+    for index, parents in enumerate(chosen):
+        steps += _paths(
             Multipath(_stripe(name, index), length, ()),
             (f"path{index}", f"verity{index}"),
-            [(parent, _serving(parent, index)) for parent in feed.chosen(standby)],
-            (tree, Device(name, "hashes")) if tree is not None and verify else None,
+            [(parent, _serving(parent, index)) for parent in parents],
+            (tree, Device(name, "hashes")) if tree is not None and wanted.verify else None,
         )
     return tuple(steps)
 
 
-def _fed(
+def _chosen(feed: Feed, parents: Parents) -> tuple[Parent, ...]:
+    match parents:
+        case Parents.NONE:
+            return ()
+        case Parents.FIRST:
+            return (feed.parent,)
+        case Parents.ALL:
+            return feed.parents
+
+
+def _paths(
     top: Multipath,
     roles: tuple[str, str],
     parents: list[tuple[Parent, Portal]],

@@ -19,7 +19,8 @@ from virtman.errors import (
     InstanceUnknown,
     VirtmanError,
 )
-from virtman.image.attachment import Attachment, Times
+from virtman.image.attachment import Attachment
+from virtman.image.life import Times
 from virtman.model import naming, plan
 from virtman.model.chain import Instance, Inventory, Snapshot, Store
 from virtman.model.handover import Arrival
@@ -265,7 +266,7 @@ class Agent:
     def attachments(self) -> Sequence[Attachment]:
         """Return the images that are attached, or on their way."""
         with self._lock:
-            return [one for one in self._attachments.values() if one.placement is not None]
+            return [one for one in self._attachments.values() if one.is_attached]
 
     def moving(self) -> set[str]:
         """Return the images that are being attached just now, or left."""
@@ -328,7 +329,7 @@ class Agent:
         naming.check("image", image)
         with self._lock:
             attachment = self._attachments.get(image)
-        if attachment is None or attachment.placement is None:
+        if attachment is None or not attachment.is_attached:
             raise ImageUnknown(f"image {image} is not attached on this node")
         return attachment
 
@@ -427,7 +428,7 @@ class Agent:
         for image in self.stack.present().keys() - used:
             try:
                 attachment = self._attachment(image)
-                if not attachment.users and attachment.placement is None:
+                if not attachment.users and not attachment.is_attached:
                     attachment.acquire("")
                     attachment.release("")
             except (VirtmanError, OSError) as err:
@@ -438,7 +439,7 @@ class Agent:
     def _attachment(self, image: str) -> Attachment:
         with self._lock:
             found = self._attachments.get(image)
-        if found is not None and found.placement is not None:
+        if found is not None and found.is_attached:
             return found
         info = self.coordinator.image(image)
         portal = plan.own_portal(self.host.name, image, self.host.ip, self.host.port)

@@ -28,7 +28,7 @@ from virtman.errors import (
     StoreInvalid,
     VirtmanError,
 )
-from virtman.image.attachment import Attachment
+from virtman.image.attachment import Attachment, look_closely
 from virtman.model.chain import LONGEST, Store
 from virtman.model.naming import Device
 from virtman.node.agent import Agent
@@ -150,8 +150,10 @@ class Check:
         known = attached.keys() | self.agent.moving()
         found = [*self._vms(), *self._stores()]
         found += self._orphans(known)
+        seen = look_closely(attached.values())
         for one in attached.values():
-            found += _image(one)
+            found += [Difference(code, str(device), one.restore)
+                      for code, device in one.faults(seen)]  # fmt: skip
         found += [
             Difference("volume.absent", one.volume.path, self.agent.cached.recover)
             for one in self.agent.cached.list()
@@ -301,9 +303,3 @@ def _set_aside(file: Path) -> None:
     lost = file.parent.parent / "lost"
     lost.mkdir(exist_ok=True)
     file.rename(lost / f"{time.time_ns()}-{file.name}")
-
-
-def _image(one: Attachment) -> Iterator[Difference]:
-    """Return what differs between an attached image and the kernel."""
-    for code, device in one.faults():
-        yield Difference(code, str(device), one.restore)

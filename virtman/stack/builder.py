@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, VirtmanError
 from virtman.model import naming, plan
 from virtman.model.naming import CACHE_GROUP, Device
 from virtman.stack import mapped
-from virtman.stack.cache import CacheGroup, Member, bcache, dmcache, flashcache, none
+from virtman.stack.cache import CacheGroup, bcache, dmcache, flashcache, none
 from virtman.stack.layer import Layer
+from virtman.stack.layers.admission import Admission
 from virtman.stack.layers.hashes import Hashes
 from virtman.stack.layers.image import Image
 from virtman.stack.layers.instance import Instance
@@ -40,6 +41,27 @@ _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], CacheGroup]] = {
     "flashcache": flashcache.FlashCacheGroup,
     "none": none.NoGroup,
 }
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of a plan.
+
+    :ivar paths: of all devices so far
+    :ivar lost: what could not be brought up, for a host that did not answer
+    :ivar silent: the error of each such host, by its name
+    :ivar unfed: multipaths of which no path could be
+    """
+
+    paths: Mapping[Device, str]
+    lost: frozenset[Device]
+    silent: Mapping[str, ParentUnreachable]
+    unfed: frozenset[Device]
+
+    def failure(self) -> ParentUnreachable:
+        """Return what names all hosts that did not answer; there must be one."""
+        text = "; ".join(map(str, self.silent.values()))
+        return ParentUnreachable(text, next(iter(self.silent)))
 
 
 class Stack:
@@ -78,6 +100,7 @@ class Stack:
             plan.Void: Void,
             plan.Regions: Regions,
             plan.Export: transport.export,
+            plan.Admission: lambda step: Admission(step, transport.export(step.export)),
             plan.Reader: Reader,
             plan.File: File,
             plan.Store: Store,
@@ -88,49 +111,45 @@ class Stack:
         """Return what carries out one step."""
         return self._make[type(step)](step)
 
-    def member(self, steps: plan.Plan) -> Member:
-        """Return the image's member of the cache group."""
-        return self.group.member(next(step for step in steps if isinstance(step, plan.Cache)))
-
-    def up(self, steps: plan.Plan, made: Mapping[Device, str] | None = None) -> dict[Device, str]:
-        """Bring devices up in order; those that are up already are left alone.
-
-        :param made: devices that earlier plans brought up
-        :returns: the path of each device so far
-        """
-        paths = dict(made or {})
-        for step in steps:
-            begin = time.monotonic()
-            below = [paths[device] for device in step.below]
-            paths[step.device] = self.layer(step).up(below)
-            LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
-        return paths
-
-    def connect(self, steps: plan.Plan, made: Mapping[Device, str]) -> dict[Device, str]:
-        """Bring up paths to parents, and what lies on them, as far as the parents answer.
+    def up(
+        self,
+        steps: plan.Plan,
+        made: Mapping[Device, str] | None = None,
+        silent: Mapping[str, ParentUnreachable] | None = None,
+    ) -> Built:
+        """Bring devices up in order, as far as parents answer; those that are up are left alone.
 
         A multipath lies on those of its paths that are up; without any it stays as it is.
 
-        :param steps: of ``plan.connect``
-        :raises ParentUnreachable: of who does not answer, once all the others are connected
+        :param made: devices that are up already, with their paths
+        :param silent: hosts that did not answer just now: to see that may take seconds, for each
+            path anew
         """
-        paths, lost = dict(made), set[Device]()
-        silent: dict[str, ParentUnreachable] = {}
+        paths, errors = dict(made or {}), dict(silent or {})
+        lost, unfed = set[Device](), set[Device]()
         for step in steps:
-            below = tuple(one for one in step.below if one not in lost)
-            is_cut_off = below != step.below and not isinstance(step, plan.Multipath)
-            # that a host does not answer may take seconds to see, for each path anew
-            if is_cut_off or (step.device.argument in silent and not self.layer(step).is_up()):
+            begin = time.monotonic()
+            below = [device for device in step.below if device not in lost]
+            is_top = isinstance(step, plan.Multipath)
+            is_cut_off = len(below) < len(step.below) and not is_top
+            if is_cut_off or self._is_silent(step, errors):
                 lost.add(step.device)
                 continue
             try:
-                paths = self.up((replace(step, below=below),), paths)
+                paths[step.device] = self.layer(step).up([paths[device] for device in below])
             except ParentUnreachable as err:
                 lost.add(step.device)
-                silent[err.host] = err
-        if silent:
-            raise ParentUnreachable("; ".join(map(str, silent.values())), next(iter(silent)))
-        return paths
+                errors[err.host] = err
+                continue
+            if is_top and step.below and not below:
+                unfed.add(step.device)
+            LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
+        return Built(paths, frozenset(lost), errors, frozenset(unfed))
+
+    def _is_silent(self, step: plan.Step, silent: Mapping[str, ParentUnreachable]) -> bool:
+        """Tell whether a step is about a host that does not answer, and was not taken earlier."""
+        is_about = isinstance(step, plan.Path | plan.Verity) and step.device.argument in silent
+        return is_about and not self.layer(step).is_up()
 
     def down(self, steps: plan.Plan) -> None:
         """Take devices away in reverse, each one tried whatever became of the others.

@@ -7,6 +7,7 @@ import errno
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from virtman import sysfs
 from virtman.errors import DeviceBusy, DevicePending, KernelFailure
@@ -94,6 +95,11 @@ def failed(status: Table) -> bool:
     return any(state == "F" for _, state in _paths(status))
 
 
+def works(status: Table) -> bool:
+    """Tell whether a path of a multipath works."""
+    return any(state == "A" for _, state in _paths(status))
+
+
 def corrupt(names: Iterable[str]) -> set[str]:
     """Return which of these devices have met wrong bytes; only verity devices can."""
     return {name for name, rows in statuses(names).items() if rows[0][2:] == ("verity", "C")}
@@ -109,6 +115,14 @@ def one_stripe(below: Sequence[str], end: int) -> Table:
     devices = "".join(f" {sysfs.number(device)} 0" for device in below)
     words = f"{len(below)} {plan.REGION // plan.SECTOR} 0{devices}"
     return [(0, header, "zero", ""), (header, end - header, "switch", words)]
+
+
+@runtime_checkable
+class Seen(Protocol):
+    """A layer whose device is looked at together with many others."""
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same as ``is_up`` by the device's status, which is empty if it is not there."""
 
 
 class Mapped:
@@ -205,6 +219,10 @@ class Mapped:
     def is_up(self) -> bool:
         """Tell whether the device is there and complete."""
         return self.exists()
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by the device's status."""
+        return bool(status)
 
     def table(self) -> Table:
         """Return the live table; empty if there is no such device."""

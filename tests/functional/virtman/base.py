@@ -39,8 +39,8 @@ from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
 from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
-from virtman.image import attachment
-from virtman.image.attachment import Times
+from virtman.image import life
+from virtman.image.life import Times
 from virtman.migration import journey, sender
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
@@ -384,7 +384,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(backed, "DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
-        self.useFixture(fixtures.MockPatchObject(attachment, "_RETRY", 0.01))
+        self.useFixture(fixtures.MockPatchObject(life, "RETRY", 0.01))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_AGAIN", 0.01))

@@ -19,7 +19,7 @@ from virtman import source
 from virtman.cmd import table
 from virtman.cmd.golden import main as golden
 from virtman.cmd.shell import shell
-from virtman.model.plan import Portal
+from virtman.model.address import Portal
 from volt.cmd.manage import main as manage
 
 TOP = Path(__file__).resolve().parents[3]

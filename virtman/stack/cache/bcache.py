@@ -13,7 +13,7 @@ The backing device lies on an ``error`` target while bcache registers it: the ke
 looks for partitions on the new disk, and must neither wait for data nor be given zeros,
 which the cache would keep. Nor does bcache then see how large blocks are below, and has those
 of the cache device: 512 bytes as a rule, as VMs want them, although dm-verity has 4 KiB. Who
-reads so little from here must have something below that fetches it (``plan.assemble``).
+reads so little from here must have something below that fetches it (``plan.image``).
 
 What the cache holds is kept under the UUID in a member's superblock. The file with it is
 named after the mark of the image, so one UUID never stands for two images, wherever an

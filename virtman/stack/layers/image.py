@@ -45,8 +45,11 @@ class Image(Mapped):
 
     def is_up(self) -> bool:
         """Tell whether it can be read."""
-        table = self.table()
-        return bool(table) and table[0][2] == "multipath"
+        return self.is_seen(self.table())
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by its status."""
+        return bool(status) and status[0][2] == "multipath"
 
     def is_well(self, status: Table) -> bool:
         """Tell the same, and whether it lets I/O through."""

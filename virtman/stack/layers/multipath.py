@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from virtman import sysfs
 from virtman.model import plan
 from virtman.privileged import dm
-from virtman.stack.mapped import Mapped, corrupt
+from virtman.stack.mapped import Mapped, Table, corrupt, works
 
 
 class Multipath(Mapped):
@@ -47,7 +47,11 @@ class Multipath(Mapped):
 
     def is_up(self) -> bool:
         """Tell whether a path works."""
-        return any(state == "A" for _, state in self.path_states())
+        return self.is_seen(self.status())
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by its status."""
+        return works(status)
 
     def _groups(self, paths: Sequence[str]) -> list[str]:
         alike = [paths] if self.shared and paths else [[path] for path in paths]

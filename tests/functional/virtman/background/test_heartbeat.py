@@ -53,6 +53,13 @@ class BeatTest(TestCase):
         self.node.settle()
         self.assertEqual(set(), origin.failed)
 
+    def test_only_paths_are_looked_at_while_all_else_is_well(self):
+        stripe = self.node.kernel.mappings["virtman_debian_s0"]
+        stripe.failed.update(stripe.below)
+        verbs = set(self.verbs())
+        self.assertEqual(set(), stripe.failed)
+        self.assertEqual(set(), verbs & {"reload", "resume", "serves", "require", "attach"})
+
     def warm_up(self):
         self.reads(1)
         self.reads(0)

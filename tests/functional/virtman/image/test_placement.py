@@ -49,6 +49,17 @@ class FeedingTest(PlacementCase):
         self.assertEqual((0, 16384, "linear"), (start, length, target))
         self.assertEqual(f"LUN 0 of {iqn('a', 'debian')} 2048", words)
 
+    def test_a_new_agent_swaps_no_table_although_there_are_standbys(self):
+        one, _ = self.pair()
+        before = one.kernel.state()
+        reloads = [device.reloads for device in one.kernel.mappings.values()]
+        one.stop()
+        one.start()
+        self.assertEqual([], one.recover())
+        one.settle()
+        self.assertEqual(before, one.kernel.state())
+        self.assertEqual(reloads, [device.reloads for device in one.kernel.mappings.values()])
+
     def test_many_nodes_at_once_come_up(self):
         nodes = [self.bed.node(f"n{number}") for number in range(6)]
         with ThreadPoolExecutor(6) as pool:
@@ -167,8 +178,8 @@ class SilentParentTest(PlacementCase):
     def test_mends_do_not_queue_up_behind_each_other(self):
         one, _ = self.pair()
         (image,) = one.agent.attachments()
-        mend, mended, busy = image._mend, [], threading.Event()
-        image._mend = lambda seen: (mended.append(seen), mend(seen))
+        mend, mended, busy = image._life.mend, [], threading.Event()
+        image._life.mend = lambda seen: (mended.append(seen), mend(seen))
         image._worker.submit(busy.wait)
         with one.process.here():
             for _ in range(5):
@@ -232,6 +243,38 @@ class MovingTest(PlacementCase):
         self.settle(one, two)
         self.assertEqual({"a", "b"}, self.bed.volt.hosts("debian"))
         self.assertEqual("b", self.parents(one, 1)[0])
+
+    def test_an_image_that_is_opened_again_is_looked_after_meanwhile(self):
+        one, two = self.pair(leave=0.1)
+        one.destroy("vm1")
+        self.assertRaises(KernelFailure, one.drop)
+        join, seen = one.agent.coordinator.join, []
+
+        def look_and_join(*where):
+            (image,) = one.agent.attachments()
+            seen.append((image.is_moving(), len(image.verified()), image.faults({}) != []))
+            raise CoordinatorUnreachable("Volt is away")
+
+        one.agent.coordinator.join = look_and_join
+        self.assertRaises(CoordinatorUnreachable, one.create, "vm2")
+        one.agent.coordinator.join = join
+        self.assertEqual([(True, 4, True)], seen)
+        self.assertEqual(["debian"], [image.info.name for image in one.agent.attachments()])
+        one.create("vm2")
+        self.settle(one, two)
+        self.assertEqual({"a", "b"}, self.bed.volt.hosts("debian"))
+
+    def test_an_image_that_could_not_be_opened_is_not_attached(self):
+        node = self.bed.node(attach=0)
+        node.create("vm1")
+        node.stop()
+        node.start()
+        before = node.kernel.state()
+        self.bed.volt.silence()
+        node.agent.coordinator.memory.forget("debian")
+        self.assertEqual(["vm1"], node.recover())
+        self.assertEqual([], node.agent.attachments())
+        self.assertEqual(before, node.kernel.state())
 
 
 class HeartbeatTest(PlacementCase):

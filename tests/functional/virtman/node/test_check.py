@@ -13,6 +13,7 @@ from tests.functional.virtman.doubles.network import Lun, Target
 from virtman.disk.capacity import Space
 from virtman.disk.merger import Merger
 from virtman.errors import NoSpace
+from virtman.image.attachment import look_closely
 from virtman.model.address import iqn
 from virtman.node import check
 from virtman.node.check import Check
@@ -249,6 +250,32 @@ class CheckTest(TestCase):
         with self.node.process.here():
             self.node.kernel.lio.withdraw("virtman_debian_1", iqn("a", "debian"), 1)
         self.assert_mended(("image.incomplete", "virtman_debian_export1"))
+
+    def test_one_verb_looks_at_all_devices_of_all_images(self):
+        self.bed.register("other")
+        self.node.create("vm2", "other")
+        self.node.settle()
+        with self.node.process.here():
+            attached = self.node.agent.attachments()
+            self.kernel.log.clear()
+            seen = look_closely(attached)
+            self.assertEqual(["statuses"], [verb for verb, _ in self.kernel.log])
+            self.assertEqual([[], []], [one.faults(seen) for one in attached])
+        verbs = {verb for verb, _ in self.kernel.log}
+        # what is served, and which devices there are beyond those that are wanted
+        self.assertEqual({"statuses", "serves", "names"}, verbs)
+
+    def test_an_image_that_was_left_half_way_is_left_and_not_mended(self):
+        self.node.destroy("vm1")
+        self.node.delete_snapshot("before")
+        self.kernel.held.add("/dev/mapper/virtman_debian_stripe")
+        self.assertRaises(ExceptionGroup, self.node.drop)
+        before = self.kernel.state()
+        self.node.beat()
+        self.assertEqual(before, self.kernel.state())
+        self.kernel.held.clear()
+        self.assertEqual([], self.repair())
+        self.assert_nothing_is_left(self.node)
 
     # Volt.
 

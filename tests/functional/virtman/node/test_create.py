@@ -25,8 +25,8 @@ class CreateTest(TestCase):
         void = roles.pop(0)
         self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
-            ["leaves", "image", "export0", "export1", "readers", "hashes", "s0", "s1",
-             "stripe", "virtman_cachegroup", "shim", "backing", "origin", "leafpath_source",
+            ["leaves", "image", "export0", "export1", "readers", "hashes", "s0", "s1", "origin",
+             "stripe", "virtman_cachegroup", "shim", "backing", "leafpath_source",
              "leafverity_source", "path0_source", "verity0_source", "path1_source",
              "verity1_source", f"store_{instance.store}", "vm_vm1"],
             roles,

@@ -1,5 +1,8 @@
 """What a plan holds, and that each device comes after those it lies on."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import testtools
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +13,7 @@ from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Store
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.plan import Feed, Parent, Placement
+from virtman.model.plan import Feed, Parent, Parents, Placement, Wanted
 
 BORN = "2026-01-02T03:04:05+00:00"
 SIZE = 8 * 1024 * 1024
@@ -25,6 +28,21 @@ def placement(*feeds):
     return Placement("i", SIZE, 7, Proof("i", "secret"), tuple(feeds))
 
 
+def wanted(*feeds, stripes=2, tree=None, **words):
+    """An image without a place in its trees; or with one, if there are feeds."""
+    portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
+    placed = placement(*feeds) if feeds else None
+    return Wanted(
+        "i", SIZE, len(feeds) or stripes, BORN, tree, portal, "/upper",
+        placement=placed, parents=Parents.ALL if feeds else Parents.NONE, **words,
+    )  # fmt: skip
+
+
+def fed(*feeds, **words):
+    """The steps of an image that depend on parents."""
+    return [step for step in plan.image(wanted(*feeds, **words)) if plan.is_fed(step)]
+
+
 hosts = st.sampled_from(["source", "a", "b", "c"])
 feeds = st.builds(
     lambda one, two: Feed(parent(one), parent(two) if two else None), hosts, st.none() | hosts
@@ -33,19 +51,17 @@ feeds = st.builds(
 
 class PlanTest(testtools.TestCase):
     def test_the_image_is_served_before_it_lies_on_anything(self):
-        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, 2, BORN, hashed=False)
-        void, image, *above = steps
+        before = wanted()
+        void, image, *above = plan.image(before)
         self.assertEqual(((), ()), (void.below, image.below))
         self.assertIsInstance(image, plan.Image)
         for export in (step for step in above if isinstance(step, plan.Export)):
             self.assertIn(image.device, export.below)
-            self.assertEqual(image.sectors + portal.offset // 512, export.sectors)
+            self.assertEqual(image.sectors + before.portal.offset // 512, export.sectors)
 
     @given(st.integers(1, 5))
     def test_an_export_holds_its_own_stripe_and_nothing_else(self, stripes):
-        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = plan.serve("i", SIZE, portal, stripes, BORN, hashed=False)
+        steps = plan.image(wanted(stripes=stripes))
         exports = [step for step in steps if isinstance(step, plan.Export)]
         for index, export in enumerate(exports):
             roles = [device.role for device in export.below]
@@ -54,12 +70,11 @@ class PlanTest(testtools.TestCase):
 
     @given(st.integers(1, 5))
     def test_a_piece_of_a_stripe_is_read_by_one_reader_after_the_other(self, count):
-        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        *_, readers = above = plan.serve("i", SIZE, portal, count, BORN, hashed=False)
-        below = plan.assemble("i", SIZE, count, BORN, warm=True)
-        stripe = next(step for step in below if isinstance(step, plan.Stripe))
-        self.assert_dealt(readers, above, "export", "image", count)
-        self.assert_dealt(stripe, below, "regions", "s", count)
+        steps = plan.image(wanted(*[Feed(parent("a"))] * count, warm=True))
+        for role, own, feed in (("readers", "export", "image"), ("stripe", "regions", "s")):
+            top = next(step for step in steps if step.device.role == role)
+            self.assertIsInstance(top, plan.Stripe)
+            self.assert_dealt(top, steps, own, feed, count)
 
     def assert_dealt(self, top, steps, role, feed, count):
         by_device = {step.device: step for step in steps}
@@ -82,7 +97,7 @@ class PlanTest(testtools.TestCase):
             last = device
 
     def test_a_host_serves_stripes_as_luns_and_the_source_all_in_one(self):
-        steps = plan.connect(placement(Feed(parent("a")), Feed(parent("b"), parent("source"))))
+        steps = fed(Feed(parent("a")), Feed(parent("b"), parent("source")))
         paths = {step.device: step.portal.lun for step in steps if isinstance(step, plan.Path)}
         self.assertEqual(
             {
@@ -95,33 +110,73 @@ class PlanTest(testtools.TestCase):
 
     @given(
         st.lists(feeds, min_size=1, max_size=4),
-        st.booleans(),
+        st.sampled_from(Parents),
         st.sampled_from([(None, True), (TREE, True), (TREE, False)]),
         st.booleans(),
     )
-    def test_each_device_lies_on_devices_made_before(self, given_feeds, standby, hashes, warm):
+    def test_each_device_lies_on_devices_made_before(self, given_feeds, parents, hashes, warm):
         tree, verify = hashes
-        placed = placement(*given_feeds)
-        portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
-        steps = (
-            *plan.serve("i", SIZE, portal, len(given_feeds), BORN, hashed=tree is not None),
-            *(plan.hashes("i", SIZE, "/upper") if tree and verify else ()),
-            *plan.assemble("i", SIZE, len(given_feeds), BORN, warm=warm),
-            plan.origin("i", SIZE, warm=warm),
-            *plan.connect(placed, tree, verify=verify, standby=standby),
+        last = replace(wanted(*given_feeds, tree=tree, verify=verify, warm=warm), parents=parents)
+        made = set()
+        for step in (
+            *plan.image(last),
             *plan.instance(
                 Instance("vm", "i", SIZE, "s2"),
                 [Store("s1", "i", SIZE, "/s1"), Store("s2", "i", SIZE, "/s2", "s1")],
             ),
-        )
-        made = set()
-        for step in steps:
+        ):
             self.assertLessEqual(set(step.below), made, step)
             made.add(step.device)
 
+    @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]), st.booleans())
+    def test_what_is_wanted_later_is_added_to_what_was_wanted_first(self, given, tree, warm):
+        whole = wanted(*given, tree=tree, warm=warm)
+        before = [
+            replace(whole, placement=None, parents=Parents.NONE),
+            replace(whole, parents=Parents.NONE),
+            replace(whole, parents=Parents.FIRST),
+            whole,
+        ]
+        plans = [plan.image(one) for one in before]
+        self.assertEqual(plans[0], plans[1][: len(plans[0])])
+        for fewer, more in pairwise(plans):
+            local = dict.fromkeys(one for one in fewer if not isinstance(one, plan.Multipath))
+            self.assertEqual(list(local), list(dict.fromkeys(one for one in more if one in local)))
+            self.assertLessEqual({one.device for one in fewer}, {one.device for one in more})
+
+    @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]))
+    def test_vms_miss_a_few_sectors_only_while_something_below_can_fetch_them(self, given, tree):
+        cold = wanted(*given, tree=tree)
+        warm = replace(cold, warm=True)
+        for before, after, order in (
+            (cold, warm, ["stripe", "origin"]),
+            (warm, cold, ["origin", "stripe"]),
+        ):
+            done = plan.image(before)
+            roles = [step.device.role for step in plan.image(after) if step not in done]
+            self.assertEqual(order, [one for one in roles if one in order])
+            self.assertLessEqual({one.rstrip("0123456789") for one in roles},
+                                 {"origin", "stripe", "regions", "fetcher"})  # fmt: skip
+
+    @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]), st.booleans())
+    def test_a_table_is_swapped_only_after_paths_were_tried(self, given_feeds, tree, warm):
+        steps = plan.image(wanted(*given_feeds, tree=tree, warm=warm))
+        last = max(index for index, step in enumerate(steps) if plan.is_fed(step))
+        swapped = [index for index, step in enumerate(steps)
+                   if step.device.role in ("stripe", "origin")
+                   or (step.device.role == "image" and step.below)]  # fmt: skip
+        self.assertLess(last, min(swapped))
+
+    def test_children_prove_what_they_are_asked_before_parents_are(self):
+        steps = plan.image(wanted(Feed(parent("a"))))
+        (admission,) = (step for step in steps if isinstance(step, plan.Admission))
+        self.assertEqual(Proof("i", "secret"), admission.proof)
+        self.assertLess(steps.index(admission), min(map(steps.index, filter(plan.is_fed, steps))))
+        self.assertEqual([], [one for one in plan.image(wanted()) if type(one) is plan.Admission])
+
     @given(st.lists(feeds, min_size=1, max_size=4))
     def test_each_stripe_has_paths_of_its_own_best_first(self, given_feeds):
-        steps = plan.connect(placement(*given_feeds))
+        steps = fed(*given_feeds)
         stripes = [step for step in steps if isinstance(step, plan.Multipath)]
         self.assertEqual(len(given_feeds), len(stripes))
         for index, (stripe, feed) in enumerate(zip(stripes, given_feeds, strict=True)):
@@ -131,8 +186,7 @@ class PlanTest(testtools.TestCase):
             )
 
     def test_only_verified_blocks_go_up_and_only_verified_leaves_are_handed_on(self):
-        placed = placement(Feed(parent("a"), parent("source")), Feed(parent("b")))
-        steps = plan.connect(placed, TREE)
+        steps = fed(Feed(parent("a"), parent("source")), Feed(parent("b")), tree=TREE)
         made = {step.device: step for step in steps}
         tops = {step.device.role: step for step in steps if isinstance(step, plan.Multipath)}
         self.assertEqual({"leaves", "s0", "s1"}, tops.keys())
@@ -149,12 +203,11 @@ class PlanTest(testtools.TestCase):
     def test_the_leaves_lie_behind_the_image_and_at_the_source_in_a_lun_of_their_own(self):
         portal = plan.own_portal("a", "i", "10.0.0.1", 3260)
         peer = Parent("a", portal)
-        steps = plan.connect(placement(Feed(peer, parent("source")), Feed(peer)), TREE)
+        steps = plan.image(wanted(Feed(peer, parent("source")), Feed(peer), tree=TREE))
         where = {step.device.argument: (step.portal.lun, step.portal.offset)
                  for step in steps if step.device.role == "leafpath"}  # fmt: skip
         self.assertEqual({"a": (0, plan.HEADER + SIZE), "source": (1, 0)}, where)
-        export = next(step for step in plan.serve("i", SIZE, portal, 2, BORN, hashed=True)
-                      if step.device.role == "export0")  # fmt: skip
+        export = next(step for step in steps if step.device.role == "export0")
         self.assertEqual(Device("i", "leafcache"), export.below[-1])
         self.assertEqual((plan.HEADER + SIZE + SIZE // 128) // 512, export.sectors)
 
@@ -166,23 +219,34 @@ class PlanTest(testtools.TestCase):
         self.assertEqual(["path1", "path0", "verity1"], [step.device.role for step in above])
 
     def test_without_standby_only_parents_are_connected(self):
-        steps = plan.connect(placement(Feed(parent("a"), parent("source"))), standby=False)
+        whole = wanted(Feed(parent("a"), parent("source")))
+        steps = plan.image(replace(whole, parents=Parents.FIRST))
         self.assertEqual(
-            [Device("i", "path0", "a"), Device("i", "s0")], [step.device for step in steps]
+            [Device("i", "path0", "a"), Device("i", "s0")],
+            [step.device for step in steps if plan.is_fed(step)],
         )
+        nobody = plan.image(replace(whole, parents=Parents.NONE))
+        self.assertEqual([], [step for step in nobody if plan.is_fed(step)])
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):
-        top = plan.assemble("i", SIZE, 2, "born today", warm=False)[-1]
+        steps = plan.image(wanted(Feed(parent("a"))))
+        *_, top = (step for step in steps if step.device.role == "image")
         self.assertEqual((Device("i", "cache"), Device("i", "stripe")), top.below)
+
+    @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]), st.booleans())
+    def test_what_may_be_left_goes_before_what_it_lies_on_and_voids_last(self, given, tree, warm):
+        whole = wanted(*given, tree=tree, warm=warm)
+        steps = {step.device: step for step in plan.image(whole)}
+        earlier = plan.Void(Device("i", "void", "earlier"), 0, ())
+        left = plan.remains(whole, (earlier,), *plan.found(steps))
+        order = list(dict.fromkeys(step.device for step in left))
+        self.assertEqual([earlier.device, plan.image(whole)[0].device], order[:2])
+        here = [step for step in steps.values() if not isinstance(step, plan.Admission)]
+        self.assertLessEqual({step.device for step in here}, set(order))
+        for step in here:
+            for below in step.below:
+                self.assertLess(order.index(below), order.index(step.device), step)
 
     def test_sizes_that_no_device_can_have_are_refused(self):
         for size in (0, -512, 511, 513, 1000):
             self.assertRaises(InvalidSize, plan.sectors, size)
-
-    def test_standbys_take_the_place_of_a_parent(self):
-        placed = placement(Feed(parent("a"), parent("b")), Feed(parent("c"), parent("source")))
-        self.assertEqual(
-            placement(Feed(parent("b")), Feed(parent("c"), parent("source"))), placed.without("a")
-        )
-        self.assertEqual(placed, placed.without("b"))
-        self.assertIsNone(placed.without("a").without("b"))

@@ -9,7 +9,7 @@ from virtman.model import plan
 from virtman.model.address import Proof
 from virtman.model.plan import SECTOR
 from virtman.privileged import lio
-from virtman.stack.mapped import Mapped, explained, one_stripe
+from virtman.stack.mapped import Mapped, Table, explained, one_stripe
 
 
 class Export(Mapped):
@@ -59,6 +59,10 @@ class Export(Mapped):
     def is_up(self) -> bool:
         """Tell whether children can read the stripe."""
         return self.exists() and self._served()
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by the device's status."""
+        return bool(status) and self._served()
 
     def children(self) -> list[str]:
         """Initiator names of those who are logged in to the target, for any stripe."""

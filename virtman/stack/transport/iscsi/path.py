@@ -15,7 +15,7 @@ from virtman.model.address import Portal, Proof
 from virtman.model.plan import BLOCK, SECTOR
 from virtman.privileged import block, iscsi
 from virtman.stack.layer import wait_until
-from virtman.stack.mapped import Mapped, explained
+from virtman.stack.mapped import Mapped, Table, explained
 from virtman.stack.transport.iscsi import sessions
 
 LOG = logging.getLogger(__name__)
@@ -74,6 +74,11 @@ class Path:
     def is_up(self) -> bool:
         """Tell whether the device lies on a disk that is there."""
         return self.mapped.exists() and self._session() is not None
+
+    def is_seen(self, status: Table) -> bool:
+        """Tell the same by the device's status, as far as the parent is known."""
+        portal = self.step.portal
+        return bool(status) and portal is not None and sessions.session_to(portal.iqn) is not None
 
     def _disk(self, portal: Portal) -> str:
         """Return the disk of a session that works, or of one that is opened now."""

@@ -1,0 +1,112 @@
+"""How an image's devices are, mostly told by one look at the status of all of them.
+
+What was seen, ``seen`` below, has statuses by name, without those of devices that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from virtman.model import plan
+from virtman.model.naming import Device
+from virtman.stack.builder import Stack
+from virtman.stack.cache import Figures
+from virtman.stack.layers.image import Image
+from virtman.stack.layers.multipath import Multipath
+from virtman.stack.mapped import Mapped, Seen, Table, failed
+from virtman.stack.transport import Export, transport
+
+
+class Health:
+    """One image's.
+
+    :ivar member: its part of the cache group
+    """
+
+    def __init__(self, stack: Stack, image: plan.Wanted) -> None:
+        self.stack = stack
+        self.image = image.image
+        self.member = stack.group.member(plan.cache(image))
+        self._served = plan.image(replace(image, placement=None))
+
+    def running(self) -> set[str]:
+        """Return the VMs that the kernel has: after a restart there may be more than users."""
+        devices = self.stack.present().get(self.image, [])
+        return {one.argument for one in devices if one.role == "vm"}
+
+    def is_of_another(self) -> bool:
+        """Tell whether the kernel has devices of an earlier image of the same name."""
+        mine = {step.device for step in self._served}
+        return any(void.device not in mine for void in self.stack.voids(self.image))
+
+    def export(self) -> Export:
+        """Return what children log in to."""
+        return transport.export(next(one for one in self._served if isinstance(one, plan.Export)))
+
+    def names(self, steps: plan.Plan) -> set[str]:
+        """Return whose status tells whether VMs and children can read, and what is kept."""
+        return {one.name for one in self._ways(steps)} | {self.member.device} - {""}
+
+    def all_names(self, steps: plan.Plan) -> set[str]:
+        """Return whose status tells what is wrong with any device."""
+        seen = (step for step in steps if isinstance(self.stack.layer(step), Seen))
+        return {str(step.device) for step in seen} | {self.member.device} - {""}
+
+    def waits(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
+        """Tell whether a path to a parent has failed, so that reads may hang."""
+        tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
+        return any(failed(seen.get(name, [])) for name in tops)
+
+    def is_whole(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
+        """Tell whether all is there and works but, perhaps, paths to parents."""
+        for way in self._ways(steps):
+            status = seen.get(way.name, [])
+            feeds = isinstance(way, Multipath) and bool(status) and status[0][2] == "multipath"
+            if not feeds and not way.is_well(status):
+                return False
+        return self.is_caching(seen)
+
+    def is_caching(self, seen: Mapping[str, Table]) -> bool:
+        """Tell whether what is read is kept."""
+        return self.member.is_caching(seen.get(self.member.device, []))
+
+    def figures(self, seen: Mapping[str, Table]) -> Figures:
+        """Return what the cache has done."""
+        return self.member.figures(seen.get(self.member.device, []))
+
+    def faults(self, steps: plan.Plan, seen: Mapping[str, Table]) -> list[tuple[str, Device]]:
+        """Return what is not as it should be: a code of ``virtman check``, and which device."""
+        # a device may be in a plan twice, first alone and then with what lies below
+        wanted = {step.device: step for step in steps}
+        found = [(self._fault(step, seen), step.device) for step in wanted.values()]
+        below, above = self.stack.paths(self.image)
+        extra = {step.device for step in (*below, *above)} - wanted.keys()
+        return [
+            *(fault for fault in found if fault[0]),
+            *(("path.orphan", device) for device in extra),
+        ]
+
+    def is_read_from_cache(self, steps: plan.Plan) -> bool:
+        """Tell whether VMs read from the cache itself; only these may have two ways."""
+        origin = next(step for step in steps if step.device.role == "origin")
+        layer = self.stack.layer(origin)
+        assert isinstance(layer, Image)
+        return len(layer.path_states()) > 1
+
+    def _fault(self, step: plan.Step, seen: Mapping[str, Table]) -> str:
+        if isinstance(step, plan.Cache):
+            return "" if self.is_caching(seen) else "cache.absent"
+        status = seen.get(str(step.device), [])
+        if isinstance(step, plan.Multipath | plan.Image) and failed(status):
+            return "path.failed"
+        layer = self.stack.layer(step)
+        is_up = layer.is_seen(status) if isinstance(layer, Seen) else layer.is_up()
+        return "" if is_up else "image.incomplete"
+
+    def _ways(self, steps: plan.Plan) -> list[Mapped]:
+        """Return through what VMs and children read, from where all parents come together."""
+        kinds = (plan.Multipath, plan.Stripe, plan.Regions, plan.Image)
+        ways = {step.device: step for step in steps if isinstance(step, kinds)}
+        layers = map(self.stack.layer, ways.values())
+        return [layer for layer in layers if isinstance(layer, Mapped)]

@@ -1,0 +1,374 @@
+"""How an image's devices come, change and go on this node: one plan, carried out in one place.
+
+An image is in one of these phases::
+
+    absent ──> opening ──> fed ──> leaving ──> absent
+       ^          │  ^                │
+       └─ undone ─┘  └─ wanted again ─┘
+
+Whatever is to change, a placement, the parents in use, from where VMs read, or a device that is
+missing, is said in a ``plan.Wanted``; ``_reconcile`` has the devices so. An image that needs no
+parents any more would be one phase more, and one branch of ``plan.image``: nobody takes a
+placement for the sign that an image is attached.
+
+Nothing here is safe for threads: the image's own runs it all, while others read what is public.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from virtman import sysfs
+from virtman.coordinator.interface import Coordinator, ImageInfo
+from virtman.errors import (
+    CoordinatorUnreachable,
+    DeviceBusy,
+    ImageMismatch,
+    KernelFailure,
+    ParentUnreachable,
+    PlacementStale,
+    VirtmanError,
+)
+from virtman.image import hashes
+from virtman.image.health import Health
+from virtman.image.hit_rate import Warmth
+from virtman.image.parents import Witness
+from virtman.model import plan
+from virtman.model.address import Portal
+from virtman.model.naming import Device
+from virtman.model.plan import Parents, Placement, Wanted
+from virtman.stack.builder import Built, Stack
+from virtman.stack.layer import wait_until
+from virtman.stack.mapped import Table
+
+LOG = logging.getLogger(__name__)
+
+RETRY = 1.0
+"""Seconds between two tries of what failed."""
+
+_ASK = 0.25
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds: how long an unused image is kept, and how long a change may take.
+
+    :ivar warm: how long hardly a read may miss the cache before VMs read from that; 0 for never
+    """
+
+    keep: float
+    attach: float
+    leave: float
+    warm: float
+
+
+class Phase(enum.Enum):
+    """Where an image is in its life on this node."""
+
+    ABSENT = "this agent has brought nothing of it up"
+    OPENING = "it is served, and waits for a place in the trees"
+    FED = "it has a place, and parents feed it, or will once they answer"
+    LEAVING = "its children are moved, then its devices go"
+
+
+class Life:
+    """One image's.
+
+    :ivar wanted: what its devices are to be
+    :ivar steps: all that has to be there for that, once the standbys are connected too
+    :ivar devices: paths of those that are there; empty before the first, and from when they go
+    :ivar generation: of the placement in use; 0 if there is none, or Volt does not know
+    """
+
+    def __init__(
+        self,
+        info: ImageInfo,
+        portal: Portal,
+        stack: Stack,
+        coordinator: Coordinator,
+        times: Times,
+        witness: Witness,
+    ) -> None:
+        self.info = info
+        self.stack = stack
+        self.coordinator = coordinator
+        self.times = times
+        self.witness = witness
+        self.phase = Phase.ABSENT
+        upper = str(hashes.file(stack.folder, info.name))
+        self.wanted = Wanted(
+            info.name,
+            info.size,
+            info.stripes,
+            info.identity,
+            info.tree,
+            portal,
+            upper,
+            verify=stack.verify,
+        )
+        self.steps: plan.Plan = ()
+        self.devices: Mapping[Device, str] = {}
+        # Of the placement that is in use, not of one that could not be reached yet: Volt
+        # sends that one again with every heartbeat.
+        self.generation = 0
+        self.health = Health(stack, self.wanted)
+        self._warmth = Warmth(times.warm)
+        # What is known to be done of the plan; nothing while a change is under way or has failed.
+        self._done: frozenset[plan.Step] = frozenset()
+
+    @property
+    def is_attached(self) -> bool:
+        """Tell whether there are devices to look after, and Volt counts on this node."""
+        return self.phase in (Phase.FED, Phase.LEAVING)
+
+    @property
+    def is_here(self) -> bool:
+        """Tell the same, and that the devices have not begun to go."""
+        return self.is_attached and bool(self.devices)
+
+    # What may happen to it, one after another.
+
+    def open(self) -> None:
+        """Bring the image up: first what children log in to, then a place, then parents.
+
+        One that is here already, as when leaving it failed, stays attached meanwhile.
+        """
+        begin = time.monotonic()
+        self._give_up_earlier()
+        found = self.health.export().is_up() or bool(self.health.running())
+        earlier = self.phase, self.wanted, self.steps
+        self._done = frozenset()
+        if not self.is_here:
+            self.phase = Phase.OPENING
+            self.wanted = replace(self.wanted, placement=None)
+        try:
+            self._reconcile(replace(self.wanted, parents=Parents.NONE))
+            hashes.fetch(self.wanted, self.coordinator)
+            placement = self.coordinator.join(self.info.name, self.wanted.portal)
+            self._reconcile(self._as_found(replace(self.wanted, placement=placement)))
+            self.phase = Phase.FED
+            # A stack that was there before keeps its standbys: no table is swapped under its VMs.
+            parents = Parents.ALL if found else Parents.FIRST
+            self._follow(placement, begin + self.times.attach, parents)
+        except BaseException:
+            # A stack that was there before may carry running VMs: it is left as it is.
+            if not found:
+                self._undo()
+            elif self.phase is Phase.OPENING:
+                self.phase, self.wanted, self.steps = earlier
+            raise
+        LOG.info("image %s is up after %.2f s", self.info.name, time.monotonic() - begin)
+
+    def use(self, placement: Placement) -> None:
+        """Move to a placement."""
+        if self.is_here and placement.generation != self.generation:
+            LOG.info("image %s: placement %s", placement.image, placement.generation)
+            self._follow(placement, time.monotonic() + self.times.attach)
+            self.connect()
+
+    def rejoin(self) -> None:
+        """Take a place again: Volt has lost this host's."""
+        if self.is_here:
+            placement = self.coordinator.join(self.info.name, self.wanted.portal)
+            self._follow(placement, time.monotonic() + self.times.attach)
+            self.connect()
+
+    def connect(self) -> None:
+        """Have all parents connected, those too who only take over.
+
+        :raises ParentUnreachable: of who does not answer, once all the others are connected
+        """
+        if self.is_here:
+            built = self._reconcile(replace(self.wanted, parents=Parents.ALL))
+            if built.silent:
+                raise built.failure()
+
+    def mend(self, seen: Mapping[str, Table]) -> None:
+        """Use paths again that failed and are back, and a cache that is; finish what was begun.
+
+        :param seen: status of the devices of ``health.names``
+        """
+        if not self.is_here:
+            return
+        waits = self.health.waits(self.steps, seen)
+        if not self.health.is_whole(self.steps, seen):
+            self._done = frozenset()
+        if waits or not self._done:
+            self.connect()
+        if not waits:  # else reads may hang that a swap of tables has to wait for
+            self._weigh(seen)
+
+    def restore(self) -> None:
+        """Bring back what is missing, try again what failed, take away what is too much."""
+        if self.is_here:
+            self._done = frozenset()
+            hashes.fetch(self.wanted, self.coordinator)
+            self.connect()
+
+    def leave(self) -> None:
+        """Have the children moved, wait until they have, then take all down.
+
+        Children that are leaving too stay logged in until they go themselves, and may be
+        waiting for this host in turn. So it is Volt who knows when nobody needs it.
+
+        :raises DeviceBusy: while VMs run on it
+        """
+        name, export = self.info.name, self.health.export()
+        running = self.health.running()
+        if running:
+            raise in_use(name, running)
+        if self.is_attached:
+            self.phase = Phase.LEAVING
+        self.coordinator.leave(name)
+        wait_until(
+            lambda: not export.children() or not self.coordinator.needed(name),
+            self.times.leave,
+            f"image {name}: children moving on",
+            every=_ASK,
+        )
+        self._take_down()
+        self.coordinator.remove(name)
+        self._forget()
+
+    def is_remade(self) -> bool:
+        """Tell whether Volt has another image of this name by now."""
+        return self.coordinator.image(self.info.name).identity != self.info.identity
+
+    # How that is done.
+
+    def _reconcile(
+        self, wanted: Wanted, silent: Mapping[str, ParentUnreachable] | None = None
+    ) -> Built:
+        """Have the devices as wanted, as far as parents answer: the one way in which they change.
+
+        What is done already is left alone; but not what depends on parents.
+
+        :param silent: those who did not answer just now
+        """
+        self.wanted = wanted
+        self.steps = plan.image(replace(wanted, parents=Parents.ALL))
+        steps = plan.image(wanted)
+        done, self._done = self._done, frozenset()
+        missing = tuple(step for step in steps if step not in done or plan.is_fed(step))
+        built = self.stack.up(missing, self.devices, silent)
+        self.devices = built.paths
+        if wanted.parents is not Parents.NONE and not built.unfed:
+            self.stack.prune(wanted.image, self.steps)
+        self._done = frozenset(step for step in steps if step.device not in built.lost)
+        return built
+
+    def _follow(
+        self, placement: Placement, deadline: float, parents: Parents = Parents.FIRST
+    ) -> None:
+        """Use a placement, or the newer one that Volt has by the time this one is in use.
+
+        :param parents: whom to connect for that; standbys need not answer
+        """
+        name = self.info.name
+        failure: VirtmanError | None = None
+        while True:
+            try:
+                wanted = replace(self.wanted, placement=placement, parents=parents)
+                built = self._reconcile(wanted)
+                if placement.parents().isdisjoint(built.silent):
+                    self._tell_ready(placement)
+                    return
+                if self._makes_do(built):
+                    return
+                failure = built.failure()
+            except PlacementStale:
+                LOG.debug("image %s: placed anew meanwhile", name)
+            except KernelFailure as err:
+                failure = err
+            if failure is not None:
+                if time.monotonic() > deadline:
+                    raise failure
+                LOG.warning("image %s: %s; trying again", name, failure)
+                time.sleep(RETRY)
+            placement, failure = self.coordinator.placement(name), None
+
+    def _makes_do(self, built: Built) -> bool:
+        """Read through standbys where a parent does not answer; tell whether that works.
+
+        Volt does not hear that we are ready, so it goes on sending the placement, until the
+        parent is back or we are placed anew.
+        """
+        for host in built.silent:
+            self.witness.accuse(host)
+        everybody = replace(self.wanted, parents=Parents.ALL)
+        if self._reconcile(everybody, built.silent).unfed:
+            return False
+        LOG.warning("image %s: %s; using standbys", self.info.name, built.failure())
+        return True
+
+    def _tell_ready(self, placement: Placement) -> None:
+        try:
+            self.coordinator.ready(placement.image, placement.generation)
+        except CoordinatorUnreachable as err:
+            # it sends the placement again with the first heartbeat that reaches it
+            LOG.warning("image %s is in use without Volt's knowing: %s", placement.image, err)
+            self.generation = 0
+        else:
+            self.generation = placement.generation
+
+    def _weigh(self, seen: Mapping[str, Table]) -> None:
+        """Have VMs read from the cache once hardly anything is missed, or no longer."""
+        cache = self.devices[Device(self.info.name, "cache")]
+        # a device's block size must not change under VMs
+        fits = sysfs.block_size(cache) == plan.SECTOR
+        warm = self._warmth.look(self.health.figures(seen), self.wanted.warm) and fits
+        if warm != self.wanted.warm:
+            way = "from the cache" if warm else "through the page cache"
+            LOG.info("image %s: VMs read it %s", self.info.name, way)
+            self._reconcile(replace(self.wanted, parents=Parents.ALL, warm=warm))
+
+    def _as_found(self, wanted: Wanted) -> Wanted:
+        """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
+        return replace(wanted, warm=self.health.is_read_from_cache(plan.image(wanted)))
+
+    def _give_up_earlier(self) -> None:
+        """Take away what the kernel has of an earlier image of the same name."""
+        if self.health.is_of_another():
+            running = self.health.running()
+            if running:
+                raise remade(self.info.name, running)
+            LOG.info("image %s was made anew: giving the earlier one up", self.info.name)
+            self._take_down()
+
+    def _take_down(self) -> None:
+        """Take away all devices that the kernel may have of the image."""
+        self._done, self.devices = frozenset(), {}
+        voids = self.stack.voids(self.info.name)
+        self.stack.down(plan.remains(self.wanted, voids, *self.stack.paths(self.info.name)))
+
+    def _undo(self) -> None:
+        with contextlib.suppress(ExceptionGroup, VirtmanError):
+            self._take_down()
+        self._forget()
+        with contextlib.suppress(VirtmanError):
+            self.coordinator.remove(self.info.name)
+
+    def _forget(self) -> None:
+        self.phase = Phase.ABSENT
+        self.wanted = replace(self.wanted, placement=None, parents=Parents.NONE, warm=False)
+        self.generation = 0
+
+
+def remade(image: str, vms: Iterable[str]) -> ImageMismatch:
+    """Return the error of one that is another in Volt by now."""
+    names = ", ".join(sorted(vms)) or "none"
+    return ImageMismatch(
+        f"image {image} was deleted and made anew in Volt; VMs on the earlier one: {names}; "
+        "destroy them first"
+    )
+
+
+def in_use(image: str, vms: Iterable[str]) -> DeviceBusy:
+    """Return the error of one that VMs want."""
+    names = ", ".join(sorted(vms))
+    return DeviceBusy(f"image {image} is in use by {names}; destroy them first")
