@@ -76,7 +76,7 @@ class Health:
         return self.member.figures(seen.get(self.member.device, []))
 
     def faults(self, steps: plan.Plan, seen: Mapping[str, Table]) -> list[tuple[str, Device]]:
-        """Return what is not as it should be: a code of ``virtman node check``, and which device."""
+        """Return what is amiss: a code of ``virtman node check``, and which device."""
         # a device may be in a plan twice, first alone and then with what lies below
         wanted = {step.device: step for step in steps}
         found = [(self._fault(step, seen), step.device) for step in wanted.values()]
