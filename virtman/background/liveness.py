@@ -5,7 +5,9 @@ tell a dead parent from a slow one, for LIO answers it after the reads before it
 sent to a parent, pings among it, its kernel acknowledges at once, however slow its disks are.
 
 So a parent that leaves what was sent to it unacknowledged for a second, while it is sent again
-and again, is dead or cut off. Its connection is ended, and its reads go to the next path.
+and again, is dead or cut off. Its connection is ended, and its reads go to the next path. So they
+do where a parent's kernel lives but answers no reads, as when its disk hangs (``stalls``), if there
+is another path.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from virtman.background.stalls import Stalls
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.layers.verity import corrupt
@@ -30,6 +33,7 @@ class Pulse:
         self.agent = agent
         self.clock = clock
         self._since: dict[tuple[str, int], float] = {}
+        self._stalls = Stalls()
         self._both = tuple(
             Periodic(name, turn, _INTERVAL, first=_INTERVAL)
             for name, turn in (("feel", self.feel), ("tell", self.tell))
@@ -50,8 +54,10 @@ class Pulse:
         now = self.clock()
         self._since = {peer: self._since.get(peer, now) for peer in transport.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
+        disks = self._stalls.look(transport.reads(), now)
+        stuck = {portal.name for portal in map(transport.behind, disks) if portal}
         for one in self.agent.attachments():
-            one.give_up(silent)
+            one.give_up(silent, stuck)
         return _INTERVAL
 
     def tell(self) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
@@ -152,14 +152,15 @@ class Attachment:
 
     # Its parents.
 
-    def give_up(self, silent: Collection[tuple[str, int]]) -> None:
-        """Have reads go elsewhere that wait for a parent, or standby, whose kernel is silent.
+    def give_up(self, silent: Set[tuple[str, int]], stuck: Set[str]) -> None:
+        """Have reads go elsewhere that wait for a parent, or standby, that does not answer.
 
-        :param silent: addresses and ports
+        :param silent: addresses and ports of those whose kernels are silent
+        :param stuck: names of what answers no reads
         """
         placement = self._life.wanted.placement
         if placement is not None:
-            self._witness.give_up(placement, silent)
+            self._witness.give_up(placement, silent, stuck)
 
     def verified(self) -> Sequence[plan.Verity]:
         """Return what holds back wrong bytes of parents and standbys."""
@@ -175,6 +176,8 @@ class Attachment:
         if placement is None:
             return True
         self._witness.check_bytes({one.argument for one in wrong if one.image == self.info.name})
+        if self._witness.has_back(placement):
+            self.mend(look([self]))
         return self._witness.check_answers(placement)
 
     # What changes its devices, each on the image's own thread.

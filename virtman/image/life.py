@@ -257,7 +257,8 @@ class Life:
         missing = tuple(step for step in steps if step not in done or plan.is_fed(step))
         built = self.stack.up(missing, self.devices, silent)
         self.devices = built.paths
-        if wanted.parents is not Parents.NONE and not built.unfed:
+        # Not before all are there: it takes a while to leave a parent that died.
+        if wanted.parents is Parents.ALL and not built.unfed:
             self.stack.prune(wanted.image, self.steps)
         self._done = frozenset(step for step in steps if step.device not in built.lost)
         return built

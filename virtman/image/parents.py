@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Set
+from collections.abc import Set
+from concurrent.futures import ThreadPoolExecutor
 
 from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
+from virtman.model.address import Portal
 from virtman.model.plan import SOURCE, Placement
 from virtman.stack.transport import transport
 
@@ -41,30 +43,50 @@ class Witness:
                 return False
         return True
 
-    def give_up(self, placement: Placement, silent: Collection[tuple[str, int]]) -> None:
-        """Have reads go elsewhere that wait for somebody whose kernel is silent.
+    def give_up(self, placement: Placement, silent: Set[tuple[str, int]], stuck: Set[str]) -> None:
+        """Have reads go elsewhere that wait for somebody who does not answer.
 
-        :param silent: addresses and ports
+        Who is merely stuck is given up only if all that it feeds can be read from another one: it
+        may wait for its own parents, and then nobody else may have what is read either.
+
+        :param silent: addresses and ports of those whose kernels are silent
+        :param stuck: names of what answers no reads
         """
         for host, portal in placement.portals().items():
-            if (portal.ip, portal.port) in silent and not transport.is_cut_off(portal):
+            if transport.is_cut_off(portal):
+                continue
+            if (portal.ip, portal.port) in silent:
                 LOG.warning("image %s: the kernel of %s is silent", self.image, host)
-                self._given_up.add(host)
-                transport.abandon(portal)
+            elif portal.name in stuck and _is_spare(placement, host, stuck):
+                LOG.warning("image %s: %s answers no reads", self.image, host)
+            else:
+                continue
+            self._given_up.add(host)
+            transport.abandon(portal)
+
+    def has_back(self, placement: Placement) -> bool:
+        """Tell whether somebody who was given up is there again, so that reads may go there."""
+        return any(
+            host in self._given_up and not transport.is_cut_off(portal)
+            for host, portal in placement.portals().items()
+        )
 
     def check_answers(self, placement: Placement) -> bool:
         """Tell of those who do not answer; return whether Volt knows all now."""
-        told = True
+        away = set()
         for host, portal in placement.portals().items():
             if transport.is_cut_off(portal):
-                if host not in self._accused:
-                    told = self.accuse(host) and told
-                continue
-            self._accused.discard(host)
-            if host in self._given_up:
+                away.add(host)
+            elif host in self._given_up:
                 transport.bear_with(portal)
                 self._given_up.discard(host)
-        return told
+        self._accused &= away
+        fresh = away - self._accused
+        if not fresh:
+            return True
+        # at once: Volt tries each, and a host that has lost two waits for another place
+        with ThreadPoolExecutor(len(fresh)) as pool:
+            return all(list(pool.map(self.accuse, fresh)))
 
     def check_bytes(self, wrong: Set[str]) -> None:
         """Tell of those who sent wrong bytes; these paths have failed already."""
@@ -79,3 +101,16 @@ class Witness:
                 verdict = str(err)
             self._convicted.add(host)
             LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.image, host, verdict)
+
+
+def _is_spare(placement: Placement, host: str, stuck: Set[str]) -> bool:
+    """Tell whether all that a host feeds can be read from another one."""
+    return all(
+        any(one.host != host and _is_well(one.portal, stuck) for one in feed.parents)
+        for feed in placement.feeds
+        if any(one.host == host for one in feed.parents)
+    )
+
+
+def _is_well(portal: Portal, stuck: Set[str]) -> bool:
+    return portal.name not in stuck and transport.is_connected(portal)

@@ -60,6 +60,18 @@ class Transport(Protocol):
         A peer that is merely busy acknowledges what it gets at once.
         """
 
+    def reads(self) -> Mapping[str, tuple[int, bool]]:
+        """Return of each disk how many reads it has answered, and whether it owes more.
+
+        Disks of this node's own may be among them.
+        """
+
+    def behind(self, disk: str) -> Portal | None:
+        """Return where a disk is served; None if it is no parent's."""
+
+    def is_connected(self, portal: Portal) -> bool:
+        """Tell whether there is a session with a parent that has its connection."""
+
     def abandon(self, portal: Portal) -> None:
         """End the connections to a parent: reads then fail at once, and others can be tried."""
 

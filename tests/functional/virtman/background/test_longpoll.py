@@ -131,6 +131,36 @@ class PulseTest(WatchCase):
         self.beat(0.1)
         self.assertEqual([(False, 2)], self.sessions())
 
+    def get_stuck(self, *nodes):
+        """Have nodes answer the reads of node a no more, after one that they did answer."""
+        for node in nodes:
+            key = (node.ip, 3260, iqn(node.name, "debian"))
+            self.bed.network.stuck.add(key)
+            self.beat(0.1)
+            for session in self.one.kernel.sessions:
+                session.answered += session.key == key
+            self.beat(0.1)
+
+    def test_a_parent_that_answers_no_reads_is_given_up_for_the_standby(self):
+        self.get_stuck(self.two)
+        self.beat(1.9)
+        self.assertEqual([(False, 2)], self.sessions())
+        self.beat(0.2)
+        self.assertEqual([(True, 0)], self.sessions())
+        self.assertIn("b answers no reads", self.log.output)
+        self.bed.network.stuck.clear()
+        (session,) = (s for s in self.one.kernel.sessions if s.key[0] == self.two.ip)
+        session.is_cut = False
+        self.beat(0.1)
+        self.assertEqual([(False, 2)], self.sessions())
+        self.await_(lambda: set(self.one.kernel.path_states("virtman_debian_s1").values()) == {"A"})
+
+    def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
+        self.bed.source_dies()
+        self.get_stuck(self.two)
+        self.beat(60)
+        self.assertEqual([(False, 2)], self.sessions())
+
     def test_a_parent_that_acknowledges_now_and_then_is_kept(self):
         for _ in range(4):
             self.bed.network.silent.add((self.two.ip, 3260))

@@ -50,6 +50,7 @@ class Target:
 class Network:
     """All that listens, by (ip, port, iqn).
 
+    :ivar stuck: targets that owe answers to reads, and give none
     :ivar contents: what images hold, where a test gave one another content
     """
 
@@ -57,6 +58,7 @@ class Network:
         self.lock = threading.RLock()
         self.targets: dict[tuple[str, int, str], Target] = {}
         self.silent: set[tuple[str, int]] = set()
+        self.stuck: set[tuple[str, int, str]] = set()
         self.contents: dict[str, str] = {}
         self.kernels: list[Node] = []
 

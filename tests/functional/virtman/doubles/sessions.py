@@ -35,6 +35,19 @@ class Sessions(Double):
             for one in self.kernel.sessions
         )
 
+    def session_behind(self, disk: str) -> Portal | None:
+        for one in self.kernel.sessions:
+            if any(found.name == disk for found in one.disks.values()):
+                return Portal(*one.key)
+        return None
+
+    def reads(self) -> dict[str, tuple[int, bool]]:
+        return {
+            disk.name: (one.answered, one.key in self.kernel.network.stuck)
+            for one in self.kernel.sessions
+            for disk in one.disks.values()
+        }
+
     def unacknowledging(self) -> set[tuple[str, int]]:
         peers = {one.key[:2] for one in self.kernel.sessions if not one.is_cut}
         return self.kernel.network.silent & peers

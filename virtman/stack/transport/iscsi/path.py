@@ -21,6 +21,7 @@ from virtman.stack.transport.iscsi import sessions
 LOG = logging.getLogger(__name__)
 
 _CONNECT_DEADLINE = 3.0
+_BACK_DEADLINE = 0.5
 _DISK_DEADLINE = 15.0
 _LATE_DEADLINE = 2.0
 _REFUSED_DEADLINE = 5.0
@@ -163,11 +164,12 @@ def _words(proof: Proof | None) -> tuple[str, str]:
 
 
 def _answers(portal: Portal) -> bool:
+    """Tell whether a parent that was cut off is back; others wait, so not for long."""
     with contextlib.suppress(OSError):
-        _connect(portal)
+        _connect(portal, _BACK_DEADLINE)
         return True
     return False
 
 
-def _connect(portal: Portal) -> None:
-    socket.create_connection((portal.ip, portal.port), _CONNECT_DEADLINE).close()
+def _connect(portal: Portal, deadline: float = _CONNECT_DEADLINE) -> None:
+    socket.create_connection((portal.ip, portal.port), deadline).close()

@@ -12,6 +12,7 @@ from virtman.model.address import Portal
 
 _SESSIONS = Path("/sys/class/iscsi_session")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
+_DISK_STATISTICS = Path("/proc/diskstats")
 _ESTABLISHED = "01"
 
 
@@ -28,6 +29,13 @@ def session_of(device_number: str) -> Portal | None:
     parts = (Path("/sys/dev/block") / device_number).resolve().parts
     names = [part for part in parts if part.startswith("session")]
     return _portal(_SESSIONS / names[0]) if names else None
+
+
+def session_behind(disk: str) -> Portal | None:
+    """Return the portal of the session that a disk, such as ``sda``, belongs to."""
+    with contextlib.suppress(OSError):  # it goes just now
+        return session_of((Path("/sys/class/block") / disk / "dev").read_text().strip())
+    return None
 
 
 def session_to(iqn: str) -> Portal | None:
@@ -71,6 +79,15 @@ def unacknowledging() -> set[tuple[str, int]]:
                 if row[3] == _ESTABLISHED and int(row[6], 16):
                     found.add(_peer(row[2], length))
     return found
+
+
+def reads() -> dict[str, tuple[int, bool]]:
+    """Return of each SCSI disk how many reads it has answered, and whether it has more to answer.
+
+    This is looked at all the time: one file has it of all disks.
+    """
+    rows = map(str.split, _DISK_STATISTICS.read_text().splitlines())
+    return {row[2]: (int(row[3]), row[11] != "0") for row in rows if row[2].startswith("sd")}
 
 
 def _peer(text: str, length: int) -> tuple[str, int]:

@@ -48,6 +48,19 @@ class Iscsi:
         """Return peers to whom TCP sends again."""
         return sessions.unacknowledging()
 
+    def reads(self) -> dict[str, tuple[int, bool]]:
+        """Return what SCSI disks have answered."""
+        return sessions.reads()
+
+    def behind(self, disk: str) -> Portal | None:
+        """Return the portal of the session that a disk belongs to."""
+        return sessions.session_behind(disk)
+
+    def is_connected(self, portal: Portal) -> bool:
+        """Tell whether there is a session with a target, and logged in."""
+        there = sessions.session_to(portal.iqn) is not None
+        return there and not sessions.is_cut_off(portal.iqn)
+
     def abandon(self, portal: Portal) -> None:
         """End the connections to a portal, and have no read wait for it."""
         with explained(f"ending connections to {portal.ip}"):

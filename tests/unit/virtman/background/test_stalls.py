@@ -1,0 +1,57 @@
+"""Which parents' disks are stuck, and which are slow."""
+
+import testtools
+
+from virtman.background.stalls import Stalls
+
+
+class StallsTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.stalls = Stalls()
+        self.now = 0.0
+        self.answered = 0
+
+    def look(self, seconds, answers=0, owes=True):
+        """Let time pass, in which a disk answers some reads; tell whether it is stuck then."""
+        self.now += seconds
+        self.answered += answers
+        return "sda" in self.stalls.look({"sda": (self.answered, owes)}, self.now)
+
+    def looks(self, count, seconds, **answers):
+        return {self.look(seconds, **answers) for _ in range(count)}
+
+    def test_one_that_answers_none_for_two_seconds_is_stuck(self):
+        self.looks(4, 0.25, answers=8)
+        self.assertEqual([False, False, True], [self.look(0.99) for _ in range(3)])
+
+    def test_one_that_answers_now_and_then_is_slow(self):
+        for _ in range(20):
+            self.assertEqual({False}, self.looks(7, 0.25))
+            self.assertFalse(self.look(0.01, answers=1))
+
+    def test_one_that_was_slow_before_gets_more_time_but_not_without_end(self):
+        self.look(0)
+        self.look(1.5, answers=1)  # 1.5 seconds for an answer
+        self.assertEqual({False}, self.looks(2, 1.4))
+        self.assertTrue(self.look(0.3))
+        self.look(60, answers=1)
+        self.assertEqual([False, True], [self.look(3.9), self.look(0.2)])
+
+    def test_one_that_is_asked_nothing_is_not_stuck(self):
+        self.look(0)
+        self.look(0.1, answers=1, owes=False)
+        self.assertEqual({False}, self.looks(4, 60.0, owes=False))
+        self.assertFalse(self.look(1.9))
+
+    def test_the_first_answer_may_wait_for_parents_of_the_parents(self):
+        self.assertEqual({False}, self.looks(9, 1.0))
+        self.look(1.0)
+        self.assertTrue(self.look(1.0))
+
+    def test_a_disk_that_went_is_forgotten(self):
+        self.look(0)
+        self.look(0.1, answers=1)
+        self.look(1.9)
+        self.assertEqual(set(), self.stalls.look({}, self.now))
+        self.assertFalse(self.look(1.0))
