@@ -159,7 +159,10 @@ def undrain(options: cfg.ConfigOpts, name: str) -> None:
 @host.command()
 @click.pass_obj
 def expire(options: cfg.ConfigOpts) -> None:
-    """Take all hosts for dead that are silent for too long, even if they are most."""
+    """Expire the hosts that are silent for too long.
+
+    However many there are: Volt itself expires none while most are silent.
+    """
     with reported():
         gone = _roster(options).expire_silent(options.heartbeat.expiry)
     click.echo(f"{gone} hosts expired")

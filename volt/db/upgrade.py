@@ -21,9 +21,12 @@ _PATIENCE = 60  # seconds: upgrades are short
 def upgrade(engine: Engine) -> None:
     """Bring the schema to the newest revision; do nothing if it is there."""
     config = _config()
-    with for_writing(engine).begin() as connection, _turn(connection):
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    with for_writing(engine).connect() as connection:
+        connection.begin()
+        with _turn(connection):
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+            connection.commit()  # before the next one's turn
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """What holds for each kind of database: its schema, its faults, its URL."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
+import fixtures
 import testtools
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -66,6 +67,23 @@ class TestSchema(DatabaseCase):
         assert self.differences() == []
         self.move(command.downgrade, "base")
         assert inspect(self.engine).get_table_names() == ["alembic_version"]
+
+    def test_the_next_upgrade_has_its_turn_once_all_is_written(self):
+        seen = []
+
+        @contextmanager
+        def turn(connection):
+            with take(connection):
+                yield
+            # whoever waited for its turn may read now
+            with self.engine.connect() as other:
+                seen.append(upgrade._revision(other))
+
+        take = upgrade._turn
+        self.useFixture(fixtures.MockPatchObject(upgrade, "_turn", turn))
+        upgrade.upgrade(self.engine)
+        needed = ScriptDirectory.from_config(upgrade._config()).get_current_head()
+        assert seen == [needed]
 
     def test_upgrades_at_the_same_time_take_turns(self):
         engines = [self.open(self.url) for _ in range(4)]
