@@ -1,15 +1,16 @@
 """Rows of the fault table: nodes, networks and Volt that go, and come back."""
 
 import time
+from typing import ClassVar
 
 from lab.waiting import wait_until
 from tests.faults.base import BEHIND, SSD, SSD_SECTORS, FaultCase
-from tests.system.virtman.base import MIB, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, each, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
 HANGING = 20
-NOTICED, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 60, 60, 35, 120  # seconds
+NOTICED, TAKEN_OVER, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 15, 60, 60, 35, 120  # seconds
 ROTTEN = 32  # each n-th block that a cache device forgets
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
@@ -46,7 +47,8 @@ class TestNodes(FaultCase):
         first, second, child = self.nodes
         *_, device = self.populate()
         self.assertEqual([second.name], self.parents(child))
-        with self.unseen("parent and standby killed at once", child, device):
+        row = "parent and standby killed at once"
+        with self.unseen(row, child, device, at_most=TAKEN_OVER):
             first.kill()
             second.kill()
         self.revive(first, second)
@@ -56,13 +58,28 @@ class TestNodes(FaultCase):
         *_, device = self.populate(2)
         self.assertIn(parent.name, self.parents(child))
         exports = [f"virtman_{self.image}_export{stripe}" for stripe in range(self.shape[0])]
-        with self.unseen(f"parent answers no reads for {HUNG} s", child, device) as fault:
+        row = f"parent answers no reads for {HUNG} s"
+        with self.unseen(row, child, device, at_most=TAKEN_OVER) as fault:
             for export in exports:
                 parent.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])
             self.addCleanup(self.resume, parent, exports)
             self.pass_time(fault, HUNG)
             self.read_image(child)  # all of it comes from elsewhere by now
             self.resume(parent, exports)
+
+    def test_a_grandparent_answers_no_reads_though_its_kernel_lives(self):
+        self.image = CHAIN
+        first, second, child = self.nodes
+        *_, device = self.populate()
+        self.assertEqual([second.name], self.parents(child))
+        export = f"virtman_{CHAIN}_export0"
+        row = f"grandparent answers no reads for {HUNG} s"
+        with self.unseen(row, child, device, at_most=TAKEN_OVER) as fault:
+            first.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])
+            self.addCleanup(self.resume, first, [export])
+            self.pass_time(fault, HUNG)
+            self.read_image(child)
+            self.resume(first, [export])
 
     def resume(self, node, devices):
         node.run(["dmsetup", "resume", *devices])
@@ -246,3 +263,29 @@ class TestFullCache(FaultCase):
         with self.unseen("cache device full", node, device, rate=400):
             for _ in range(2):
                 self.read_image(node)
+
+
+class TestCrowd(FaultCase):
+    """Links that are full, as all nodes read a cold image at once."""
+
+    name = "crowd"
+    node_count = 15
+    size = 24 * MIB
+    link_rate = "25mbit"
+    paths_may_fail = False
+    options: ClassVar = {}
+
+    def make_ssd(self, node):
+        """Have no cache device: what is read comes from parents."""
+
+    def test_parents_that_are_slow_under_full_load_are_not_given_up(self):
+        devices = each(self.nodes, lambda node: self.create(node, f"vm-{node.name}"))
+        self.await_ready(*self.nodes)
+        begin = time.time()
+        sums = each(zip(self.nodes, devices, strict=True), lambda pair: sha256(*pair))
+        report(f"15 nodes read {self.size // MIB} MiB at once in {time.time() - begin:.1f} s")
+        self.assertEqual({self.sha256}, set(sums))
+        for node in self.nodes:
+            log = (node.share / "agent.log").read_text()
+            self.assertNotIn("answers no reads", log)
+            self.assertNotIn("does not answer", log)
