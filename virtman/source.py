@@ -17,7 +17,7 @@ from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
-from virtman.model import hashtree, naming, plan
+from virtman.model import hashtree, naming, plan, sizes
 from virtman.model.address import Portal, Proof, served_by
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
@@ -97,7 +97,7 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     naming.check("host", host)
     _become_privileged()
     sources = [
-        transport.source(step) for step in _steps(image, Storage(host, "", 0), plan.SECTOR, "")
+        transport.source(step) for step in _steps(image, Storage(host, "", 0), sizes.SECTOR, "")
     ]
     try:
         VoltClient(volt, host, _TIMEOUT, access).forget(image)
@@ -113,12 +113,12 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
 def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Source, ...]:
     """The image on one disk, the leaves of its hash tree on the next."""
     portal = served_by(where.host, image, where.ip, where.port)
-    length = hashtree.leaves(size) if hashtree.has_tree(size) else plan.BLOCK
+    length = hashtree.leaves(size) if hashtree.has_tree(size) else sizes.BLOCK
     return (
-        plan.Source(Device(image, "source"), plan.sectors(size), (), path, portal),
+        plan.Source(Device(image, "source"), sizes.sectors(size), (), path, portal),
         plan.Source(
             Device(image, "leaves"),
-            plan.sectors(length),
+            sizes.sectors(length),
             (),
             str(_HASHES / image / "leaves"),
             portal.disk(1),
@@ -169,7 +169,7 @@ def _size(path: str) -> int:
         return info.st_size
     if stat.S_ISBLK(info.st_mode):
         number = f"{os.major(info.st_rdev)}:{os.minor(info.st_rdev)}"
-        return int(Path(f"/sys/dev/block/{number}/size").read_text()) * plan.SECTOR
+        return int(Path(f"/sys/dev/block/{number}/size").read_text()) * sizes.SECTOR
     raise InvalidRequest(f"{path} is neither a file nor a block device")
 
 

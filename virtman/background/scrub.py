@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from virtman import sysfs
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.image.attachment import Attachment
-from virtman.model import plan
+from virtman.model import sizes
 from virtman.model.hashtree import BLOCK, HashTree
 from virtman.model.naming import Device
 from virtman.node.agent import Agent
@@ -100,9 +100,9 @@ class _Scrub:
         self.cache = devices[Device(name, "cache")]
         self.below = devices[Device(name, "stripe")]
         self.leaves = devices[Device(name, "leafcache")]
-        self.exports = [(path, plan.HEADER) for device, path in devices.items()
+        self.exports = [(path, sizes.HEADER) for device, path in devices.items()
                         if device.role.startswith("export")]  # fmt: skip
-        self.size = plan.padded(attachment.info.size) * plan.SECTOR
+        self.size = sizes.padded(attachment.info.size) * sizes.SECTOR
 
     def groups(self) -> list[tuple[int, int]]:
         """Return offset and length of what is to be compared, a group of leaves at a time."""

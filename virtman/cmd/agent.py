@@ -18,7 +18,7 @@ from virtman import privileged
 from virtman.cmd.version import version
 from virtman.errors import InvalidName, VirtmanError
 from virtman.model import naming
-from virtman.model.plan import SOURCE
+from virtman.model.placement import SOURCE
 
 LOG = logging.getLogger(__name__)
 

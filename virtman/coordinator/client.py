@@ -40,7 +40,7 @@ from virtman.errors import (
 from virtman.model import address
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import SOURCE, Feed, Parent, Placement
+from virtman.model.placement import SOURCE, Feed, Parent, Placement
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
 from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Placement
+from virtman.model.placement import Placement
 
 SILENT = "silent"
 CORRUPT = "corrupt"

@@ -32,7 +32,7 @@ from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, Vi
 from virtman.model import address
 from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Feed, Parent, Placement
+from virtman.model.placement import Feed, Parent, Placement
 
 LOG = logging.getLogger(__name__)
 

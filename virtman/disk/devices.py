@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from virtman.disk.capacity import volume
 from virtman.disk.records import Records
-from virtman.model import plan
+from virtman.model import plan, planner
 from virtman.model.chain import Instance, Inventory, Store
 from virtman.stack.builder import Stack
-from virtman.stack.layers.instance import Instance as InstanceLayer
-from virtman.stack.layers.store import Store as StoreLayer
+from virtman.stack.layers.instance import InstanceLayer
+from virtman.stack.layers.store import StoreLayer
 from virtman.stack.mapped import Mapped
 
 
@@ -23,19 +23,19 @@ class Devices:
 
     def store(self, store: Store) -> StoreLayer:
         """Return what makes the device of a store."""
-        layer = self.stack.layer(plan.store(store))
+        layer = self.stack.layer(planner.store(store))
         assert isinstance(layer, StoreLayer)
         return layer
 
     def vm(self, instance: Instance) -> InstanceLayer:
         """Return what makes the device of a VM."""
-        layer = self.stack.layer(plan.device(instance))
+        layer = self.stack.layer(planner.device(instance))
         assert isinstance(layer, InstanceLayer)
         return layer
 
     def is_right(self, instance: Instance) -> bool:
         """Tell whether a VM's device, which is there, lies on the store of its record."""
-        return self.vm(instance).lies_on(plan.device(instance).below[0].node)
+        return self.vm(instance).lies_on(planner.device(instance).below[0].node)
 
     def steps(self, instance: Instance) -> plan.Plan:
         """Return the steps to a VM's device, whose stores are looked at first.
@@ -45,7 +45,7 @@ class Devices:
         chain = self.records.inventory().chain(instance.store)
         for store in chain:
             volume(store).check()
-        return plan.instance(instance, chain)
+        return planner.instance(instance, chain)
 
     def up(self, steps: plan.Plan) -> None:
         """Bring devices up; what the first one lies on is there."""
@@ -81,4 +81,4 @@ class Devices:
 
 def _on(store: Store, layers: Iterable[Mapped]) -> list[Mapped]:
     """Return which of these devices lie on a store's."""
-    return [one for one in layers if one.lies_on(plan.store(store).device.node)]
+    return [one for one in layers if one.lies_on(planner.store(store).device.node)]

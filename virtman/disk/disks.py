@@ -37,7 +37,7 @@ from virtman.errors import (
 )
 from virtman.model.chain import Instance, Snapshot, Store
 from virtman.stack.builder import Stack
-from virtman.stack.layers.store import Store as StoreLayer
+from virtman.stack.layers.store import StoreLayer
 
 LOG = logging.getLogger(__name__)
 

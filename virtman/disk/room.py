@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtman.disk.capacity import Space, volume
 from virtman.disk.suspension import Suspension
-from virtman.model import plan
+from virtman.model import planner
 from virtman.model.chain import Instance, Store
 from virtman.stack.layers.store import Usage, usages
 
@@ -60,7 +60,7 @@ class Rooms:
 
         The kernel is asked once for all. A store that went meanwhile takes nothing.
         """
-        found = usages(plan.store(store) for chain in chains.values() for store in chain)
+        found = usages(planner.store(store) for chain in chains.values() for store in chain)
         beginning = self.suspension.beginning(chains)
         there = {device.argument: usage for device, usage in found.items()}
         return {

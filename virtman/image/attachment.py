@@ -21,7 +21,7 @@ from virtman.image.parents import Witness
 from virtman.model import plan
 from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.plan import Placement
+from virtman.model.placement import Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.mapped import Table, statuses

@@ -8,7 +8,7 @@ from virtman import atomic_file
 from virtman.coordinator.interface import Coordinator
 from virtman.errors import ImageMismatch
 from virtman.model.hashtree import fits
-from virtman.model.plan import Wanted
+from virtman.model.wanted import Wanted
 
 
 def file(folder: Path, image: str) -> Path:

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from virtman.model import plan
+from virtman.model import plan, planner
 from virtman.model.naming import Device
+from virtman.model.wanted import Wanted
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures
-from virtman.stack.layers.image import Image
-from virtman.stack.layers.multipath import Multipath
+from virtman.stack.layers.image import ImageLayer
+from virtman.stack.layers.multipath import MultipathLayer
 from virtman.stack.mapped import Mapped, Seen, Table, failed
-from virtman.stack.transport import Export, transport
+from virtman.stack.transport import ExportLayer, transport
 
 
 class Health:
@@ -24,11 +25,11 @@ class Health:
     :ivar member: its part of the cache group
     """
 
-    def __init__(self, stack: Stack, image: plan.Wanted) -> None:
+    def __init__(self, stack: Stack, image: Wanted) -> None:
         self.stack = stack
         self.image = image.image
-        self.member = stack.group.member(plan.cache(image))
-        self._served = plan.image(replace(image, placement=None))
+        self.member = stack.group.member(planner.cache(image))
+        self._served = planner.image(replace(image, placement=None))
 
     def running(self) -> set[str]:
         """Return the VMs that the kernel has: after a restart there may be more than users."""
@@ -40,7 +41,7 @@ class Health:
         mine = {step.device for step in self._served}
         return any(void.device not in mine for void in self.stack.voids(self.image))
 
-    def export(self) -> Export:
+    def export(self) -> ExportLayer:
         """Return what children log in to."""
         return transport.export(next(one for one in self._served if isinstance(one, plan.Export)))
 
@@ -62,7 +63,7 @@ class Health:
         """Tell whether all is there and works but, perhaps, paths to parents."""
         for way in self._ways(steps):
             status = seen.get(way.name, [])
-            feeds = isinstance(way, Multipath) and bool(status) and status[0][2] == "multipath"
+            feeds = isinstance(way, MultipathLayer) and bool(status) and status[0][2] == "multipath"
             if not feeds and not way.is_well(status):
                 return False
         return self.is_caching(seen)
@@ -91,7 +92,7 @@ class Health:
         """Tell whether VMs read from the cache itself; only these may have two ways."""
         origin = next(step for step in steps if step.device.role == "origin")
         layer = self.stack.layer(origin)
-        assert isinstance(layer, Image)
+        assert isinstance(layer, ImageLayer)
         return len(layer.path_states()) > 1
 
     def _fault(self, step: plan.Step, seen: Mapping[str, Table]) -> str:

@@ -7,8 +7,8 @@ An image is in one of these phases::
        └─ undone ─┘  └─ wanted again ─┘
 
 Whatever is to change, a placement, the parents in use, from where VMs read, or a device that is
-missing, is said in a ``plan.Wanted``; ``_reconcile`` has the devices so. An image that needs no
-parents any more would be one phase more, and one branch of ``plan.image``: nobody takes a
+missing, is said in a ``Wanted``; ``_reconcile`` has the devices so. An image that needs no
+parents any more would be one phase more, and one branch of ``planner.image``: nobody takes a
 placement for the sign that an image is attached.
 
 Nothing here is safe for threads: the image's own runs it all, while others read what is public.
@@ -38,10 +38,11 @@ from virtman.image import hashes
 from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
 from virtman.image.parents import Witness
-from virtman.model import plan
+from virtman.model import feeding, plan, planner, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.plan import Parents, Placement, Wanted
+from virtman.model.placement import Placement
+from virtman.model.wanted import Parents, Wanted
 from virtman.stack.builder import Built, Stack
 from virtman.stack.layer import wait_until
 from virtman.stack.mapped import Table
@@ -251,10 +252,10 @@ class Life:
         :param silent: those who did not answer just now
         """
         self.wanted = wanted
-        self.steps = plan.image(replace(wanted, parents=Parents.ALL))
-        steps = plan.image(wanted)
+        self.steps = planner.image(replace(wanted, parents=Parents.ALL))
+        steps = planner.image(wanted)
         done, self._done = self._done, frozenset()
-        missing = tuple(step for step in steps if step not in done or plan.is_fed(step))
+        missing = tuple(step for step in steps if step not in done or feeding.is_fed(step))
         built = self.stack.up(missing, self.devices, silent)
         self.devices = built.paths
         # Not before all are there: it takes a while to leave a parent that died.
@@ -321,7 +322,7 @@ class Life:
         """Have VMs read from the cache once hardly anything is missed, or no longer."""
         cache = self.devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
-        fits = sysfs.block_size(cache) == plan.SECTOR
+        fits = sysfs.block_size(cache) == sizes.SECTOR
         warm = self._warmth.look(self.health.figures(seen), self.wanted.warm) and fits
         if warm != self.wanted.warm:
             way = "from the cache" if warm else "through the page cache"
@@ -330,7 +331,7 @@ class Life:
 
     def _as_found(self, wanted: Wanted) -> Wanted:
         """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
-        return replace(wanted, warm=self.health.is_read_from_cache(plan.image(wanted)))
+        return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
 
     def _give_up_earlier(self) -> None:
         """Take away what the kernel has of an earlier image of the same name."""
@@ -345,7 +346,7 @@ class Life:
         """Take away all devices that the kernel may have of the image."""
         self._done, self.devices = frozenset(), {}
         voids = self.stack.voids(self.info.name)
-        self.stack.down(plan.remains(self.wanted, voids, *self.stack.paths(self.info.name)))
+        self.stack.down(planner.remains(self.wanted, voids, *self.stack.paths(self.info.name)))
 
     def _undo(self) -> None:
         with contextlib.suppress(ExceptionGroup, VirtmanError):

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
 from virtman.model.address import Portal
-from virtman.model.plan import SOURCE, Placement
+from virtman.model.placement import SOURCE, Placement
 from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)

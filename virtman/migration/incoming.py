@@ -41,7 +41,7 @@ from virtman.model.chain import Instance
 from virtman.model.handover import VERSION, Arrival, Offer, Piece, Standing
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
-from virtman.stack.layers.store import Store
+from virtman.stack.layers.store import StoreLayer
 
 LOG = logging.getLogger(__name__)
 
@@ -270,7 +270,7 @@ class Arrivals:
                 LOG.info("host %s does not send VM %s any more", arrival.host, arrival.vm)
                 self._drop(known)
 
-    def _store(self, instance: Instance) -> Store:
+    def _store(self, instance: Instance) -> StoreLayer:
         return self.stores.layer(self.records.inventory().stores[instance.store])
 
 

@@ -21,10 +21,10 @@ from virtman.errors import (
 )
 from virtman.image.attachment import Attachment
 from virtman.image.life import Times
-from virtman.model import naming, plan
+from virtman.model import naming, planner
 from virtman.model.chain import Instance, Inventory, Snapshot, Store
 from virtman.model.handover import Arrival
-from virtman.model.plan import Placement
+from virtman.model.placement import Placement, own_portal
 from virtman.node.cached_volumes import CachedVolumes
 from virtman.stack.builder import Stack, check_modules
 
@@ -442,7 +442,7 @@ class Agent:
         if found is not None and found.is_attached:
             return found
         info = self.coordinator.image(image)
-        portal = plan.own_portal(self.host.name, image, self.host.ip, self.host.port)
+        portal = own_portal(self.host.name, image, self.host.ip, self.host.port)
         with self._lock:
             found = self._attachments.get(image)
             if found is None or (found.info != info and not found.users):
@@ -454,4 +454,4 @@ class Agent:
 
 def device_path(instance: Instance) -> str:
     """Path of the device that a VM boots from."""
-    return plan.device(instance).device.node
+    return planner.device(instance).device.node

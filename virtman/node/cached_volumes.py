@@ -25,8 +25,8 @@ from virtman import atomic_file, sysfs
 from virtman.disk.volumes.device import check
 from virtman.errors import DeviceBusy, StoreUnusable, VirtmanError, VolumeUnknown, VolumeUnusable
 from virtman.model.naming import MAPPER, PREFIX
-from virtman.model.plan import BLOCK, SECTOR
-from virtman.stack.cache import CachedVolume, CacheGroup, Figures, Step
+from virtman.model.sizes import BLOCK, SECTOR
+from virtman.stack.cache import CachedVolume, CacheGroup, Figures, VolumeStep
 
 LOG = logging.getLogger(__name__)
 
@@ -184,11 +184,11 @@ class CachedVolumes:
     def _layer(self, one: Cached) -> CachedVolume:
         return self.group.volume(self._step(one))
 
-    def _step(self, one: Cached) -> Step:
+    def _step(self, one: Cached) -> VolumeStep:
         superblock = self.folder / f"{one.name}.superblock"
-        return Step(one.name, one.path, one.size // SECTOR, one.mode, superblock, one.leaving)
+        return VolumeStep(one.name, one.path, one.size // SECTOR, one.mode, superblock, one.leaving)
 
-    def _written_back(self) -> Sequence[Step]:
+    def _written_back(self) -> Sequence[VolumeStep]:
         return [self._step(one) for one in self._all() if one.mode == WRITEBACK]
 
     def _undo(self, one: Cached) -> None:

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, VirtmanError
-from virtman.model import naming, plan
+from virtman.model import feeding, naming, plan
 from virtman.model.naming import CACHE_GROUP, Device
 from virtman.stack import mapped
 from virtman.stack.cache import CacheGroup, bcache, dmcache, flashcache, none
 from virtman.stack.layer import Layer
-from virtman.stack.layers.admission import Admission
-from virtman.stack.layers.hashes import Hashes
-from virtman.stack.layers.image import Image
-from virtman.stack.layers.instance import Instance
-from virtman.stack.layers.multipath import Multipath
-from virtman.stack.layers.reader import File, Reader
-from virtman.stack.layers.regions import Regions
-from virtman.stack.layers.store import Store
-from virtman.stack.layers.stripe import Stripe
-from virtman.stack.layers.verity import Verity
-from virtman.stack.layers.void import Void
+from virtman.stack.layers.admission import AdmissionLayer
+from virtman.stack.layers.hashes import HashesLayer
+from virtman.stack.layers.image import ImageLayer
+from virtman.stack.layers.instance import InstanceLayer
+from virtman.stack.layers.multipath import MultipathLayer
+from virtman.stack.layers.reader import FileLayer, ReaderLayer
+from virtman.stack.layers.regions import RegionsLayer
+from virtman.stack.layers.store import StoreLayer
+from virtman.stack.layers.stripe import StripeLayer
+from virtman.stack.layers.verity import VerityLayer
+from virtman.stack.layers.void import VoidLayer
 from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
@@ -91,20 +91,20 @@ class Stack:
         self.modules = (*_MODULES, *transport.modules, *self.group.modules)
         self._make: Mapping[type[plan.Step], Callable[..., Layer]] = {
             plan.Path: transport.path,
-            plan.Verity: Verity,
-            plan.Hashes: Hashes,
-            plan.Multipath: lambda step: Multipath(step, selector, shared=shared),
-            plan.Stripe: Stripe,
+            plan.Verity: VerityLayer,
+            plan.Hashes: HashesLayer,
+            plan.Multipath: lambda step: MultipathLayer(step, selector, shared=shared),
+            plan.Stripe: StripeLayer,
             plan.Cache: self.group.member,
-            plan.Image: Image,
-            plan.Void: Void,
-            plan.Regions: Regions,
+            plan.Image: ImageLayer,
+            plan.Void: VoidLayer,
+            plan.Regions: RegionsLayer,
             plan.Export: transport.export,
-            plan.Admission: lambda step: Admission(step, transport.export(step.export)),
-            plan.Reader: Reader,
-            plan.File: File,
-            plan.Store: Store,
-            plan.Instance: Instance,
+            plan.Admission: lambda step: AdmissionLayer(step, transport.export(step.export)),
+            plan.Reader: ReaderLayer,
+            plan.File: FileLayer,
+            plan.Store: StoreLayer,
+            plan.Instance: InstanceLayer,
         }
 
     def layer(self, step: plan.Step) -> Layer:
@@ -187,7 +187,7 @@ class Stack:
 
         :returns: those below the leaves of the hash tree, and those above
         """
-        below, above = plan.found(self.present().get(image, []))
+        below, above = feeding.found(self.present().get(image, []))
         return (*(path for path in _strays() if path.device.image == image), *below), above
 
     def voids(self, image: str) -> tuple[plan.Void, ...]:

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from virtman import sysfs
 from virtman.errors import DeviceBusy, DevicePending, KernelFailure
-from virtman.model import plan
+from virtman.model import sizes
 from virtman.privileged import block, dm, kernel, loop
 from virtman.stack.layer import wait_until
 
@@ -111,9 +111,9 @@ def one_stripe(below: Sequence[str], end: int) -> Table:
     :param below: one device a stripe, of which one has the stripe's regions
     :param end: sector at which the regions end
     """
-    header = plan.HEADER // plan.SECTOR
+    header = sizes.HEADER // sizes.SECTOR
     devices = "".join(f" {sysfs.number(device)} 0" for device in below)
-    words = f"{len(below)} {plan.REGION // plan.SECTOR} 0{devices}"
+    words = f"{len(below)} {sizes.REGION // sizes.SECTOR} 0{devices}"
     return [(0, header, "zero", ""), (header, end - header, "switch", words)]
 
 

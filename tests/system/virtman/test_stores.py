@@ -68,14 +68,14 @@ LED = """
 import mmap, os, sys, threading, time
 from virtman.model import plan
 from virtman.model.dirty import CHUNK
-from virtman.stack.layers.store import Store
+from virtman.stack.layers.store import StoreLayer
 from virtman.model.naming import Device
 from virtman.privileged import context
 context.set_client_mode(False)
 sectors, written, go_on = (128 << 20) >> 9, [], True
 def store(name, merging=False):
     step = plan.Store(Device("led", "store", name), sectors, (), f"/root/{name}", merging)
-    return Store(step)
+    return StoreLayer(step)
 def write(numbers):
     disk, block = os.open(upper.node, os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 4096)
     for number in numbers:

@@ -13,7 +13,7 @@ from virtman.disk.volumes.block import Block
 from virtman.errors import StoreUnusable
 from virtman.model.dirty import CHUNK
 from virtman.model.naming import PREFIX
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import device
 from virtman.stack.mapped import explained
 

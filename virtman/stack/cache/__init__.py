@@ -55,7 +55,7 @@ class Member(Layer, Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
+class VolumeStep:
     """A volume that is somebody else's, and how it shall be cached.
 
     :ivar name: of the device that its user gets
@@ -112,13 +112,13 @@ class CacheGroup(Protocol):
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part, whether or not the kernel has it yet."""
 
-    def volume(self, step: Step) -> CachedVolume:
+    def volume(self, step: VolumeStep) -> CachedVolume:
         """Return a volume's part.
 
         :raises CacheUnsupported: if the driver cannot do that
         """
 
-    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+    def protect(self, volumes: Callable[[], Sequence[VolumeStep]]) -> None:
         """Give up nothing that the cache alone may have of volumes.
 
         :param volumes: returns those that are written back, whether or not they are there

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from virtman import sysfs
 from virtman.errors import DeviceBusy
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import bcache, block
 from virtman.stack.cache.local import LocalFile
 from virtman.stack.layer import wait_until

@@ -13,7 +13,7 @@ The backing device lies on an ``error`` target while bcache registers it: the ke
 looks for partitions on the new disk, and must neither wait for data nor be given zeros,
 which the cache would keep. Nor does bcache then see how large blocks are below, and has those
 of the cache device: 512 bytes as a rule, as VMs want them, although dm-verity has 4 KiB. Who
-reads so little from here must have something below that fetches it (``plan.image``).
+reads so little from here must have something below that fetches it (``planner.image``).
 
 What the cache holds is kept under the UUID in a member's superblock. The file with it is
 named after the mark of the image, so one UUID never stands for two images, wherever an
@@ -32,10 +32,10 @@ from pathlib import Path
 
 from virtman import sysfs
 from virtman.errors import KernelFailure, VirtmanError
-from virtman.model import plan
+from virtman.model import plan, sizes
 from virtman.model.naming import Device
 from virtman.privileged import bcache, block
-from virtman.stack.cache import Figures, Member, Step
+from virtman.stack.cache import Figures, Member, VolumeStep
 from virtman.stack.cache.backed import DEADLINE as _DEADLINE
 from virtman.stack.cache.backed import SUPERBLOCK, Backed
 from virtman.stack.cache.local import LocalFile, Shim
@@ -72,17 +72,17 @@ class BcacheGroup:
         # Images come and go side by side, but the node has one cache set to make or stop.
         self._changing = threading.Lock()
         self._images: set[str] = set()
-        self._volumes: Callable[[], Sequence[Step]] = lambda: ()
+        self._volumes: Callable[[], Sequence[VolumeStep]] = lambda: ()
 
     def member(self, step: plan.Cache) -> Member:
         """Return an image's part."""
         return Bcache(step, self, self.folder)
 
-    def volume(self, step: Step) -> BcacheVolume:
+    def volume(self, step: VolumeStep) -> BcacheVolume:
         """Return a volume's part."""
         return BcacheVolume(step, self)
 
-    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+    def protect(self, volumes: Callable[[], Sequence[VolumeStep]]) -> None:
         """Give up nothing that the cache alone may have of volumes."""
         self._volumes = volumes
 
@@ -241,7 +241,7 @@ class Bcache:
     def drop(self, offset: int) -> None:
         """Discard a block, which bcache forgets then; nothing goes to the image."""
         with explained(f"dropping a block of {self.backed.device.name}"):
-            block.discard(f"/dev/{self.backed.member()}", offset, plan.BLOCK)
+            block.discard(f"/dev/{self.backed.member()}", offset, sizes.BLOCK)
 
     def _make(self, stripe: str) -> None:
         cache_set = self.group.enter(self.step.device.image)
@@ -279,7 +279,7 @@ class BcacheVolume:
     before these are: a volume that came up as clean would lose them.
     """
 
-    def __init__(self, step: Step, group: BcacheGroup) -> None:
+    def __init__(self, step: VolumeStep, group: BcacheGroup) -> None:
         self.step = step
         self.group = group
         superblock = LocalFile(step.superblock, SUPERBLOCK, durable=True)
@@ -344,7 +344,7 @@ class BcacheVolume:
         cache_set = self.group.enter(self.step.name)
         if self.backed.member() is None:
             self.backed.put_on("linear", self.step.path)
-            self.backed.register(cache_set, plan.BLOCK)
+            self.backed.register(cache_set, sizes.BLOCK)
         mode = {"cache_mode": self.step.mode}
         self.backed.configure({**_MEMBER_SETTINGS, **mode})
         if not self.backed.is_attached() and not self.step.leaving:

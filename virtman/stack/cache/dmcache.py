@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman import sysfs
-from virtman.model import plan
+from virtman.model import plan, sizes
 from virtman.privileged import ssd
-from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, VolumeStep, unsupported
 from virtman.stack.cache.slices import UNIT, Sliced, Slices
 from virtman.stack.mapped import explained
 
@@ -36,11 +36,11 @@ class DmCacheGroup:
         """Return an image's part."""
         return DmCache(step, self.slices, self.folder)
 
-    def volume(self, step: Step) -> CachedVolume:
+    def volume(self, step: VolumeStep) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("dmcache")
 
-    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+    def protect(self, volumes: Callable[[], Sequence[VolumeStep]]) -> None:
         """There are none."""
 
 
@@ -53,7 +53,7 @@ class DmCache(Sliced):
 
     def _make(self, below: str) -> None:
         length = self.step.sectors
-        meta = 4 * UNIT + -(-length // _BLOCK * _MAPPING // (UNIT * plan.SECTOR)) * UNIT
+        meta = 4 * UNIT + -(-length // _BLOCK * _MAPPING // (UNIT * sizes.SECTOR)) * UNIT
         self.slices.take(self.step.device.image, meta, length)
         self.shim.up(below)
         with explained(f"device {self.cached.name}"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from virtman.model import plan
 from virtman.privileged import flashcache, ssd
-from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, VolumeStep, unsupported
 from virtman.stack.cache.slices import Sliced, Slices
 from virtman.stack.mapped import explained
 
@@ -29,11 +29,11 @@ class FlashCacheGroup:
         """Return an image's part."""
         return FlashCache(step, self.slices, self.folder)
 
-    def volume(self, step: Step) -> CachedVolume:
+    def volume(self, step: VolumeStep) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("flashcache")
 
-    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+    def protect(self, volumes: Callable[[], Sequence[VolumeStep]]) -> None:
         """There are none."""
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from virtman import sysfs
-from virtman.model import plan
+from virtman.model import plan, sizes
 from virtman.model.naming import Device
 from virtman.privileged import loop
 from virtman.stack.mapped import Mapped, detach_loop, explained
@@ -73,7 +73,7 @@ class Shim(Mapped):
     def up(self, below: str) -> str:
         """Lie on the device below."""
         store = sysfs.number(self.store.up())
-        parameters = f"{sysfs.number(below)} {store} N {self.chunk // plan.SECTOR}"
+        parameters = f"{sysfs.number(below)} {store} N {self.chunk // sizes.SECTOR}"
         self.set_up([(0, self.sectors, "snapshot", parameters)])
         return self.node
 

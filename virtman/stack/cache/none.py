@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from virtman.model import plan
-from virtman.stack.cache import CachedVolume, Figures, Member, Step, unsupported
+from virtman.stack.cache import CachedVolume, Figures, Member, VolumeStep, unsupported
 from virtman.stack.mapped import Table
 
 
@@ -22,11 +22,11 @@ class NoGroup:
         """Return what stands where other drivers have a device."""
         return Uncached()
 
-    def volume(self, step: Step) -> CachedVolume:
+    def volume(self, step: VolumeStep) -> CachedVolume:
         """Refuse: this driver caches images only."""
         raise unsupported("none")
 
-    def protect(self, volumes: Callable[[], Sequence[Step]]) -> None:
+    def protect(self, volumes: Callable[[], Sequence[VolumeStep]]) -> None:
         """There are none."""
 
 

@@ -29,7 +29,7 @@ from virtman import sysfs
 from virtman.errors import VirtmanError
 from virtman.model import naming, plan
 from virtman.model.naming import Device
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import BLOCK, SECTOR
 from virtman.privileged import chunks
 from virtman.stack import mapped
 from virtman.stack.cache import Figures
@@ -184,7 +184,7 @@ class Sliced:
 
     def drop(self, offset: int) -> None:
         """Write what lies below over what the cache holds; nothing goes to the image."""
-        runs = [[offset, plan.BLOCK]]
+        runs = [[offset, BLOCK]]
         with explained(f"healing a block of {self.cached.name}"):
             right = chunks.read(self.shim.below(), runs)
             chunks.write(self.cached.node, runs, right)

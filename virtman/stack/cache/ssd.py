@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from virtman import sysfs
 from virtman.errors import KernelFailure, VirtmanError
 from virtman.model.naming import CACHE_GROUP
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import ssd
 from virtman.stack.mapped import Mapped, Table
 

@@ -16,7 +16,7 @@ class Target(Protocol):
         """Let those children log in who know this."""
 
 
-class Admission:
+class AdmissionLayer:
     """What a target asks of children. It is no device, and goes with the target."""
 
     def __init__(self, step: plan.Admission, target: Target) -> None:

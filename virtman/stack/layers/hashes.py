@@ -9,7 +9,7 @@ from virtman.model import plan
 from virtman.stack.mapped import Mapped
 
 
-class Hashes(Mapped):
+class HashesLayer(Mapped):
     """A linear device over both."""
 
     def __init__(self, step: plan.Hashes) -> None:

@@ -11,7 +11,7 @@ from virtman.privileged import dm
 from virtman.stack.mapped import Mapped, Table, explained
 
 
-class Image(Mapped):
+class ImageLayer(Mapped):
     """A bio-mode multipath: the best path first, and then what goes round it.
 
     A cache that dies is then a failed path, not an error for every VM. Before anything

@@ -17,7 +17,7 @@ def holding() -> set[str]:
         return set(dm.holding())
 
 
-class Instance(Mapped):
+class InstanceLayer(Mapped):
     """dm-linear over a store, so that a VM moves to another one by a new table.
 
     A swap waits for what is on its way, and has a file system that is mounted on the device

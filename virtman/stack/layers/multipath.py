@@ -11,7 +11,7 @@ from virtman.privileged import dm
 from virtman.stack.mapped import Mapped, Table, corrupt, works
 
 
-class Multipath(Mapped):
+class MultipathLayer(Mapped):
     """dm-multipath in bio mode: it lies on other device-mapper devices.
 
     Either each path is a priority group of its own, so that a standby is used only when all

@@ -11,7 +11,7 @@ from virtman.privileged import loop
 from virtman.stack.mapped import detach_loop, explained
 
 
-class Reader:
+class ReaderLayer:
     """One read-only loop device.
 
     VMs read an export so, past its header: dm-snapshot reads its origin directly. The loop
@@ -43,7 +43,7 @@ class Reader:
         return sysfs.loop_of(self.backing, self.step.offset) is not None
 
 
-class File(Reader):
+class FileLayer(ReaderLayer):
     """The same over a file that nobody needs afterwards."""
 
     def down(self) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman.model import plan
+from virtman.model import plan, sizes
 from virtman.stack.mapped import Mapped, one_stripe
 
 
-class Regions(Mapped):
+class RegionsLayer(Mapped):
     """dm-zero and dm-switch. A page cache over it reads no further ahead than to a region's end."""
 
     flush = False
-    read_ahead = plan.READ_AHEAD
+    read_ahead = sizes.READ_AHEAD
 
     def __init__(self, step: plan.Regions) -> None:
         super().__init__(str(step.device))

@@ -11,7 +11,7 @@ from virtman.errors import StoreInvalid
 from virtman.model import plan
 from virtman.model.dirty import CHUNK, chunks
 from virtman.model.naming import Device
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import chunks as data
 from virtman.privileged import dm, loop
 from virtman.stack.mapped import Mapped, detach_loop, explained, statuses
@@ -32,7 +32,7 @@ class Usage:
         return self.taken <= self.metadata
 
 
-class Store(Mapped):
+class StoreLayer(Mapped):
     """dm-snapshot with a persistent exception store, or snapshot-merge, which empties it.
 
     Both show the same data at any moment. A store goes from one to the other by a new table: the

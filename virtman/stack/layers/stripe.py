@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from virtman import sysfs
 from virtman.model import plan
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.stack.mapped import Mapped
 
 
-class Stripe(Mapped):
+class StripeLayer(Mapped):
     """dm-switch: piece p goes to device p mod n, at the offset that it has in the image.
 
     Without a message it deals pieces out in turn, which is just what is wanted.

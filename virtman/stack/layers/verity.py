@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from virtman import sysfs
 from virtman.model import plan
 from virtman.model.naming import Device
-from virtman.model.plan import BLOCK, SECTOR
+from virtman.model.sizes import BLOCK, SECTOR
 from virtman.stack import mapped
 from virtman.stack.mapped import Mapped
 
 
-class Verity(Mapped):
+class VerityLayer(Mapped):
     """dm-verity. An error is not remembered: what is read again is verified again."""
 
     def __init__(self, step: plan.Verity) -> None:

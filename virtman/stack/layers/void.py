@@ -8,7 +8,7 @@ from virtman.model import plan
 from virtman.stack.mapped import Mapped
 
 
-class Void(Mapped):
+class VoidLayer(Mapped):
     """An error target. Never zeros: those would be taken for data."""
 
     def __init__(self, step: plan.Void) -> None:

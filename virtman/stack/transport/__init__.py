@@ -14,14 +14,14 @@ from virtman.stack.layer import Layer
 from virtman.stack.transport.iscsi.transport import Iscsi
 
 
-class Source(Layer, Protocol):
+class SourceLayer(Layer, Protocol):
     """A file or block device, served as it is."""
 
     def require(self, proof: Proof) -> None:
         """Let those log in who know this; until it is called first, none can."""
 
 
-class Export(Source, Protocol):
+class ExportLayer(SourceLayer, Protocol):
     """One stripe of an image, served."""
 
     def children(self) -> list[str]:
@@ -40,10 +40,10 @@ class Transport(Protocol):
     def path(self, step: plan.Path) -> Layer:
         """Return what makes a parent's disk a device of this node."""
 
-    def export(self, step: plan.Export) -> Export:
+    def export(self, step: plan.Export) -> ExportLayer:
         """Return what serves a stripe to children."""
 
-    def source(self, step: plan.Source) -> Source:
+    def source(self, step: plan.Source) -> SourceLayer:
         """Return what serves the root of an image's trees."""
 
     def sent(self, portal: Portal) -> int:

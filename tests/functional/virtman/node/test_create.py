@@ -8,7 +8,7 @@ import fixtures
 
 from tests.functional.virtman.base import FOREVER, TestCase, hashes
 from virtman.errors import InstanceExists, ParentUnreachable, VirtmanError
-from virtman.model import plan
+from virtman.model import sizes
 from virtman.node import agent
 from virtman.node.agent import device_path
 
@@ -114,8 +114,8 @@ class CreateTest(TestCase):
         opened = [one for one in node.kernel.loops.values() if "_export" in one.path]
         for target in node.kernel.network.targets.values():
             opened += [one for one in target.luns.values() if "_export" in one.device]
-        self.assertEqual({plan.READ_AHEAD}, {one.read_ahead for one in opened})
-        self.assertEqual(2 + 2 * plan.READERS, len(opened))
+        self.assertEqual({sizes.READ_AHEAD}, {one.read_ahead for one in opened})
+        self.assertEqual(2 + 2 * sizes.READERS, len(opened))
 
     def test_reads_from_parents_are_sent_as_they_come(self):
         node = self.bed.node()

@@ -23,7 +23,7 @@ from virtman.coordinator.interface import (
 )
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.plan import Feed, Parent, Placement
+from virtman.model.placement import Feed, Parent, Placement
 
 BORN = "2026-01-02T03:04:05+00:00"
 CHAP = {"user": "i", "secret": "secret-of-peers"}

@@ -13,14 +13,14 @@ from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
 from virtman.privileged import block, dm, lio, loop
 from virtman.stack import mapped
-from virtman.stack.layers.hashes import Hashes
-from virtman.stack.layers.image import Image
-from virtman.stack.layers.instance import Instance
-from virtman.stack.layers.multipath import Multipath
-from virtman.stack.layers.store import Store, Usage
-from virtman.stack.layers.stripe import Stripe
-from virtman.stack.layers.verity import Verity
-from virtman.stack.transport.iscsi.export import Export
+from virtman.stack.layers.hashes import HashesLayer
+from virtman.stack.layers.image import ImageLayer
+from virtman.stack.layers.instance import InstanceLayer
+from virtman.stack.layers.multipath import MultipathLayer
+from virtman.stack.layers.store import StoreLayer, Usage
+from virtman.stack.layers.stripe import StripeLayer
+from virtman.stack.layers.verity import VerityLayer
+from virtman.stack.transport.iscsi.export import ExportLayer
 
 NUMBERS = {"/dev/x": "254:8", "/dev/y": "254:9", "/dev/z": "7:3"}
 NUMBERS |= {"/dev/mapper/x": "254:8", "/dev/mapper/y": "254:9"}
@@ -28,7 +28,7 @@ MIB = 2048
 
 
 def plain(step):
-    return Multipath(step, "service-time", shared=False)
+    return MultipathLayer(step, "service-time", shared=False)
 
 
 class Tables(fixtures.Fixture):
@@ -92,13 +92,15 @@ class TableTest(testtools.TestCase):
         step = plan.Multipath(Device("i", "s0"), MIB, ())
         for selector in ("round-robin", "queue-length"):
             device = Device("i", selector[:5])
-            layer = Multipath(replace(step, device=device), selector, shared=False)
+            layer = MultipathLayer(replace(step, device=device), selector, shared=False)
             layer.up(["/dev/x"])
             ((_, _, _, words),) = self.tables.live[layer.name]
             self.assertTrue(words.endswith(f"1 1 {selector} 0 1 1 254:8 1"), words)
 
     def test_paths_that_share_what_is_read_are_one_group(self):
-        layer = Multipath(plan.Multipath(Device("i", "s0"), MIB, ()), "round-robin", shared=True)
+        layer = MultipathLayer(
+            plan.Multipath(Device("i", "s0"), MIB, ()), "round-robin", shared=True
+        )
         features = "3 queue_if_no_path queue_mode bio 0"
         for below, groups in (
             ((), "0 0"),
@@ -114,14 +116,14 @@ class TableTest(testtools.TestCase):
         step = plan.Verity(Device("i", "verity0", "a"), MIB, (), tree)
         self.assertEqual(
             [(0, MIB, "verity", "1 254:8 254:9 4096 4096 256 0 sha256 aa bb")],
-            self.table(Verity, step, "/dev/x", "/dev/y"),
+            self.table(VerityLayer, step, "/dev/x", "/dev/y"),
         )
 
     def test_the_leaves_lie_behind_the_upper_levels(self):
         step = plan.Hashes(Device("i", "hashes"), 80, (), 16)
         self.assertEqual(
             [(0, 16, "linear", "254:8 0"), (16, 64, "linear", "254:9 0")],
-            self.table(Hashes, step, "/dev/x", "/dev/y"),
+            self.table(HashesLayer, step, "/dev/x", "/dev/y"),
         )
 
     def test_the_image_lies_on_the_cache_then_the_stripe(self):
@@ -129,25 +131,25 @@ class TableTest(testtools.TestCase):
         paths = "round-robin 0 1 1 254:8 1 round-robin 0 1 1 254:9 1"
         self.assertEqual(
             [(0, MIB, "multipath", f"3 queue_if_no_path queue_mode bio 0 2 1 {paths}")],
-            self.table(Image, step, "/dev/x", "/dev/y"),
+            self.table(ImageLayer, step, "/dev/x", "/dev/y"),
         )
 
     def test_an_image_over_nothing_has_its_size(self):
         step = plan.Image(Device("i", "image"), MIB, ())
-        self.assertEqual([(0, MIB, "error", "")], self.table(Image, step))
+        self.assertEqual([(0, MIB, "error", "")], self.table(ImageLayer, step))
 
     def test_pieces_go_to_the_devices_below_in_turn(self):
         step = plan.Stripe(Device("i", "stripe"), MIB, (), 256 * 1024, (0, 4096))
         self.assertEqual(
             [(0, MIB, "switch", "2 512 0 254:8 0 254:9 8")],
-            self.table(Stripe, step, "/dev/x", "/dev/y"),
+            self.table(StripeLayer, step, "/dev/x", "/dev/y"),
         )
 
     def test_an_export_begins_with_a_mebibyte_of_zeros(self):
         step = plan.Export(Device("i", "export0"), 3 * MIB, (), Portal("10.0.0.1", 3260, "iqn"))
         self.assertEqual(
             [(0, MIB, "zero", ""), (MIB, 2 * MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
-            self.table(Export, step, "/dev/x", "/dev/y"),
+            self.table(ExportLayer, step, "/dev/x", "/dev/y"),
         )
 
     def test_leaves_are_served_behind_the_image(self):
@@ -156,34 +158,34 @@ class TableTest(testtools.TestCase):
         regions = (MIB, 2 * MIB, "switch", "1 2048 0 254:8 0")
         self.assertEqual(
             [(0, MIB, "zero", ""), regions, (3 * MIB, 64, "linear", "7:3 0")],
-            self.table(Export, step, "/dev/x", "/dev/z"),
+            self.table(ExportLayer, step, "/dev/x", "/dev/z"),
         )
 
     def test_a_store_keeps_what_is_written_or_gives_it_to_the_one_below(self):
         for merging, target in ((False, "snapshot"), (True, "snapshot-merge")):
             step = plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", merging)
             self.assertEqual(
-                [(0, MIB, target, "254:8 7:3 P 128")], self.table(Store, step, "/dev/x")
+                [(0, MIB, target, "254:8 7:3 P 128")], self.table(StoreLayer, step, "/dev/x")
             )
         self.assertEqual(["virtman_i_store_s1"], self.tables.swapped)
 
     def test_a_vm_moves_to_another_store_under_its_name(self):
         step = plan.Instance(Device("i", "vm", "v"), MIB, ())
-        self.assertEqual([(0, MIB, "linear", "254:8 0")], self.table(Instance, step, "/dev/x"))
-        self.assertEqual([(0, MIB, "linear", "254:9 0")], self.table(Instance, step, "/dev/y"))
-        self.assertTrue(Instance(step).lies_on("/dev/y"))
-        self.assertFalse(Instance(step).lies_on("/dev/x"))
+        self.assertEqual([(0, MIB, "linear", "254:8 0")], self.table(InstanceLayer, step, "/dev/x"))
+        self.assertEqual([(0, MIB, "linear", "254:9 0")], self.table(InstanceLayer, step, "/dev/y"))
+        self.assertTrue(InstanceLayer(step).lies_on("/dev/y"))
+        self.assertFalse(InstanceLayer(step).lies_on("/dev/x"))
         self.assertEqual([""], self.tables.settled)
 
     def test_a_store_on_which_a_vm_gets_another_one_is_on_the_disk_before(self):
         step = plan.Instance(Device("i", "vm", "v"), MIB, ())
         self.tables.live["y"] = [(0, MIB, "snapshot", "254:8 7:3 P 128")]
         for store in ("/dev/x", "/dev/y", "/dev/x"):  # the last time past an emptied one
-            self.table(Instance, step, store)
+            self.table(InstanceLayer, step, store)
         self.assertEqual(["/dev/mapper/x", ""], self.tables.settled)
 
     def test_a_store_says_how_full_it_is_or_that_it_is_lost(self):
-        layer = Store(plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False))
+        layer = StoreLayer(plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False))
         for status, usage in (
             ("32/4096 32", Usage(16384, 16384)),
             ("48/4096 32", Usage(24576, 16384)),

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from virtman import sysfs
 from virtman.model import plan
 from virtman.model.address import Proof
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import READ_AHEAD, SECTOR
 from virtman.privileged import lio
 from virtman.stack.mapped import Mapped, Table, explained, one_stripe
 
 
-class Export(Mapped):
+class ExportLayer(Mapped):
     """One stripe's regions of the image, served write-protected as one LUN.
 
-    See ``virtman.model.plan`` for why each stripe is served, and cached in memory, apart.
+    See ``virtman.model.planner`` for why each stripe is served, and cached in memory, apart.
     """
 
     flush = False
-    read_ahead = plan.READ_AHEAD
+    read_ahead = READ_AHEAD
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))

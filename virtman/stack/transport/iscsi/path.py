@@ -12,7 +12,7 @@ from virtman import sysfs
 from virtman.errors import ImageMismatch, KernelFailure, ParentUnreachable
 from virtman.model import plan
 from virtman.model.address import Portal, Proof
-from virtman.model.plan import BLOCK, SECTOR
+from virtman.model.sizes import BLOCK, SECTOR
 from virtman.privileged import block, iscsi
 from virtman.stack.layer import wait_until
 from virtman.stack.mapped import Mapped, Table, explained
@@ -28,7 +28,7 @@ _REFUSED_DEADLINE = 5.0
 _REFUSED_PAUSE = 0.1
 
 
-class Path:
+class PathLayer:
     """One iSCSI session and a linear device over the image's part of its disk."""
 
     def __init__(self, step: plan.Path) -> None:

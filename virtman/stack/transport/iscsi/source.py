@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from virtman.model import plan
 from virtman.model.address import Proof
-from virtman.model.plan import SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import lio
 from virtman.stack.mapped import explained
 
 
-class Source:
+class SourceLayer:
     """A write-protected LUN over a file or block device."""
 
     def __init__(self, step: plan.Source) -> None:

@@ -10,9 +10,9 @@ from virtman.model.naming import MAPPER, PREFIX
 from virtman.privileged import iscsi, lio, sockets
 from virtman.stack.mapped import explained
 from virtman.stack.transport.iscsi import sessions, targets
-from virtman.stack.transport.iscsi.export import Export
-from virtman.stack.transport.iscsi.path import Path, log_out
-from virtman.stack.transport.iscsi.source import Source
+from virtman.stack.transport.iscsi.export import ExportLayer
+from virtman.stack.transport.iscsi.path import PathLayer, log_out
+from virtman.stack.transport.iscsi.source import SourceLayer
 
 LOG = logging.getLogger(__name__)
 
@@ -24,17 +24,17 @@ class Iscsi:
 
     modules = ("iscsi_tcp", "sd_mod", "target_core_mod", "target_core_file", "iscsi_target_mod")
 
-    def path(self, step: plan.Path) -> Path:
+    def path(self, step: plan.Path) -> PathLayer:
         """Return the layer of a parent's disk."""
-        return Path(step)
+        return PathLayer(step)
 
-    def export(self, step: plan.Export) -> Export:
+    def export(self, step: plan.Export) -> ExportLayer:
         """Return the layer of a stripe that is served."""
-        return Export(step)
+        return ExportLayer(step)
 
-    def source(self, step: plan.Source) -> Source:
+    def source(self, step: plan.Source) -> SourceLayer:
         """Return the layer of a file or device that is served."""
-        return Source(step)
+        return SourceLayer(step)
 
     def sent(self, portal: Portal) -> int:
         """Return what a target has sent of all its LUNs."""

@@ -7,13 +7,13 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.errors import InvalidSize
-from virtman.model import plan
+from virtman.model import feeding, plan, planner, sizes
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Store
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.plan import Feed, Parent, Parents, Placement, Wanted
+from virtman.model.placement import Feed, Parent, Placement, own_portal
+from virtman.model.wanted import Parents, Wanted
 
 BORN = "2026-01-02T03:04:05+00:00"
 SIZE = 8 * 1024 * 1024
@@ -30,7 +30,7 @@ def placement(*feeds):
 
 def wanted(*feeds, stripes=2, tree=None, **words):
     """An image without a place in its trees; or with one, if there are feeds."""
-    portal = plan.own_portal("n", "i", "10.0.0.2", 3260)
+    portal = own_portal("n", "i", "10.0.0.2", 3260)
     placed = placement(*feeds) if feeds else None
     return Wanted(
         "i", SIZE, len(feeds) or stripes, BORN, tree, portal, "/upper",
@@ -40,7 +40,7 @@ def wanted(*feeds, stripes=2, tree=None, **words):
 
 def fed(*feeds, **words):
     """The steps of an image that depend on parents."""
-    return [step for step in plan.image(wanted(*feeds, **words)) if plan.is_fed(step)]
+    return [step for step in planner.image(wanted(*feeds, **words)) if feeding.is_fed(step)]
 
 
 hosts = st.sampled_from(["source", "a", "b", "c"])
@@ -52,7 +52,7 @@ feeds = st.builds(
 class PlanTest(testtools.TestCase):
     def test_the_image_is_served_before_it_lies_on_anything(self):
         before = wanted()
-        void, image, *above = plan.image(before)
+        void, image, *above = planner.image(before)
         self.assertEqual(((), ()), (void.below, image.below))
         self.assertIsInstance(image, plan.Image)
         for export in (step for step in above if isinstance(step, plan.Export)):
@@ -61,7 +61,7 @@ class PlanTest(testtools.TestCase):
 
     @given(st.integers(1, 5))
     def test_an_export_holds_its_own_stripe_and_nothing_else(self, stripes):
-        steps = plan.image(wanted(stripes=stripes))
+        steps = planner.image(wanted(stripes=stripes))
         exports = [step for step in steps if isinstance(step, plan.Export)]
         for index, export in enumerate(exports):
             roles = [device.role for device in export.below]
@@ -70,7 +70,7 @@ class PlanTest(testtools.TestCase):
 
     @given(st.integers(1, 5))
     def test_a_piece_of_a_stripe_is_read_by_one_reader_after_the_other(self, count):
-        steps = plan.image(wanted(*[Feed(parent("a"))] * count, warm=True))
+        steps = planner.image(wanted(*[Feed(parent("a"))] * count, warm=True))
         for role, own, feed in (("readers", "export", "image"), ("stripe", "regions", "s")):
             top = next(step for step in steps if step.device.role == role)
             self.assertIsInstance(top, plan.Stripe)
@@ -79,13 +79,13 @@ class PlanTest(testtools.TestCase):
     def assert_dealt(self, top, steps, role, feed, count):
         by_device = {step.device: step for step in steps}
         found = {device: by_device[device] for device in top.below}
-        self.assertEqual(count * plan.READERS, len(found))
+        self.assertEqual(count * sizes.READERS, len(found))
         self.assertEqual(len(found), len({(one.path, one.offset) for one in found.values()}))
-        self.assertEqual(count * plan.REGION, len(top.below) * plan.PIECE)
+        self.assertEqual(count * sizes.REGION, len(top.below) * sizes.PIECE)
         last = None
         for piece, (device, begin) in enumerate(zip(top.below, top.begins, strict=True)):
-            own = piece * plan.PIECE // plan.REGION
-            self.assertEqual(plan.HEADER, found[device].offset + begin)
+            own = piece * sizes.PIECE // sizes.REGION
+            self.assertEqual(sizes.HEADER, found[device].offset + begin)
             self.assertEqual(top.sectors * 512 + begin, found[device].sectors * 512)
             (lower,) = found[device].below
             self.assertEqual(f"{role}{own}", lower.role)
@@ -119,8 +119,8 @@ class PlanTest(testtools.TestCase):
         last = replace(wanted(*given_feeds, tree=tree, verify=verify, warm=warm), parents=parents)
         made = set()
         for step in (
-            *plan.image(last),
-            *plan.instance(
+            *planner.image(last),
+            *planner.instance(
                 Instance("vm", "i", SIZE, "s2"),
                 [Store("s1", "i", SIZE, "/s1"), Store("s2", "i", SIZE, "/s2", "s1")],
             ),
@@ -137,7 +137,7 @@ class PlanTest(testtools.TestCase):
             replace(whole, parents=Parents.FIRST),
             whole,
         ]
-        plans = [plan.image(one) for one in before]
+        plans = [planner.image(one) for one in before]
         self.assertEqual(plans[0], plans[1][: len(plans[0])])
         for fewer, more in pairwise(plans):
             local = dict.fromkeys(one for one in fewer if not isinstance(one, plan.Multipath))
@@ -152,27 +152,31 @@ class PlanTest(testtools.TestCase):
             (cold, warm, ["stripe", "origin"]),
             (warm, cold, ["origin", "stripe"]),
         ):
-            done = plan.image(before)
-            roles = [step.device.role for step in plan.image(after) if step not in done]
+            done = planner.image(before)
+            roles = [step.device.role for step in planner.image(after) if step not in done]
             self.assertEqual(order, [one for one in roles if one in order])
             self.assertLessEqual({one.rstrip("0123456789") for one in roles},
                                  {"origin", "stripe", "regions", "fetcher"})  # fmt: skip
 
     @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]), st.booleans())
     def test_a_table_is_swapped_only_after_paths_were_tried(self, given_feeds, tree, warm):
-        steps = plan.image(wanted(*given_feeds, tree=tree, warm=warm))
-        last = max(index for index, step in enumerate(steps) if plan.is_fed(step))
+        steps = planner.image(wanted(*given_feeds, tree=tree, warm=warm))
+        last = max(index for index, step in enumerate(steps) if feeding.is_fed(step))
         swapped = [index for index, step in enumerate(steps)
                    if step.device.role in ("stripe", "origin")
                    or (step.device.role == "image" and step.below)]  # fmt: skip
         self.assertLess(last, min(swapped))
 
     def test_children_prove_what_they_are_asked_before_parents_are(self):
-        steps = plan.image(wanted(Feed(parent("a"))))
+        steps = planner.image(wanted(Feed(parent("a"))))
         (admission,) = (step for step in steps if isinstance(step, plan.Admission))
         self.assertEqual(Proof("i", "secret"), admission.proof)
-        self.assertLess(steps.index(admission), min(map(steps.index, filter(plan.is_fed, steps))))
-        self.assertEqual([], [one for one in plan.image(wanted()) if type(one) is plan.Admission])
+        self.assertLess(
+            steps.index(admission), min(map(steps.index, filter(feeding.is_fed, steps)))
+        )
+        self.assertEqual(
+            [], [one for one in planner.image(wanted()) if type(one) is plan.Admission]
+        )
 
     @given(st.lists(feeds, min_size=1, max_size=4))
     def test_each_stripe_has_paths_of_its_own_best_first(self, given_feeds):
@@ -201,52 +205,48 @@ class PlanTest(testtools.TestCase):
                 self.assertEqual((TREE, Device("i", hashes)), (end.tree, end.below[1]))
 
     def test_the_leaves_lie_behind_the_image_and_at_the_source_in_a_lun_of_their_own(self):
-        portal = plan.own_portal("a", "i", "10.0.0.1", 3260)
+        portal = own_portal("a", "i", "10.0.0.1", 3260)
         peer = Parent("a", portal)
-        steps = plan.image(wanted(Feed(peer, parent("source")), Feed(peer), tree=TREE))
+        steps = planner.image(wanted(Feed(peer, parent("source")), Feed(peer), tree=TREE))
         where = {step.device.argument: (step.portal.lun, step.portal.offset)
                  for step in steps if step.device.role == "leafpath"}  # fmt: skip
-        self.assertEqual({"a": (0, plan.HEADER + SIZE), "source": (1, 0)}, where)
+        self.assertEqual({"a": (0, sizes.HEADER + SIZE), "source": (1, 0)}, where)
         export = next(step for step in steps if step.device.role == "export0")
         self.assertEqual(Device("i", "leafcache"), export.below[-1])
-        self.assertEqual((plan.HEADER + SIZE + SIZE // 128) // 512, export.sectors)
+        self.assertEqual((sizes.HEADER + SIZE + SIZE // 128) // 512, export.sectors)
 
     def test_what_lies_between_parents_and_leaves_goes_after_what_lies_above(self):
         devices = [Device("i", role, "a") for role in
                    ("verity1", "leafverity", "path1", "vm", "path0", "leafpath")]  # fmt: skip
-        below, above = plan.found(devices)
+        below, above = feeding.found(devices)
         self.assertEqual(["leafpath", "leafverity"], [step.device.role for step in below])
         self.assertEqual(["path1", "path0", "verity1"], [step.device.role for step in above])
 
     def test_without_standby_only_parents_are_connected(self):
         whole = wanted(Feed(parent("a"), parent("source")))
-        steps = plan.image(replace(whole, parents=Parents.FIRST))
+        steps = planner.image(replace(whole, parents=Parents.FIRST))
         self.assertEqual(
             [Device("i", "path0", "a"), Device("i", "s0")],
-            [step.device for step in steps if plan.is_fed(step)],
+            [step.device for step in steps if feeding.is_fed(step)],
         )
-        nobody = plan.image(replace(whole, parents=Parents.NONE))
-        self.assertEqual([], [step for step in nobody if plan.is_fed(step)])
+        nobody = planner.image(replace(whole, parents=Parents.NONE))
+        self.assertEqual([], [step for step in nobody if feeding.is_fed(step)])
 
     def test_the_cache_is_read_first_and_can_be_gone_round(self):
-        steps = plan.image(wanted(Feed(parent("a"))))
+        steps = planner.image(wanted(Feed(parent("a"))))
         *_, top = (step for step in steps if step.device.role == "image")
         self.assertEqual((Device("i", "cache"), Device("i", "stripe")), top.below)
 
     @given(st.lists(feeds, min_size=1, max_size=4), st.sampled_from([None, TREE]), st.booleans())
     def test_what_may_be_left_goes_before_what_it_lies_on_and_voids_last(self, given, tree, warm):
         whole = wanted(*given, tree=tree, warm=warm)
-        steps = {step.device: step for step in plan.image(whole)}
+        steps = {step.device: step for step in planner.image(whole)}
         earlier = plan.Void(Device("i", "void", "earlier"), 0, ())
-        left = plan.remains(whole, (earlier,), *plan.found(steps))
+        left = planner.remains(whole, (earlier,), *feeding.found(steps))
         order = list(dict.fromkeys(step.device for step in left))
-        self.assertEqual([earlier.device, plan.image(whole)[0].device], order[:2])
+        self.assertEqual([earlier.device, planner.image(whole)[0].device], order[:2])
         here = [step for step in steps.values() if not isinstance(step, plan.Admission)]
         self.assertLessEqual({step.device for step in here}, set(order))
         for step in here:
             for below in step.below:
                 self.assertLess(order.index(below), order.index(step.device), step)
-
-    def test_sizes_that_no_device_can_have_are_refused(self):
-        for size in (0, -512, 511, 513, 1000):
-            self.assertRaises(InvalidSize, plan.sectors, size)

@@ -1,0 +1,66 @@
+"""Who feeds this host in the trees of an image, and where it serves the image itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from virtman.model import address
+from virtman.model.address import Portal, Proof
+from virtman.model.sizes import HEADER
+
+SOURCE = "source"
+"""What the root of a tree is called where hosts have names."""
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A host that feeds this one; the source's name is "source".
+
+    :ivar proof: what to prove to it; None if it asks for nothing
+    """
+
+    host: str
+    portal: Portal
+    proof: Proof | None = None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """Who feeds one stripe: the parent, and who takes over if it dies."""
+
+    parent: Parent
+    standby: Parent | None = None
+
+    @property
+    def parents(self) -> tuple[Parent, ...]:
+        """Parent first, then standby."""
+        return (self.parent, self.standby) if self.standby else (self.parent,)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where Volt has put this host in an image's trees: one feed a stripe.
+
+    :ivar proof: what this host's children must prove to it
+    """
+
+    image: str
+    size: int
+    generation: int
+    proof: Proof
+    feeds: tuple[Feed, ...]
+
+    def parents(self) -> set[str]:
+        """Return the hosts that feed this one, without those who only take over."""
+        return {feed.parent.host for feed in self.feeds}
+
+    def portals(self) -> Mapping[str, Portal]:
+        """Return where each host serves from whom this one reads, or would; by name."""
+        parents = (parent for feed in self.feeds for parent in feed.parents)
+        return {parent.host: parent.portal for parent in parents}
+
+
+def own_portal(host: str, image: str, ip: str, port: int) -> Portal:
+    """Where this host serves an image: stripe s is disk s."""
+    return address.served_by(host, image, ip, port, HEADER)

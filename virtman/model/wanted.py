@@ -1,0 +1,47 @@
+"""What an image shall be on this node: all of its devices follow from that."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from virtman.model.address import Portal
+from virtman.model.hashtree import HashTree
+from virtman.model.placement import Placement
+
+
+class Parents(enum.Enum):
+    """Which of its parents an image reads from."""
+
+    NONE = "none yet"
+    FIRST = "one a stripe, to be ready sooner"
+    ALL = "those who take over too"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an image shall be on this node: all of its devices follow from that.
+
+    :ivar portal: where this node serves it
+    :ivar upper: path of the file with the upper levels of its hash tree
+    :ivar verify: whether what parents send is held against the tree
+    :ivar placement: None until Volt has given this node a place
+    :ivar warm: whether VMs read from the cache itself
+    """
+
+    image: str
+    size: int
+    stripes: int
+    identity: str
+    tree: HashTree | None
+    portal: Portal
+    upper: str
+    verify: bool = True
+    placement: Placement | None = None
+    parents: Parents = Parents.NONE
+    warm: bool = False
+
+    @property
+    def is_verified(self) -> bool:
+        """Tell whether wrong bytes of parents are held back."""
+        return self.verify and self.tree is not None
