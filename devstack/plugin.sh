@@ -199,7 +199,7 @@ function start_virtman {
         run_process virtman-golden "/usr/bin/env \
 OS_CLIENT_CONFIG_FILE=$VIRTMAN_CONF_DIR/clouds.yaml $(_virtman_program virtman-golden) \
 --cloud virtman --volt $VOLT_URL --token-file $(_virtman_token_file operator) \
---host $(_virtman_host)-golden --ip $HOST_IP --port $VIRTMAN_GOLDEN_PORT" "" root
+--host $(_virtman_host) --ip $HOST_IP --port $VIRTMAN_GOLDEN_PORT" "" root
     fi
 }
 

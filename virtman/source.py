@@ -18,7 +18,7 @@ from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
 from virtman.model import hashtree, naming, plan, sizes
-from virtman.model.address import Portal, Proof, served_by
+from virtman.model.address import Portal, Proof, source_at
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
 from virtman.stack.transport import transport
@@ -111,13 +111,17 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
 
 
 def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Source, ...]:
-    """The image on one disk, the leaves of its hash tree on the next."""
-    portal = served_by(where.host, image, where.ip, where.port)
+    """The image on one disk, the leaves of its hash tree on the next.
+
+    What LIO calls these has the host as well: else the same image, served by mistake under
+    another name of this node, would take away what hosts read.
+    """
+    portal = source_at(where.host, image, where.ip, where.port)
     length = hashtree.leaves(size) if hashtree.has_tree(size) else sizes.BLOCK
     return (
-        plan.Source(Device(image, "source"), sizes.sectors(size), (), path, portal),
+        plan.Source(Device(image, "source", where.host), sizes.sectors(size), (), path, portal),
         plan.Source(
-            Device(image, "leaves"),
+            Device(image, "leaves", where.host),
             sizes.sectors(length),
             (),
             str(_HASHES / image / "leaves"),

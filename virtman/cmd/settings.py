@@ -6,7 +6,6 @@ A flag on the command line comes first, then the file, then a default.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -47,8 +46,7 @@ def _read(context: click.Context, parameter: click.Parameter, files: tuple[str, 
         named = [word for file in files for word in ("--config-file", file)]
         conf(named, project="virtman", prog=context.find_root().info_name)
         context.default_map = {
-            # the targets of an agent that runs here have this name, and would replace a source's
-            "host": None if Path(conf.agent.socket).exists() else conf.agent.host,
+            "host": conf.agent.host,
             "ip": conf.export.ip,
             "port": conf.export.port,
             "volt": conf.volt.url,
@@ -85,10 +83,7 @@ volt = _all(
     click.option(
         "--host",
         metavar="NAME",
-        cls=_Needed,
-        remedy="an agent runs on this node, so the source needs another name than [agent] host",
-        help="Name of this storage node; default: [agent] host (the host name), unless an agent "
-        "runs here.",
+        help="Name of this storage node; default: [agent] host, which is the host name.",
     ),
     click.option(
         "--volt",

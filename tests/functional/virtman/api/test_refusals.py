@@ -75,7 +75,7 @@ class RefusalTest(TestCase):
 
     def test_a_parent_that_serves_too_little(self):
         self.bed.register("short")
-        key = (self.bed.source.ip, self.bed.source.port, "iqn.2026-11.org.virtman:storage:short")
+        key = next(key for key in self.bed.network.targets if key[2].endswith(":short"))
         self.bed.network.targets[key].luns[0].sectors -= 8
         text = self.refused("virtman.image.mismatch", self.node.create, "vm2", "short")
         self.assertIn("serves 8384512 bytes of image short, which is longer", text)

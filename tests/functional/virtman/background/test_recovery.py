@@ -3,12 +3,12 @@
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
-from tests.functional.virtman.doubles.model import Mapping
+from tests.functional.virtman.doubles.model import Mapping, Session
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.recovery import Recovery
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image.attachment import look
-from virtman.model.address import iqn
+from virtman.model.address import iqn, source_at
 
 ENOUGH = 400
 
@@ -132,7 +132,11 @@ class RecoveryTest(TestCase):
         node = self.bed.node()
         node.create("vm1")
         others = ("192.0.2.8", 3260, "iqn.2003-01.org.example:others")
-        node.kernel.remembered |= {("192.0.2.9", 3260, iqn("gone", "debian")), others}
+        node.kernel.remembered |= {
+            ("192.0.2.9", 3260, iqn("gone", "debian")),
+            ("192.0.2.9", 3260, source_at("gone", "debian", "192.0.2.9", 3260).iqn),
+            others,
+        }
         node.reboot()
         node.recover()
         self.assertIn(others, node.kernel.remembered)
@@ -141,6 +145,22 @@ class RecoveryTest(TestCase):
         node.destroy("vm1")
         node.drop()
         self.assert_nothing_is_left(node)
+
+    def test_a_session_with_a_source_that_has_a_parent_s_name_ends_and_the_parent_s_stays(self):
+        one, two = self.bed.node("a"), self.bed.node("b")
+        for node in (one, two):
+            node.create("vm1")
+        for node in (one, two) * 3:
+            node.beat()
+        before = two.kernel.state()
+        self.assertIn((one.ip, 3260, iqn("a", "debian")), before["sessions"])
+        stray = source_at("a", "debian", "192.0.2.9", 3260)
+        two.kernel.sessions.append(Session((stray.ip, stray.port, stray.iqn), {}, ("", "")))
+        two.stop()
+        two.start()
+        self.assertEqual([], two.recover())
+        two.beat()
+        self.assertEqual(before, two.kernel.state())
 
     def test_after_a_reboot_all_vms_have_their_devices_again(self):
         node = self.bed.node()

@@ -14,7 +14,7 @@ from virtman.disk.capacity import Space
 from virtman.disk.merger import Merger
 from virtman.errors import NoSpace
 from virtman.image.attachment import look_closely
-from virtman.model.address import iqn
+from virtman.model.address import iqn, source_at
 from virtman.node import check
 from virtman.node.check import Check
 
@@ -191,7 +191,8 @@ class CheckTest(TestCase):
     def test_sessions_exports_loops_and_files_that_nothing_uses(self):
         ghost = iqn("a", "ghost")
         portal = ("192.0.2.9", 3260, iqn("z", "ghost"))
-        self.kernel.sessions.append(Session(portal, {}, ("", "")))
+        source = ("192.0.2.9", 3260, source_at("z", "ghost", "192.0.2.9", 3260).iqn)
+        self.kernel.sessions += [Session(one, {}, ("", "")) for one in (portal, source)]
         mine = (self.node.ip, 3260, ghost)
         export = Lun("virtman_ghost_0", "/dev/mapper/virtman_ghost_export0", 8)
         self.bed.network.targets[mine] = Target(self.kernel, *mine, {0: export})
@@ -201,6 +202,7 @@ class CheckTest(TestCase):
             self.kernel.loop.attach(str(file), 0, False)
         self.assert_mended(
             ("session.orphan", portal[2]),
+            ("session.orphan", source[2]),
             ("export.orphan", "virtman_ghost_0"),
             ("loop.orphan", str(file)),
             restored=False,

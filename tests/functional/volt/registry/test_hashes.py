@@ -39,6 +39,7 @@ class TestHashTrees(TestCase):
         self.create()
         answer = self.create(root_hash="f" * 64)
         assert answer.json["error"]["code"] == "volt.image.exists"
+        assert "exists with another root hash: delete it" in answer.json["error"]["message"]
 
     def test_an_image_needs_no_tree(self):
         assert self.create(root_hash=None, salt=None, upper_hashes=None).status_code == 201

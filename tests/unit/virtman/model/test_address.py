@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.virtman.model.test_naming import names
-from virtman.model import address
+from virtman.errors import InvalidName
+from virtman.model import address, naming
 from virtman.model.address import Portal, Proof
 
 portals = st.builds(
@@ -29,7 +30,9 @@ class AddressTest(testtools.TestCase):
         self.assertEqual(iqn, iqn.lower())
 
     def test_targets_of_others_are_not_ours(self):
-        for iqn in ("iqn.2003-01.org.linux-iscsi:a:b", "iqn.2026-11.org.virtman:a", "x"):
+        ours = "iqn.2026-11.org.virtman"
+        wrong = ("", ":a", ":source:a:b:c", ":other:a:b", ":source::b", ":a:b_c")
+        for iqn in ("iqn.2003-01.org.linux-iscsi:a:b", "x", *(ours + rest for rest in wrong)):
             self.assertIsNone(address.parse_iqn(iqn))
             self.assertEqual(("", ""), (Portal("", 1, iqn).host, Portal("", 1, iqn).image))
 
@@ -39,6 +42,15 @@ class AddressTest(testtools.TestCase):
         self.assertEqual((host, image, number), (portal.host, portal.image, portal.lun))
         self.assertEqual(("192.0.2.1", 3260, 4096), (portal.ip, portal.port, portal.offset))
         self.assertEqual(portal.iqn, portal.name)
+
+    @given(names, names, names)
+    def test_a_source_and_a_host_never_have_one_target(self, host, other, image):
+        source = address.source_at(host, image, "192.0.2.1", 3260)
+        self.assertNotEqual(address.iqn(other, image), source.iqn)
+        self.assertEqual((f"source:{host}", image), (source.host, source.image))
+        self.assertRaises(InvalidName, naming.check, "host", source.host)
+        self.assertEqual(source, address.source_at(host, image, "192.0.2.1", 3260))
+        self.assertLessEqual(len(source.iqn), 223)  # RFC 3720
 
     @given(portals, st.one_of(st.none(), proofs))
     def test_what_is_written_is_read(self, portal, proof):
