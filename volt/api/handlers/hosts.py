@@ -47,7 +47,7 @@ def placements(service: Service, host: str) -> ResponseReturnValue:
     end = time.monotonic() + schemas.wait(request.args)
     with metrics.LONG_POLLS.track_inprogress(), service.watch.waiting(host) as waiter:
         while True:
-            found = service.coordinator.placements(host)
+            found = service.placements.of_host(host)
             tag = _tag(found)
             if not request.if_none_match.contains(tag):
                 return {"placements": found}, 200, {"ETag": f'"{tag}"'}
