@@ -9,7 +9,7 @@ import click
 from oslo_config import cfg
 
 from volt import conf
-from volt.api import schemas
+from volt.api import parsing
 from volt.cmd import SETTINGS, config_files, reported, tokens, version_option
 from volt.cmd.table import table
 from volt.db import upgrade
@@ -95,8 +95,8 @@ def add(
 ) -> None:
     """Register image NAME. Its source must answer."""
     with reported():
-        portal = schemas.portal(source)
-        new = schemas.new_image(
+        portal = parsing.portal(source)
+        new = parsing.new_image(
             name, size, Shape(shape), stripes, fanout, portal, None, foreign_children
         )
         _, is_new = _images(options).create(new, datetime.now(UTC))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from volt.api.schemas import Page
+from volt.api.parsing import Page
 from volt.background.waiters import Watch
 from volt.registry.hosts import Roster
 from volt.registry.images import Images

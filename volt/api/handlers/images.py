@@ -8,7 +8,7 @@ from typing import Any, Final
 from flask import Response, jsonify, request
 from flask.typing import ResponseReturnValue
 
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service, page_of
 
 COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
@@ -16,14 +16,14 @@ COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
 
 def create(service: Service) -> ResponseReturnValue:
     """Store an image."""
-    new = schemas.image(request.get_data())
+    new = parsing.image(request.get_data())
     image, is_new = service.images.create(new, datetime.now(UTC))
     return vars(image), 201 if is_new else 200
 
 
 def index(service: Service) -> ResponseReturnValue:
     """List images by name."""
-    page = schemas.page(request.args)
+    page = parsing.page(request.args)
     images = service.images.index(page.marker, page.limit + 1)
     return page_of("images", images, page, "name")
 
@@ -53,7 +53,7 @@ def rotate(service: Service, image: str) -> ResponseReturnValue:
 
 def parents(service: Service, image: str) -> ResponseReturnValue:
     """Show whom a host could be given as a parent."""
-    host, limit = schemas.candidates(request.args)
+    host, limit = parsing.candidates(request.args)
     found = service.images.parents(image, host, limit)
     return {"parents": found}
 

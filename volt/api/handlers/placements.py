@@ -4,7 +4,7 @@ from flask import request
 from flask.typing import ResponseReturnValue
 
 from volt import metrics
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service
 from volt.model.objects import State
 
@@ -16,7 +16,7 @@ def show(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def join(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Place the host."""
-    portal, rack = schemas.join(request.get_data())
+    portal, rack = parsing.join(request.get_data())
     placement, is_new = service.placements.join(image, host, portal, rack)
     if is_new:
         metrics.JOINS.inc()
@@ -25,7 +25,7 @@ def join(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def change(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Note that the host is ready, or take it out of the trees."""
-    wanted = schemas.state(request.get_data())
+    wanted = parsing.state(request.get_data())
     if wanted.state == State.LEAVING:
         return vars(service.placements.leave(image, host))
     assert wanted.generation is not None  # the schema asks for it here
@@ -40,5 +40,5 @@ def remove(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def report(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Check the host's word about its parent."""
-    parent, reason = schemas.report(request.get_data())
+    parent, reason = parsing.report(request.get_data())
     return {"verdict": service.reports.judge(image, host, parent, reason)}
