@@ -39,7 +39,7 @@ class AdminCase(StageCase):
         self.wait_until(f"document.getElementById('image-name').textContent.includes('{image}')")
 
     def trees(self):
-        return self.stage.ground.coordinator.trees(IMAGE).trees
+        return self.stage.ground.images.trees(IMAGE).trees
 
     def facts(self):
         names, numbers = self.texts("#health dt"), self.texts("#health dd")
@@ -82,7 +82,7 @@ class TestPicture(AdminCase):
     def test_a_join_is_shown_and_said_without_a_reload(self):
         self.run_script("document.getElementById('tree-0-node0000').isOld = true")
         crowd.join(self.stage.ground, 8000, IMAGE)
-        self.addCleanup(self.stage.ground.coordinator.remove, IMAGE, crowd.name(8000))
+        self.addCleanup(self.stage.ground.placements.remove, IMAGE, crowd.name(8000))
         self.wait_until("document.getElementById('tree-1-node8000')")
         self.assertTrue(self.run_script("document.getElementById('tree-0-node0000').isOld"))
         self.wait_until("document.getElementById('news').textContent.includes('changed')")
@@ -108,7 +108,7 @@ class TestPicture(AdminCase):
 
     def say(self, text):
         """Store what Volt's API would refuse."""
-        with self.stage.ground.coordinator._writing.begin() as session:
+        with self.stage.ground.placements._writing.begin() as session:
             session.get(HostRow, crowd.name(9)).rack = text
             session.add(EventRow(at=crowd.now(), kind="join", image=text, host=text, detail=text))
 

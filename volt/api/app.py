@@ -60,7 +60,8 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     rates = Rates(conf.api.rate, conf.api.burst)
     guard = Access(_identities(conf, worker), policies.load(conf), rates)
     service = Service(
-        worker.coordinator,
+        worker.images,
+        worker.placements,
         worker.roster,
         conf.heartbeat.interval,
         worker.watch,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.heartbeat import RAISED
 from volt.api.routes import Route
 from volt.auth.access import Access
@@ -38,7 +38,7 @@ class Checks:
         request.max_content_length = route.largest + 1
         if len(request.get_data()) > route.largest:
             raise RequestEntityTooLarge(f"send at most {route.largest} bytes")
-        schemas.parameters(request.args, route.query)
+        parsing.parameters(request.args, route.query)
 
     def _route(self) -> Route:
         return self._routes[request.endpoint or ""]

@@ -16,9 +16,11 @@ from volt.background.waiters import Watch
 from volt.db.changes import Change, Changes
 from volt.db.clock import ClockTable
 from volt.db.engine import connect
+from volt.registry.batches import Turns
 from volt.registry.hosts import Roster
+from volt.registry.images import Images
+from volt.registry.placements import Placements
 from volt.registry.reports import Prober, Reports
-from volt.registry.trees import Coordinator
 
 
 class Worker:
@@ -28,8 +30,10 @@ class Worker:
         self.engine = engine = connect(
             conf.database.connection, conf.database.busy_timeout, conf.database.connections
         )
-        self.coordinator = Coordinator(engine, conf.source.timeout)
-        self.roster = Roster(engine, self.coordinator)
+        turns: Turns[str] = Turns()
+        self.images = Images(engine, turns, conf.source.timeout)
+        self.placements = Placements(engine, turns)
+        self.roster = Roster(engine, self.placements)
         self.reports = Reports(self.roster, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)
         self._clock = Clock(ClockTable(engine), _name())

@@ -9,15 +9,17 @@ import click
 from oslo_config import cfg
 
 from volt import conf
-from volt.api import schemas
+from volt.api import parsing
 from volt.cmd import SETTINGS, config_files, reported, tokens, version_option
 from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
 from volt.placement.rules import Shape
+from volt.registry.batches import Turns
 from volt.registry.hosts import Roster
-from volt.registry.trees import Coordinator
+from volt.registry.images import Images
+from volt.registry.placements import Placements
 from volt.transport.options import source as source_options
 
 
@@ -93,11 +95,11 @@ def add(
 ) -> None:
     """Register image NAME. Its source must answer."""
     with reported():
-        portal = schemas.portal(source)
-        new = schemas.new_image(
+        portal = parsing.portal(source)
+        new = parsing.new_image(
             name, size, Shape(shape), stripes, fanout, portal, None, foreign_children
         )
-        _, is_new = _coordinator(options).create_image(new, datetime.now(UTC))
+        _, is_new = _images(options).create(new, datetime.now(UTC))
     click.echo(f"image {name} {'created' if is_new else 'was there already'}")
 
 
@@ -106,7 +108,7 @@ def add(
 def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
     with reported():
-        images = _coordinator(options).images()
+        images = _images(options).index()
     rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts) for one in images]
     table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"), rows)
 
@@ -183,18 +185,18 @@ def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
     An asterisk marks hosts that may feed others.
     """
     with reported():
-        trees = asdict(_coordinator(options).trees(image))
+        trees = asdict(_images(options).trees(image))
     click.echo(json.dumps(trees, indent=2) if as_json else draw(trees))
 
 
-def _coordinator(options: cfg.ConfigOpts) -> Coordinator:
+def _images(options: cfg.ConfigOpts) -> Images:
     engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
-    return Coordinator(engine, options.source.timeout)
+    return Images(engine, Turns(), options.source.timeout)
 
 
 def _roster(options: cfg.ConfigOpts) -> Roster:
     engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
-    return Roster(engine, Coordinator(engine, options.source.timeout))
+    return Roster(engine, Placements(engine, Turns()))
 
 
 if __name__ == "__main__":

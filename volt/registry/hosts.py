@@ -14,7 +14,7 @@ from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch
 from volt.model.objects import Event, Host, News, Placement, Report, State
 from volt.registry.batches import Batches
-from volt.registry.trees import Coordinator
+from volt.registry.placements import Placements
 from volt.transport import Portal, columns
 
 LOG = logging.getLogger(__name__)
@@ -39,10 +39,10 @@ _Beat = tuple[str, Report]
 class Roster:
     """The use cases of hosts; safe to share between threads."""
 
-    def __init__(self, engine: Engine, coordinator: Coordinator) -> None:
+    def __init__(self, engine: Engine, placements: Placements) -> None:
         self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
-        self._coordinator = coordinator
+        self._placements = placements
         self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)
 
     def heartbeat(self, host: str, report: Report) -> News:
@@ -55,7 +55,7 @@ class Roster:
             self._reconsider(host)
         news, forgotten = self._compare(reports)
         if forgotten:
-            self._coordinator.confirm(forgotten)
+            self._placements.confirm(forgotten)
         return [news[host] for host, _ in beats]
 
     @retried
@@ -132,7 +132,7 @@ class Roster:
 
     def _reconsider(self, host: str) -> None:
         for image in self._images([host]):
-            self._coordinator.reconsider(image, host)
+            self._placements.reconsider(image, host)
 
     @retried
     def silence(self, before: int) -> tuple[int, int]:
@@ -159,7 +159,7 @@ class Roster:
         for first in range(0, len(ordered), EXPELLED):
             some = ordered[first : first + EXPELLED]
             for image in self._images(some):
-                self._coordinator.expel(image, some, before)
+                self._placements.expel(image, some, before)
         return self._forget(ordered, before)
 
     def expire_silent(self, expiry: int) -> int:
@@ -208,7 +208,7 @@ class Roster:
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
-        placement = self._coordinator.placement(image, host)
+        placement = self._placements.show(image, host)
         peers = [peer for feed in placement.stripes for peer in (feed.parent, feed.standby)]
         for peer in peers:
             if peer is not None and peer.host == parent:

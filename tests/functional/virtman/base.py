@@ -97,16 +97,16 @@ class Volt:
 
     def hosts(self, image: str) -> set[str]:
         """Hosts in the image's trees."""
-        trees = self.ground.coordinator.trees(image)
+        trees = self.ground.images.trees(image)
         return {node.host for tree in trees.trees for node in tree.nodes}
 
     def trees(self, image: str) -> object:
-        return self.ground.coordinator.trees(image)
+        return self.ground.images.trees(image)
 
     def renew_secret(self, image: str) -> tuple[str, str]:
         """Give an image's hosts another secret, and so new placements; return user and secret."""
-        self.ground.coordinator.rotate(image)
-        chap = self.ground.coordinator.placement(image, min(self.hosts(image))).chap
+        self.ground.images.rotate(image)
+        chap = self.ground.placements.show(image, min(self.hosts(image))).chap
         return chap.user, chap.secret
 
     def let_time_pass(self) -> None:
@@ -120,7 +120,7 @@ class Volt:
         return self.ground.roster.host(host).silent
 
     def forget(self, image: str, host: str) -> None:
-        self.ground.coordinator.remove(image, host)
+        self.ground.placements.remove(image, host)
 
 
 class Node:
@@ -339,7 +339,7 @@ class Bed:
         """Forget an image, whoever has it."""
         for node in self.nodes:
             self.volt.forget(image, node.name)
-        self.volt.ground.coordinator.delete_image(image)
+        self.volt.ground.images.delete(image)
 
     def access(self, name: str, token: str) -> Access:
         """Return how somebody with that token, in a file of that name, speaks to Volt."""

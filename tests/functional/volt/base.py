@@ -23,26 +23,30 @@ from volt.db.changes import Changes
 from volt.db.engine import connect
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
+from volt.registry.batches import Turns
 from volt.registry.hosts import Roster
+from volt.registry.images import Images
 from volt.registry.peers import Peers
+from volt.registry.placements import Placements
 from volt.registry.reports import Prober, Reports
-from volt.registry.trees import Coordinator
 
 
 class Ground:
-    """An upgraded database, a coordinator over it and a listening source port."""
+    """An upgraded database, what Volt does over it and a listening source port."""
 
     def __init__(self, cleanups: ExitStack, database: str = "sqlite") -> None:
         self.folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
         self.url = databases.upgraded(database, cleanups)
         self.engine = connect(self.url, busy_timeout=10)
         cleanups.callback(self.engine.dispose)
-        self.coordinator = Coordinator(self.engine, source_timeout=2)
+        turns = Turns()
+        self.images = Images(self.engine, turns, source_timeout=2)
+        self.placements = Placements(self.engine, turns)
         self.watch = Watch(Changes(self.engine).following, told=lambda changes: None)
         rounds = Rounds("watch", self.watch.look, waiters.INTERVAL)
         rounds.start()
         cleanups.callback(rounds.stop)
-        self.roster = Roster(self.engine, self.coordinator)
+        self.roster = Roster(self.engine, self.placements)
         self.reports = Reports(self.roster, Prober())
         self.tokens = Tokens(self.engine)
         self.peers = Peers(PeerRows(self.engine), timedelta(hours=24))
@@ -63,7 +67,8 @@ class Ground:
         beside.write_text("")
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
-        service = Service(self.coordinator, self.roster, 2.0, self.watch, self.reports, self.peers)
+        nouns = self.images, self.placements, self.roster
+        service = Service(*nouns, 2.0, self.watch, self.reports, self.peers)
         return create_app(service, access)
 
     def client(self, app=None):

@@ -36,12 +36,12 @@ def rack(number):
 def create_image(ground, image=IMAGE):
     source = Portal("127.0.0.1", ground.source_port, "iqn.2003-01.org.example:s", 0)
     new = NewImage(image, 8 * 1024**3, Shape.FOREST, 2, 2, source)
-    ground.coordinator.create_image(new, now())
+    ground.images.create(new, now())
 
 
 def join(ground, number, image=IMAGE, is_ready=True):
     portal = Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
-    ground.coordinator.join(image, name(number), portal, rack(number))
+    ground.placements.join(image, name(number), portal, rack(number))
     if is_ready:
         confirm(ground, number, image)
 
@@ -49,7 +49,7 @@ def join(ground, number, image=IMAGE, is_ready=True):
 def confirm(ground, number, image=IMAGE):
     """Say for the host that it reads as it was told."""
     host = name(number)
-    ground.coordinator.ready(image, host, ground.coordinator.placement(image, host).generation)
+    ground.placements.ready(image, host, ground.placements.show(image, host).generation)
 
 
 def report(ground, number, image=IMAGE, is_overloaded=False):

@@ -49,7 +49,7 @@ class TestCommands(TestCase):
         assert self.add("--fanout", "3").output == "image demo created\n"
         assert self.add("--fanout", "3").output == "image demo was there already\n"
         portal = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:h", 0)
-        self.ground.coordinator.join("demo", "node1", portal)
+        self.ground.placements.join("demo", "node1", portal)
         assert "demo" in self.run_manage("image", "list").output
         assert self.run_manage("tree", "show", "demo").output == (
             "stripe 0\nsource\n└─ node1* (joining)\n\nstripe 1\nsource\n└─ node1 (joining)\n"

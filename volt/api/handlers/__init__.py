@@ -4,19 +4,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from volt.api.schemas import Page
+from volt.api.parsing import Page
 from volt.background.waiters import Watch
 from volt.registry.hosts import Roster
+from volt.registry.images import Images
 from volt.registry.peers import Peers
+from volt.registry.placements import Placements
 from volt.registry.reports import Reports
-from volt.registry.trees import Coordinator
 
 
 @dataclass(frozen=True)
 class Service:
     """What handlers work with; ``heartbeat_interval`` in seconds."""
 
-    coordinator: Coordinator
+    images: Images
+    placements: Placements
     roster: Roster
     heartbeat_interval: float
     watch: Watch

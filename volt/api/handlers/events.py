@@ -3,11 +3,11 @@
 from flask import request
 from flask.typing import ResponseReturnValue
 
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service
 
 
 def index(service: Service) -> ResponseReturnValue:
     """List the last events, newest first."""
-    after, limit = schemas.events(request.args)
+    after, limit = parsing.events(request.args)
     return {"events": service.roster.events(after, limit)}

@@ -9,14 +9,14 @@ from flask import request
 from flask.typing import ResponseReturnValue
 
 from volt import metrics
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service, page_of
 from volt.model.objects import Placement
 
 
 def index(service: Service) -> ResponseReturnValue:
     """List hosts by name."""
-    page = schemas.page(request.args)
+    page = parsing.page(request.args)
     hosts = service.roster.hosts(page.marker, page.limit + 1)
     return page_of("hosts", hosts, page, "host")
 
@@ -28,7 +28,7 @@ def show(service: Service, host: str) -> ResponseReturnValue:
 
 def drain(service: Service, host: str) -> ResponseReturnValue:
     """Let the host feed nobody any more, or again."""
-    return vars(service.roster.drain(host, schemas.drain(request.get_data())))
+    return vars(service.roster.drain(host, parsing.drain(request.get_data())))
 
 
 def heartbeat(service: Service, host: str) -> ResponseReturnValue:
@@ -38,16 +38,16 @@ def heartbeat(service: Service, host: str) -> ResponseReturnValue:
 
 def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
     """Return the answer to a heartbeat."""
-    found = service.roster.heartbeat(host, schemas.heartbeat(body))
+    found = service.roster.heartbeat(host, parsing.heartbeat(body))
     return {"interval": service.heartbeat_interval} | vars(found)
 
 
 def placements(service: Service, host: str) -> ResponseReturnValue:
     """Show all placements of the host, once they are not those that it names by its ETag."""
-    end = time.monotonic() + schemas.wait(request.args)
+    end = time.monotonic() + parsing.wait(request.args)
     with metrics.LONG_POLLS.track_inprogress(), service.watch.waiting(host) as waiter:
         while True:
-            found = service.coordinator.placements(host)
+            found = service.placements.of_host(host)
             tag = _tag(found)
             if not request.if_none_match.contains(tag):
                 return {"placements": found}, 200, {"ETag": f'"{tag}"'}

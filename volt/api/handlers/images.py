@@ -8,7 +8,7 @@ from typing import Any, Final
 from flask import Response, jsonify, request
 from flask.typing import ResponseReturnValue
 
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service, page_of
 
 COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
@@ -16,45 +16,45 @@ COUNTERS: Final = frozenset({"sent", "hits", "misses", "silent"})
 
 def create(service: Service) -> ResponseReturnValue:
     """Store an image."""
-    new = schemas.image(request.get_data())
-    image, is_new = service.coordinator.create_image(new, datetime.now(UTC))
+    new = parsing.image(request.get_data())
+    image, is_new = service.images.create(new, datetime.now(UTC))
     return vars(image), 201 if is_new else 200
 
 
 def index(service: Service) -> ResponseReturnValue:
     """List images by name."""
-    page = schemas.page(request.args)
-    images = service.coordinator.images(page.marker, page.limit + 1)
+    page = parsing.page(request.args)
+    images = service.images.index(page.marker, page.limit + 1)
     return page_of("images", images, page, "name")
 
 
 def show(service: Service, image: str) -> ResponseReturnValue:
     """Show an image."""
-    return vars(service.coordinator.image(image))
+    return vars(service.images.show(image))
 
 
 def hashes(service: Service, image: str) -> ResponseReturnValue:
     """Show the image's hashes above the leaves."""
-    content = service.coordinator.upper_hashes(image)
+    content = service.images.upper_hashes(image)
     return Response(content, content_type="application/octet-stream")
 
 
 def delete(service: Service, image: str) -> ResponseReturnValue:
     """Forget an image that no host uses."""
-    service.coordinator.delete_image(image)
+    service.images.delete(image)
     return "", 204
 
 
 def rotate(service: Service, image: str) -> ResponseReturnValue:
     """Give the image's hosts another secret for each other."""
-    service.coordinator.rotate(image)
+    service.images.rotate(image)
     return "", 204
 
 
 def parents(service: Service, image: str) -> ResponseReturnValue:
     """Show whom a host could be given as a parent."""
-    host, limit = schemas.candidates(request.args)
-    found = service.coordinator.parents(image, host, limit)
+    host, limit = parsing.candidates(request.args)
+    found = service.images.parents(image, host, limit)
     return {"parents": found}
 
 
@@ -64,7 +64,7 @@ def trees(service: Service, image: str) -> ResponseReturnValue:
     Every heartbeat changes the counters in them. The ETag is weak, as it leaves these out:
     it tells whether the trees and the conditions of their hosts are what they were.
     """
-    content = asdict(service.coordinator.trees(image))
+    content = asdict(service.images.trees(image))
     etag = _digest(content)
     if request.if_none_match.contains_weak(etag):
         response = Response(status=304)

@@ -10,5 +10,5 @@ from volt.api.handlers import Service
 
 def show(service: Service) -> ResponseReturnValue:
     """Show all metrics of this Volt."""
-    figures = service.coordinator.figures()
+    figures = service.images.figures()
     return Response(metrics.text(figures), content_type=CONTENT_TYPE_LATEST)

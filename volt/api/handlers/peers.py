@@ -3,13 +3,13 @@
 from flask import request
 from flask.typing import ResponseReturnValue
 
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service
 
 
 def certify(service: Service, host: str) -> ResponseReturnValue:
     """Sign the host's certificate."""
-    pem, ip, port = schemas.certificate(request.get_data())
+    pem, ip, port = parsing.certificate(request.get_data())
     return vars(service.peers.certify(host, pem, ip, port))
 
 

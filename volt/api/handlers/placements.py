@@ -4,20 +4,20 @@ from flask import request
 from flask.typing import ResponseReturnValue
 
 from volt import metrics
-from volt.api import schemas
+from volt.api import parsing
 from volt.api.handlers import Service
 from volt.model.objects import State
 
 
 def show(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Show the host's placement."""
-    return vars(service.coordinator.placement(image, host))
+    return vars(service.placements.show(image, host))
 
 
 def join(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Place the host."""
-    portal, rack = schemas.join(request.get_data())
-    placement, is_new = service.coordinator.join(image, host, portal, rack)
+    portal, rack = parsing.join(request.get_data())
+    placement, is_new = service.placements.join(image, host, portal, rack)
     if is_new:
         metrics.JOINS.inc()
     return vars(placement), 201 if is_new else 200
@@ -25,20 +25,20 @@ def join(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def change(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Note that the host is ready, or take it out of the trees."""
-    wanted = schemas.state(request.get_data())
+    wanted = parsing.state(request.get_data())
     if wanted.state == State.LEAVING:
-        return vars(service.coordinator.leave(image, host))
+        return vars(service.placements.leave(image, host))
     assert wanted.generation is not None  # the schema asks for it here
-    return vars(service.coordinator.ready(image, host, wanted.generation))
+    return vars(service.placements.ready(image, host, wanted.generation))
 
 
 def remove(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Forget the host's place."""
-    service.coordinator.remove(image, host)
+    service.placements.remove(image, host)
     return "", 204
 
 
 def report(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Check the host's word about its parent."""
-    parent, reason = schemas.report(request.get_data())
+    parent, reason = parsing.report(request.get_data())
     return {"verdict": service.reports.judge(image, host, parent, reason)}

@@ -302,7 +302,7 @@ class HeartbeatTest(PlacementCase):
         node.create("vm1")
         node.destroy("vm1")
         self.bed.volt.forget("debian", "a")
-        self.bed.volt.ground.coordinator.delete_image("debian")
+        self.bed.volt.ground.images.delete("debian")
         node.drop()
         self.assertTrue(node.kernel.is_clean(), node.kernel.state())
 

@@ -111,7 +111,7 @@ class TestPicture(PageCase):
         self.run_script("document.getElementById('tree-0-node0000').isOld = true")
         before = self.run_script("document.querySelectorAll('.node').length")
         crowd.join(self.ground, 8000)
-        self.addCleanup(self.ground.coordinator.remove, crowd.IMAGE, crowd.name(8000))
+        self.addCleanup(self.ground.placements.remove, crowd.IMAGE, crowd.name(8000))
         self.wait_until("document.getElementById('tree-1-node8000')")
         assert self.run_script("document.querySelectorAll('.node').length") == before + 2
         assert self.run_script("document.getElementById('tree-0-node0000').isOld")
@@ -121,7 +121,7 @@ class TestPicture(PageCase):
     def test_a_leave_takes_the_host_out_of_the_picture(self):
         crowd.join(self.ground, 8001)
         self.wait_until("document.getElementById('tree-0-node8001')")
-        self.ground.coordinator.remove(crowd.IMAGE, crowd.name(8001))
+        self.ground.placements.remove(crowd.IMAGE, crowd.name(8001))
         self.wait_until("!document.getElementById('tree-0-node8001')")
 
     def test_the_keyboard_walks_zooms_and_lets_go(self):
@@ -244,7 +244,7 @@ class TestCare(PageCase):
 
     def say(self, text):
         """Store what the API would refuse: the page must not count on that."""
-        with self.ground.coordinator._writing.begin() as session:
+        with self.ground.placements._writing.begin() as session:
             session.get(HostRow, crowd.name(9)).rack = text
             session.add(EventRow(at=crowd.now(), kind="join", image=text, host=text, detail=text))
 

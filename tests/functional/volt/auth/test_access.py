@@ -178,7 +178,7 @@ class TestSecrets(TestCase):
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
         chap = Proof("source", self.SOURCE_SECRET)
         new = NewImage("x", 512, Shape.FOREST, 2, 2, source, chap)
-        self.ground.coordinator.create_image(new, datetime.now(UTC))
+        self.ground.images.create(new, datetime.now(UTC))
         self.host = self.ground.token("host", "a")
         self.client = self.ground.client()
 

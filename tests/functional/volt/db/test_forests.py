@@ -7,7 +7,7 @@ from sqlalchemy import event
 from sqlalchemy.orm import Session
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from tests.functional.volt.registry.test_trees import TreesCase, portal
+from tests.functional.volt.registry.base import TreesCase, portal
 from tests.places import Memory
 from volt.db import forests
 from volt.db.models import ImageRow
@@ -27,7 +27,7 @@ class TestParts(TreesCase):
         dice = random.Random(3)
         for number in range(HOSTS):
             rack = dice.choice([None, "r1", "r2", "r3"])
-            self.volt.join("y", f"h{number:02}", portal(), rack)
+            self.placements.join("y", f"h{number:02}", portal(), rack)
         for number in range(0, HOSTS, 7):
             self.ground.roster.drain(f"h{number:02}", True)
             report = Report({}, overloaded=True)
@@ -57,8 +57,8 @@ class TestParts(TreesCase):
                 assert self.places(found) == self.places(expected), change
 
     def test_a_change_makes_few_statements_however_many_hosts_there_are(self):
-        assert self.statements(lambda: self.volt.join("y", "new", portal(), "r1")) <= 26
-        assert self.statements(lambda: self.volt.leave("y", "new")) <= 17
+        assert self.statements(lambda: self.placements.join("y", "new", portal(), "r1")) <= 26
+        assert self.statements(lambda: self.placements.leave("y", "new")) <= 17
 
     def statements(self, act):
         """Count what the caller of ``act`` has the database do."""

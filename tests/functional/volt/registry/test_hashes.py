@@ -114,7 +114,7 @@ class TestWrongBytes(RosterCase):
         assert not [one for one in self.roster.events() if one.kind == "parent_corrupt"]
 
     def test_the_source_is_noted_and_goes_on(self):
-        fed = next(node.host for tree in self.volt.trees("x").trees for node in tree.nodes
+        fed = next(node.host for tree in self.images.trees("x").trees for node in tree.nodes
                    if node.parent is None)  # fmt: skip
         assert self.report(fed, reports.SOURCE) == Verdict.NOTED
         event = self.roster.events()[0]

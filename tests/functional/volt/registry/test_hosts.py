@@ -7,7 +7,7 @@ from sqlalchemy import event
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.base import TestCase
-from tests.functional.volt.registry.test_trees import TreesCase, portal
+from tests.functional.volt.registry.base import TreesCase, portal
 from volt import errors
 from volt.background.brake import FEW
 from volt.background.reaper import Reaper
@@ -27,12 +27,12 @@ class RosterCase(TreesCase):
 
     def children(self, host, image="x"):
         """Whom the host feeds, in any tree."""
-        trees = self.volt.trees(image).trees
+        trees = self.images.trees(image).trees
         return {node.host for tree in trees for node in tree.nodes if node.parent == host}
 
     def feeder(self, image="x"):
         """A host that feeds others, whoever it is."""
-        trees = self.volt.trees(image).trees
+        trees = self.images.trees(image).trees
         return min(node.parent for tree in trees for node in tree.nodes if node.parent)
 
     def overload(self, host, overloaded):
@@ -98,13 +98,13 @@ class TestHeartbeats(RosterCase):
         self.join("a")
         report = Report({"x": ImageReport(self.generation("a"))})
         assert self.roster.heartbeat("a", report).placements == NOBODY
-        assert self.volt.placement("x", "a").state == State.READY
+        assert self.placements.show("x", "a").state == State.READY
 
     def test_an_old_generation_confirms_nothing(self):
         self.join("a", "b")
         news = self.roster.heartbeat("a", Report({"x": ImageReport(1)}))
         assert [one.generation for one in news.placements] == [self.generation("a")]
-        assert self.volt.placement("x", "a").state == State.JOINING
+        assert self.placements.show("x", "a").state == State.JOINING
 
     def test_many_at_once_are_all_heard_and_each_gets_its_own_news(self):
         hosts = [f"h{number}" for number in range(TOGETHER)]
@@ -202,7 +202,7 @@ class TestTogether(RosterCase):
 
         def join(host):
             begin.wait()
-            return self.volt.join("x", host, portal())
+            return self.placements.join("x", host, portal())
 
         with ThreadPoolExecutor(TOGETHER) as pool:
             placed = list(pool.map(join, hosts))
@@ -218,18 +218,18 @@ class TestRacks(RosterCase):
         self.create("paper", stripes=1, fanout=4)
         racks = {f"h{number:02}": f"r{number % 3}" for number in range(30)}
         for host, rack in racks.items():
-            self.volt.join("paper", host, portal(), rack)
-        (tree,) = self.volt.trees("paper").trees
+            self.placements.join("paper", host, portal(), rack)
+        (tree,) = self.images.trees("paper").trees
         across = [n.host for n in tree.nodes if n.parent and racks[n.parent] != racks[n.host]]
         # By chance two of three links would cross.
         assert len(across) < len(racks) / 3, across
 
     def test_the_search_names_those_of_the_rack_first(self):
         for number in range(12):
-            self.volt.join("x", f"h{number}", portal(number), f"r{number % 2}")
+            self.placements.join("x", f"h{number}", portal(number), f"r{number % 2}")
         self.roster.heartbeat("asker", Report({}))
-        self.volt.join("x", "asker", portal(), "r1")
-        named = self.volt.parents("x", "asker", 4)
+        self.placements.join("x", "asker", portal(), "r1")
+        named = self.images.parents("x", "asker", 4)
         assert named
         for stripe in (0, 1):
             found = [one for one in named if one.stripe == stripe]
@@ -240,29 +240,29 @@ class TestRacks(RosterCase):
                 assert one.portal.ip == f"192.0.2.{one.host[1:]}"
 
     def fed(self, host, stripe):
-        nodes = self.volt.trees("x").trees[stripe].nodes
+        nodes = self.images.trees("x").trees[stripe].nodes
         return [node.parent for node in nodes].count(host)
 
 
 class TestParents(RosterCase):
     def test_neither_the_asker_nor_who_must_not_feed_is_named(self):
         self.join(*(f"h{number}" for number in range(8)))
-        named = {one.host for one in self.volt.parents("x", "new", 64)}
+        named = {one.host for one in self.images.parents("x", "new", 64)}
         assert named
         drained = min(named)
         self.roster.drain(drained, True)
-        after = {one.host for one in self.volt.parents("x", "new", 64)}
+        after = {one.host for one in self.images.parents("x", "new", 64)}
         assert drained not in after
         for host in after:
-            assert host not in {one.host for one in self.volt.parents("x", host, 64)}
+            assert host not in {one.host for one in self.images.parents("x", host, 64)}
 
     def test_the_limit_is_of_each_stripe(self):
         self.join(*(f"h{number}" for number in range(16)))
-        stripes = [one.stripe for one in self.volt.parents("x", "new", 1)]
+        stripes = [one.stripe for one in self.images.parents("x", "new", 1)]
         assert stripes == [0, 1]
 
     def test_an_image_must_be_known(self):
-        self.assertRaises(errors.ImageUnknown, self.volt.parents, "nope", "a", 8)
+        self.assertRaises(errors.ImageUnknown, self.images.parents, "nope", "a", 8)
 
 
 class TestShapes(TestCase):

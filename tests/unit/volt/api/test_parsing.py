@@ -5,7 +5,7 @@ import json
 import testtools
 
 from volt import errors
-from volt.api import schemas
+from volt.api import parsing
 from volt.model.objects import ImageReport, NewImage, State
 from volt.placement.rules import Shape
 from volt.transport import Portal
@@ -24,24 +24,24 @@ def image(**changes):
 class TestImage(testtools.TestCase):
     def test_two_stripes_and_fan_out_two_are_the_default(self):
         source = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:a", 0, 0)
-        assert schemas.image(image()) == NewImage("x", 512, Shape.FOREST, 2, 2, source)
+        assert parsing.image(image()) == NewImage("x", 512, Shape.FOREST, 2, 2, source)
 
     def test_each_shape_has_its_own_stripes_and_fan_out(self):
         for shape, stripes, fanout in (("tree", 1, 2), ("star", 1, 0), ("chain", 1, 1)):
-            new = schemas.image(image(shape=shape))
+            new = parsing.image(image(shape=shape))
             assert (new.stripes, new.fanout) == (stripes, fanout)
-        self.assertRaises(errors.ShapeInvalid, schemas.image, image(shape="star", fanout=3))
-        self.assertRaises(errors.RequestInvalid, schemas.image, image(shape="bush"))
+        self.assertRaises(errors.ShapeInvalid, parsing.image, image(shape="star", fanout=3))
+        self.assertRaises(errors.RequestInvalid, parsing.image, image(shape="bush"))
 
     def test_sizes_other_than_whole_sectors_are_refused(self):
         for size in (0, -512, 511, 512.0, "512", True, None, 2**61):
-            self.assertRaises(errors.ImageSizeInvalid, schemas.image, image(size=size))
+            self.assertRaises(errors.ImageSizeInvalid, parsing.image, image(size=size))
 
     def test_a_fan_out_below_the_stripes_is_refused(self):
-        self.assertRaises(errors.ShapeInvalid, schemas.image, image(stripes=3, fanout=2))
+        self.assertRaises(errors.ShapeInvalid, parsing.image, image(stripes=3, fanout=2))
 
     def test_names_are_checked(self):
-        self.assertRaises(errors.NameInvalid, schemas.image, image(name="A/b"))
+        self.assertRaises(errors.NameInvalid, parsing.image, image(name="A/b"))
 
 
 class TestPortal(testtools.TestCase):
@@ -57,34 +57,34 @@ class TestPortal(testtools.TestCase):
         for field, values in wrong.items():
             for value in values:
                 joining = body(portal=PORTAL | {field: value})
-                self.assertRaises(errors.RequestInvalid, schemas.join, joining)
+                self.assertRaises(errors.RequestInvalid, parsing.join, joining)
 
     def test_a_missing_field_is_refused(self):
         for field in PORTAL:
             less = {name: value for name, value in PORTAL.items() if name != field}
-            self.assertRaises(errors.RequestInvalid, schemas.join, body(portal=less))
+            self.assertRaises(errors.RequestInvalid, parsing.join, body(portal=less))
 
     def test_addresses_of_version_six_are_taken_in_their_short_form(self):
-        portal, _ = schemas.join(body(portal=PORTAL | {"ip": "2001:0db8::0001", "offset": 1024}))
+        portal, _ = parsing.join(body(portal=PORTAL | {"ip": "2001:0db8::0001", "offset": 1024}))
         assert (portal.ip, portal.offset) == ("2001:db8::1", 1024)
 
 
 class TestBodies(testtools.TestCase):
     def test_what_is_not_json_is_refused(self):
         for raw in (b"", b"{", b"\xff", b"[" * 100_000, b"1" * 10_000, b"[]", b"null"):
-            self.assertRaises(errors.RequestInvalid, schemas.heartbeat, raw)
+            self.assertRaises(errors.RequestInvalid, parsing.heartbeat, raw)
 
     def test_ready_needs_the_generation_and_leaving_does_not(self):
-        self.assertRaises(errors.RequestInvalid, schemas.state, body(state="ready"))
-        assert schemas.state(body(state="leaving")) == schemas.StateChange(State.LEAVING, None)
-        assert schemas.state(body(state="ready", generation=3)).generation == 3
-        self.assertRaises(errors.RequestInvalid, schemas.state, body(state="joining"))
+        self.assertRaises(errors.RequestInvalid, parsing.state, body(state="ready"))
+        assert parsing.state(body(state="leaving")) == parsing.StateChange(State.LEAVING, None)
+        assert parsing.state(body(state="ready", generation=3)).generation == 3
+        self.assertRaises(errors.RequestInvalid, parsing.state, body(state="joining"))
 
     def test_a_heartbeat_takes_ten_thousand_images_and_no_more(self):
         images = {f"i{number}": {"generation": number} for number in range(10_000)}
-        assert schemas.heartbeat(body(images=images)).images["i7"] == ImageReport(7)
+        assert parsing.heartbeat(body(images=images)).images["i7"] == ImageReport(7)
         more = images | {"one-more": {"generation": 1}}
-        self.assertRaises(errors.RequestInvalid, schemas.heartbeat, body(images=more))
+        self.assertRaises(errors.RequestInvalid, parsing.heartbeat, body(images=more))
 
 
 class TestMessages(testtools.TestCase):
@@ -92,27 +92,27 @@ class TestMessages(testtools.TestCase):
         return str(self.assertRaises(errors.RequestInvalid, check, content))
 
     def test_all_that_may_be_is_listed(self):
-        text = self.refused(schemas.image, image(shape="bush"))
+        text = self.refused(parsing.image, image(shape="bush"))
         assert text == "shape: 'bush' is not one of forest, tree, star, chain"
 
     def test_a_secret_is_not_shown_but_its_rule_is(self):
         for chap in ({"user": "a", "secret": "sesame"}, "sesame", {"user": "a", "sesame": 1}):
-            text = self.refused(schemas.image, image(source_chap=chap))
+            text = self.refused(parsing.image, image(source_chap=chap))
             assert text.startswith("source_chap")
             assert '"sesame"' not in text
         assert "{12,255}" in self.refused(
-            schemas.image, image(source_chap={"user": "a", "secret": "sesame"})
+            parsing.image, image(source_chap={"user": "a", "secret": "sesame"})
         )
 
     def test_a_long_value_leaves_room_for_the_rule(self):
-        text = self.refused(schemas.join, body(portal=PORTAL | {"ip": "x" * 900}))
+        text = self.refused(parsing.join, body(portal=PORTAL | {"ip": "x" * 900}))
         assert text.endswith("is longer than 45 characters")
         assert len(text) < 400
 
     def test_what_json_allows_and_no_text_can_hold_is_refused(self):
         deep = b'{"images":' * 500 + b"{}" + b"}" * 500
         for content in (b'{"images": {"\\ud800": {"generation": 1}}}', deep):
-            assert "cannot be read" in self.refused(schemas.heartbeat, content)
+            assert "cannot be read" in self.refused(parsing.heartbeat, content)
 
 
 class TestCertificate(testtools.TestCase):
@@ -121,9 +121,9 @@ class TestCertificate(testtools.TestCase):
         asked = {"ip": "192.0.2.1", "port": 1}
         for wrong in ("", "AAAA", begin, begin + end, begin + "?\n" + end):
             self.assertRaises(
-                errors.RequestInvalid, schemas.certificate, body(request=wrong, **asked)
+                errors.RequestInvalid, parsing.certificate, body(request=wrong, **asked)
             )
         pem = f"{begin}AAA=\n{end}"
         for right in (pem, "Subject: CN=a\n" + pem, pem.replace("CERT", "NEW CERT")):
-            given = schemas.certificate(body(request=right, **asked))
+            given = parsing.certificate(body(request=right, **asked))
             assert given == (right, "192.0.2.1", 1)

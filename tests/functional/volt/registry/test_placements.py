@@ -1,65 +1,17 @@
-"""What each use case leaves in the database."""
+"""What the use cases of places leave in the database."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
 from unittest import mock
 
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from tests.functional.volt import databases
-from tests.functional.volt.base import TestCase
+from tests.functional.volt.registry.base import TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
-from volt.model.objects import ImageReport, NewImage, Report, State
-from volt.placement.rules import Shape
-from volt.registry.trees import Coordinator
-from volt.transport import Portal
-
-NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-
-
-def portal(number=0):
-    return Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
-
-
-class TreesCase(TestCase):
-    scenarios = databases.SCENARIOS
-
-    def setUp(self):
-        super().setUp()
-        self.volt = self.ground.coordinator
-        self.create("x")
-
-    def create(self, name, stripes=2, fanout=2, now=NOW):
-        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
-        return self.volt.create_image(
-            NewImage(name, 512, Shape.FOREST, stripes, fanout, source), now
-        )
-
-    def join(self, *hosts, image="x"):
-        for host in hosts:
-            self.volt.join(image, host, portal())
-
-    def generation(self, host):
-        return self.volt.placement("x", host).generation
-
-    def told(self, host):
-        """Parents and standbys of the host in words: one pair a stripe."""
-        return [
-            (feed.parent.host, feed.standby and (feed.standby.host or "source"))
-            for feed in self.volt.placement("x", host).stripes
-        ]
-
-    def check_trees(self, hosts, image="x", fanout=2):
-        """Assert that every tree holds these hosts once, and no slot holds two."""
-        for tree in self.volt.trees(image).trees:
-            assert sorted(node.host for node in tree.nodes) == sorted(hosts)
-            depth = {None: 0} | {node.host: node.depth for node in tree.nodes}
-            assert all(node.depth == depth[node.parent] + 1 for node in tree.nodes)
-            parents = [node.parent for node in tree.nodes]
-            assert parents.count(None) <= 1
-            assert all(parents.count(host) <= fanout for host in hosts)
+from volt.model.objects import ImageReport, Report, State
+from volt.registry.batches import Turns
+from volt.registry.placements import Placements
 
 
 class TestLeaving(TreesCase):
@@ -72,17 +24,17 @@ class TestLeaving(TreesCase):
             self.confirm(host)
 
     def confirm(self, host):
-        self.volt.ready("x", host, self.generation(host))
+        self.placements.ready("x", host, self.generation(host))
 
     def needed(self, host):
-        return self.volt.placement("x", host).needed
+        return self.placements.show("x", host).needed
 
     def test_a_host_in_the_trees_is_needed(self):
         assert self.needed("a")
 
     def test_a_host_is_needed_until_its_children_read_from_others(self):
         before = {host: self.generation(host) for host in ("b", "c")}
-        self.volt.leave("x", "a")
+        self.placements.leave("x", "a")
         moved = [host for host, old in before.items() if self.generation(host) != old]
         assert moved
         for host in moved:
@@ -91,20 +43,20 @@ class TestLeaving(TreesCase):
         assert not self.needed("a")
 
     def test_a_child_that_was_placed_again_meanwhile_counts_once_it_is_up_to_date(self):
-        self.volt.leave("x", "a")
-        self.volt.leave("x", "b")
+        self.placements.leave("x", "a")
+        self.placements.leave("x", "b")
         assert self.needed("a")
         self.confirm("c")
         assert not self.needed("a")
 
     def test_hosts_that_all_leave_do_not_wait_for_each_other(self):
         for host in ("a", "b", "c"):
-            self.volt.leave("x", host)
+            self.placements.leave("x", host)
         assert not any(map(self.needed, ("a", "b", "c")))
 
     def test_a_host_that_is_still_joining_may_have_been_given_one_that_left(self):
         self.join("d")
-        self.volt.leave("x", "a")
+        self.placements.leave("x", "a")
         for host in ("b", "c"):
             self.confirm(host)
         assert self.needed("a")
@@ -112,10 +64,10 @@ class TestLeaving(TreesCase):
         assert not self.needed("a")
 
     def test_joining_again_ends_leaving(self):
-        self.volt.leave("x", "a")
+        self.placements.leave("x", "a")
         self.join("a")
         assert self.needed("a")
-        assert self.volt.placement("x", "a").state == State.JOINING
+        assert self.placements.show("x", "a").state == State.JOINING
 
 
 class TestPlacements(TreesCase):
@@ -131,30 +83,30 @@ class TestPlacements(TreesCase):
     def test_a_generation_never_goes_back(self):
         self.join("a", "b")
         before = self.generation("a")
-        self.volt.remove("x", "a")
+        self.placements.remove("x", "a")
         self.join("a")
         assert self.generation("a") > before
 
     def test_a_leaving_host_is_told_the_source_once_its_parent_is_removed(self):
         self.join("a", "b", "c")
-        self.volt.leave("x", "c")
+        self.placements.leave("x", "c")
         assert self.told("c") == [("a", "source"), ("b", "source")]
         before = self.generation("c")
-        self.volt.remove("x", "a")
+        self.placements.remove("x", "a")
         assert self.told("c") == [(None, None), ("b", "source")]
         assert self.generation("c") > before
-        self.volt.remove("x", "b")
+        self.placements.remove("x", "b")
         assert self.told("c") == [(None, None), (None, None)]
 
     def test_a_new_portal_renews_children_and_grandchildren_only(self):
         hosts = [f"h{number}" for number in range(12)]
         self.join(*hosts)
         before = {host: self.generation(host) for host in hosts}
-        self.volt.join("x", "h0", portal(99))
+        self.placements.join("x", "h0", portal(99))
         readers = {
             host
             for host in hosts
-            for feed in self.volt.placement("x", host).stripes
+            for feed in self.placements.show("x", host).stripes
             if "h0" in (feed.parent.host, feed.standby and feed.standby.host)
         }
         assert {host for host in hosts if self.generation(host) != before[host]} == readers
@@ -164,7 +116,7 @@ class TestPlacements(TreesCase):
             self.create(name)
             self.join("a", image=name)
         self.join("a")
-        self.volt.leave("z", "a")
+        self.placements.leave("z", "a")
         news = self.ground.roster.heartbeat(
             "a",
             Report(
@@ -185,7 +137,7 @@ class TestPlacements(TreesCase):
         for number in range(150):
             if present and dice.random() < 0.45:
                 host = present.pop(dice.randrange(len(present)))
-                dice.choice([self.volt.leave, self.volt.remove])("x", host)
+                dice.choice([self.placements.leave, self.placements.remove])("x", host)
             else:
                 present.append(f"h{number}")
                 self.join(present[-1])
@@ -194,7 +146,7 @@ class TestPlacements(TreesCase):
     def test_stripes_and_fan_out_are_each_images_own(self):
         self.create("paper", stripes=1, fanout=2)
         self.join("a", "b", "c", image="paper")
-        (tree,) = self.volt.trees("paper").trees
+        (tree,) = self.images.trees("paper").trees
         assert [node.parent for node in tree.nodes] == [None, None, "a"]
 
 
@@ -207,38 +159,38 @@ class TestInterruptedJoins(TreesCase):
         self.interrupt("b")
 
     def interrupt(self, host):
-        dying = Coordinator(self.ground.engine, source_timeout=1)
+        dying = Placements(self.ground.engine, Turns())
         with mock.patch.object(dying, "_place", side_effect=SystemExit):
             self.assertRaises(SystemExit, dying.join, "x", host, portal())
 
     def test_who_waits_has_no_place_yet(self):
         self.check_trees(["a"])
-        assert self.volt.placements("b") == ()
-        self.assertRaises(errors.HostUnknown, self.volt.placement, "x", "b")
-        self.assertRaises(errors.HostUnknown, self.volt.leave, "x", "b")
+        assert self.placements.of_host("b") == ()
+        self.assertRaises(errors.HostUnknown, self.placements.show, "x", "b")
+        self.assertRaises(errors.HostUnknown, self.placements.leave, "x", "b")
         report = Report({"x": ImageReport(generation=7)})
         assert self.ground.roster.heartbeat("b", report).unknown == ("x",)
-        self.volt.reconsider("x", "b")
+        self.placements.reconsider("x", "b")
         self.check_trees(["a"])
 
     def test_the_next_join_has_it_placed_too(self):
         self.join("c")
         self.check_trees("abc")
-        assert self.volt.placement("x", "b").state == State.JOINING
+        assert self.placements.show("x", "b").state == State.JOINING
 
     def test_its_own_next_join_places_it_where_it_serves_by_then(self):
-        placement, is_new = self.volt.join("x", "b", portal(7))
+        placement, is_new = self.placements.join("x", "b", portal(7))
         assert (placement.host, is_new) == ("b", False)
-        self.volt.remove("x", "a")
+        self.placements.remove("x", "a")
         self.join("d")
         self.check_trees("bd")
         parents = {feed.parent.host: feed.parent.portal for feed in
-                   self.volt.placement("x", "d").stripes}  # fmt: skip
+                   self.placements.show("x", "d").stripes}  # fmt: skip
         assert parents["b"] == portal(7)
 
     def test_it_can_be_removed_or_expired_instead(self):
         self.interrupt("c")
-        self.volt.remove("x", "b")
+        self.placements.remove("x", "b")
         assert self.ground.roster.expire(["c"]) == 1
         self.join("d")
         self.check_trees("ad")
@@ -246,18 +198,20 @@ class TestInterruptedJoins(TreesCase):
 
 class TestRemovedBeforeTheAnswer(TreesCase):
     def test_only_the_host_itself_hears_of_it(self):
-        answered = self.volt._placements
+        answered = self.placements._placements
 
         def late(image, hosts):
-            self.volt.remove("x", "b")
+            self.placements.remove("x", "b")
             return answered(image, hosts)
 
-        with mock.patch.object(self.volt, "_placements", late):
-            assert self.volt.join("x", "a", portal())[1]
-            self.assertRaises(errors.HostUnknown, self.volt.join, "x", "b", portal())
+        with mock.patch.object(self.placements, "_placements", late):
+            assert self.placements.join("x", "a", portal())[1]
+            self.assertRaises(errors.HostUnknown, self.placements.join, "x", "b", portal())
             with ThreadPoolExecutor(8) as pool:
-                joins = [pool.submit(self.volt.join, "x", f"h{n}", portal()) for n in range(8)]
-                joins.append(pool.submit(self.volt.join, "x", "b", portal()))
+                joins = [
+                    pool.submit(self.placements.join, "x", f"h{n}", portal()) for n in range(8)
+                ]
+                joins.append(pool.submit(self.placements.join, "x", "b", portal()))
         faults = [type(join.exception()) for join in joins]
         assert faults == [type(None)] * 8 + [errors.HostUnknown]
 
@@ -266,15 +220,15 @@ class TestConcurrency(TreesCase):
     def test_sixteen_threads_never_give_one_slot_twice(self):
         hosts = [f"h{number}" for number in range(96)]
         with ThreadPoolExecutor(16) as pool:
-            placed = list(pool.map(lambda host: self.volt.join("x", host, portal()), hosts))
+            placed = list(pool.map(lambda host: self.placements.join("x", host, portal()), hosts))
         assert all(is_new for _, is_new in placed)
         self.check_trees(hosts)
 
     def test_joins_and_removals_mix_and_the_same_join_counts_once(self):
         leavers = [f"l{number}" for number in range(24)]
         self.join(*leavers)
-        work = [(self.volt.remove, ("x", host)) for host in leavers]
-        work += [(self.volt.join, ("x", f"h{n % 24}", portal())) for n in range(48)]
+        work = [(self.placements.remove, ("x", host)) for host in leavers]
+        work += [(self.placements.join, ("x", f"h{n % 24}", portal())) for n in range(48)]
         random.Random(5).shuffle(work)
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda task: task[0](*task[1]), work))
@@ -285,25 +239,6 @@ class TestConcurrency(TreesCase):
         self.addCleanup(impatient.dispose)
         with self.ground.engine.connect() as connection:
             connection.exec_driver_sql("UPDATE images SET lun = 1")
-            late = Coordinator(impatient, source_timeout=1)
+            late = Placements(impatient, Turns())
             self.assertRaises(errors.DatabaseBusy, late.join, "x", "a", portal())
         self.join("a")
-
-
-class TestImages(TreesCase):
-    def test_times_are_utc(self):
-        cet = timezone(timedelta(hours=1))
-        self.create("y", now=NOW.astimezone(cet))
-        created = self.volt.image("y").created_at
-        assert (created, created.utcoffset()) == (NOW, timedelta(0))
-
-    def test_hosts_are_counted_until_they_are_removed(self):
-        self.join("a", "b")
-        self.volt.leave("x", "a")
-        assert self.volt.image("x").hosts == 2
-        assert self.volt.placement("x", "a").state == State.LEAVING
-        self.assertRaises(errors.ImageInUse, self.volt.delete_image, "x")
-        for host in "ab":
-            self.volt.remove("x", host)
-        self.volt.delete_image("x")
-        self.assertRaises(errors.ImageUnknown, self.volt.image, "x")

@@ -1,0 +1,213 @@
+"""How what was asked becomes typed objects, once it looks as its schema says."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from volt import transport
+from volt.api import schemas
+from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
+from volt.model.names import check_name
+from volt.model.objects import ImageReport, NewImage, Reason, Report, State
+from volt.placement import shapes
+from volt.placement.rules import Rules, Shape
+from volt.transport import LARGEST, SECTOR, Portal, Proof
+
+HASHED = 4096  # bytes of a block that is hashed, and of one that holds hashes
+FANNED = 128  # hashes in such a block
+_NUMBER = re.compile("-?[0-9]{1,19}")
+
+
+class Query(Protocol):
+    """The parameters of a URL; a name may come more than once."""
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+
+    def lists(self) -> Iterable[tuple[str, list[str]]]:
+        """Return each name with its values."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """Up to ``limit`` things, from the one after ``marker`` on."""
+
+    marker: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """The state a host says it is in, and the generation of the placement it acts on."""
+
+    state: State
+    generation: int | None
+
+
+def image(body: bytes) -> NewImage:
+    """Parse the body of POST /v1/images."""
+    content = _load(body, schemas.IMAGE)
+    new = new_image(
+        content["name"],
+        content["size"],
+        Shape(content.get("shape", Shape.FOREST)),
+        content.get("stripes"),
+        content.get("fanout"),
+        *transport.parse_source(content),
+        content.get("foreign_children"),
+    )
+    if "root_hash" not in content:
+        return new
+    return replace(
+        new,
+        root_hash=content["root_hash"],
+        salt=content["salt"],
+        upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
+    )
+
+
+def _upper_hashes(text: str, size: int) -> bytes:
+    """Return the hashes above the leaves of an image of that size, as dm-verity has them."""
+    try:
+        hashes = base64.b64decode(text, validate=True)
+    except ValueError as err:
+        raise HashesInvalid(f"upper_hashes are not base64: {err}") from err
+    level = -(-size // HASHED)  # blocks
+    expected = -HASHED * -(-level // FANNED)  # without the leaves
+    while level > 1:
+        level = -(-level // FANNED)
+        expected += level * HASHED
+    expected = max(0, expected)
+    if not 0 < len(hashes) == expected:
+        raise HashesInvalid(
+            f"upper_hashes have {len(hashes)} bytes, those of {size} bytes in blocks of {HASHED} "
+            f"have {expected}: send all levels above the leaves, and none for an image that has "
+            "no such levels"
+        )
+    return hashes
+
+
+def new_image(
+    name: str,
+    size: Any,
+    shape: Shape,
+    stripes: int | None,
+    fanout: int | None,
+    source: Portal,
+    source_proof: Proof | None,
+    foreign_children: int | None,
+) -> NewImage:
+    """Check what a caller says about an image, from whichever edge it comes."""
+    check_name("image", name)
+    whole = isinstance(size, int) and not isinstance(size, bool)
+    if not whole or not 0 < size <= LARGEST or size % SECTOR:
+        raise ImageSizeInvalid(
+            f"size {str(size)[:32]} of image {name} is not allowed: "
+            f"give the bytes as a positive multiple of {SECTOR}, at most {LARGEST}"
+        )
+    usual = shapes.usual(shape)
+    stripes = usual.stripes if stripes is None else int(stripes)
+    fanout = usual.fanout if fanout is None else int(fanout)
+    shapes.check(Rules(shape, stripes, fanout, foreign_children))
+    return NewImage(name, size, shape, stripes, fanout, source, source_proof, foreign_children)
+
+
+def join(body: bytes) -> tuple[Portal, str | None]:
+    """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and rack."""
+    content = _load(body, schemas.JOIN)
+    return transport.parse(content["portal"]), content.get("rack")
+
+
+def state(body: bytes) -> StateChange:
+    """Parse the body of PATCH /v1/images/{image}/hosts/{host}."""
+    content = _load(body, schemas.STATE)
+    return StateChange(State(content["state"]), content.get("generation"))
+
+
+def heartbeat(body: bytes) -> Report:
+    """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
+    content = _load(body, schemas.HEARTBEAT)
+    images = {
+        check_name("image", name): ImageReport(**fields)
+        for name, fields in content.pop("images").items()
+    }
+    return Report(images, **content)
+
+
+def report(body: bytes) -> tuple[str, Reason]:
+    """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent, and why."""
+    content = _load(body, schemas.REPORT)
+    return check_name("host", content["parent"]), Reason(content.get("reason", Reason.SILENT))
+
+
+def drain(body: bytes) -> bool:
+    """Parse the body of PATCH /v1/hosts/{host}."""
+    return bool(_load(body, schemas.DRAIN)["draining"])
+
+
+def certificate(body: bytes) -> tuple[str, str, int]:
+    """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
+    content = _load(body, schemas.CERTIFICATE)
+    return content["request"], transport.ip(content["ip"]), int(content["port"])
+
+
+def page(query: Query) -> Page:
+    """Parse which page of a list is wanted."""
+    given = parameters(query, schemas.PAGE)
+    return Page(given.get("marker", ""), given.get("limit", schemas.LIMIT["default"]))
+
+
+def events(query: Query) -> tuple[int, int]:
+    """Parse the parameters of GET /v1/events: after and limit."""
+    given = parameters(query, schemas.EVENTS)
+    return given.get("after", 0), given.get("limit", schemas.LIMIT["default"])
+
+
+def wait(query: Query) -> int:
+    """Parse for how many seconds an answer may be held back."""
+    return int(parameters(query, schemas.WAIT).get("wait", 0))
+
+
+def candidates(query: Query) -> tuple[str, int]:
+    """Parse the parameters of GET /v1/images/{image}/parents: the asker and the limit."""
+    given = parameters(query, schemas.CANDIDATES)
+    return given["host"], given.get("limit", schemas.FEW["default"])
+
+
+def parameters(query: Query, schema: schemas.Schema) -> dict[str, Any]:
+    """Return the parameters, numbers as such, if they are what the schema says."""
+    given: dict[str, Any] = {}
+    content = schema.content
+    if not query and not content.get("required"):
+        return given
+    kinds = content.get("properties", {})
+    for name, values in query.lists():
+        if len(values) > 1:
+            raise RequestInvalid(f"parameter {name[:64]!r} is given more than once")
+        is_number = kinds.get(name, {}).get("type") == "integer" and _NUMBER.fullmatch(values[0])
+        given[name] = int(values[0]) if is_number else values[0]
+    schema.check(given, "the query")
+    return given
+
+
+def portal(content: dict[str, Any]) -> Portal:
+    """Check a portal that did not come as a JSON body."""
+    schemas.PORTAL_ALONE.check(content)
+    return transport.parse(content)
+
+
+def _load(body: bytes, schema: schemas.Schema) -> Any:
+    content = _parse(body)
+    schema.check(content)
+    return content
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as err:
+        reason = "it is nested too deeply" if isinstance(err, RecursionError) else str(err)[:200]
+        raise RequestInvalid(f"the body is not JSON: {reason}") from err

@@ -1,0 +1,203 @@
+"""What becomes of an image: its record, its trees as a whole, and the secret of its hosts.
+
+Each verb is one transaction. A writer holds the database (SQLite) or its image's row (others)
+from its first read to its commit, so that two changes never choose the same slot. Rows are always
+locked in this order: the image, hosts, placements.
+"""
+
+import logging
+from dataclasses import fields
+from datetime import datetime
+
+from sqlalchemy import Engine, func, select, update
+from sqlalchemy.orm import Session, sessionmaker
+
+from volt.db import counts, forests, hosts, views
+from volt.db.engine import for_reading, for_writing, retried
+from volt.db.models import HostRow, ImageRow, PlacementRow
+from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
+from volt.model.objects import Candidate, Figures, Image, NewImage, Trees
+from volt.placement.part import Change
+from volt.registry import source
+from volt.registry.batches import Turns
+from volt.transport import RENEWED, columns, new_secret
+
+LOG = logging.getLogger(__name__)
+
+
+class Images:
+    """The use cases of images; safe to share between threads."""
+
+    def __init__(self, engine: Engine, turns: Turns[str], source_timeout: float) -> None:
+        """Wait ``source_timeout`` seconds for the source of a new image to answer.
+
+        ``turns`` are those of all who write to images in this process, by the image's name.
+        """
+        self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
+        self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
+        self._turns = turns
+        self._source_timeout = source_timeout
+
+    def create(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
+        """Store an image; return it and whether it is new.
+
+        The source's secret may differ from the stored one: it is the new one then. Raises
+        ImageExists for other content under the name, SourceUnreachable.
+        """
+        present = self._find_same(new)
+        if present is not None:
+            return present, False
+        source.check_answers(new.source, self._source_timeout)
+        return self._store(new, now)
+
+    @retried
+    def index(self, after: str = "", limit: int | None = None) -> list[Image]:
+        """Return up to ``limit`` images by name, from the one after that name on."""
+        with self._reading.begin() as session:
+            return views.images(session, after=after, limit=limit)
+
+    @retried
+    def show(self, name: str) -> Image:
+        """Return an image; raises ImageUnknown."""
+        with self._reading.begin() as session:
+            known(session, name)
+            return views.images(session, name)[0]
+
+    @retried
+    def upper_hashes(self, name: str) -> bytes:
+        """Return the image's hashes above the leaves; raises ImageUnknown, HashesUnknown."""
+        with self._reading.begin() as session:
+            hashes = known(session, name).upper_hashes
+        if hashes is None:
+            raise HashesUnknown(f"image {name} has no hash tree: it was registered without one")
+        return hashes
+
+    @retried
+    def delete(self, name: str) -> None:
+        """Forget an image; raises ImageUnknown, ImageInUse."""
+        with self._turns.of(name), self._writing.begin() as session:
+            row = known(session, name, lock=True)
+            count = session.scalar(
+                select(func.count()).select_from(PlacementRow).where(PlacementRow.image == name)
+            )
+            if count:
+                raise ImageInUse(f"image {name} is in use by {count} hosts: remove them first")
+            session.delete(row)
+            hosts.note(session, "image_delete", [None], name)
+        LOG.info("Image %s deleted", name)
+
+    @retried
+    def rotate(self, name: str) -> None:
+        """Give the image's hosts another secret for each other; raises ImageUnknown."""
+        with self._turns.of(name), self._writing.begin() as session:
+            row = known(session, name, lock=True)
+            row.secret = new_secret()
+            _renew_all(session, row)
+            hosts.note(session, RENEWED, [None], name)
+        LOG.info("Image %s has another CHAP secret", name)
+
+    @retried
+    def trees(self, name: str) -> Trees:
+        """Return the image's trees; raises ImageUnknown."""
+        with self._reading.begin() as session:
+            return views.trees(session, known(session, name))
+
+    @retried
+    def parents(self, image: str, host: str, limit: int) -> list[Candidate]:
+        """Return whom the host could be given as a parent now, best first in each stripe.
+
+        Raises ImageUnknown.
+        """
+        with self._reading.begin() as session:
+            image_row = known(session, image)
+            row = session.get(HostRow, host)
+            rack = None if row is None else row.rack
+            racks = () if rack is None else (rack,)
+            part = forests.part(session, image_row, Change(racks=racks, joins=limit))
+            return views.candidates(session, image_row, part, host, rack, limit)
+
+    @retried
+    def figures(self) -> Figures:
+        """Return how much there is of everything."""
+        with self._reading.begin() as session:
+            return counts.count(session)
+
+    @retried
+    def _find_same(self, new: NewImage) -> Image | None:
+        with self._writing.begin() as session:
+            return _same(session, new)
+
+    @retried
+    def _store(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
+        with self._writing.begin() as session:
+            present = _same(session, new)
+            if present is not None:
+                return present, False
+            row = ImageRow(
+                name=new.name,
+                size=new.size,
+                shape=new.shape,
+                stripes=new.stripes,
+                fanout=new.fanout,
+                foreign_children=new.foreign_children,
+                root_hash=new.root_hash,
+                salt=new.salt,
+                upper_hashes=new.upper_hashes,
+                secret=new_secret(),
+                inner=[0] * new.stripes,
+                at_source=[0] * new.stripes,
+                created_at=now,
+                **columns.values(new.source),
+            )
+            row.source_proof = new.source_proof
+            session.add(row)
+            hosts.note(session, "image_create", [None], new.name)
+            session.flush()
+            image = views.images(session, new.name)[0]
+        LOG.info("Image %s created", new.name)
+        return image, True
+
+
+def known(session: Session, name: str, lock: bool = False) -> ImageRow:
+    """Return the image's row; the lock makes its writers take turns where SQLite's does not.
+
+    It lets others refer to the row meanwhile: hosts may begin to wait for a place.
+    """
+    row = session.get(ImageRow, name, with_for_update={"key_share": True} if lock else None)
+    if row is None:
+        raise ImageUnknown(f"image {name} is not known: create it with POST /v1/images")
+    return row
+
+
+def _same(session: Session, new: NewImage) -> Image | None:
+    """Return the stored image if it has this content; raise ImageExists if it has other."""
+    row = session.get(ImageRow, new.name, with_for_update=True)
+    if row is None:
+        return None
+    stored, said = views.without_secret(row), new.without_secret()
+    if stored != said:
+        raise ImageExists(
+            f"image {new.name} exists with another {_differences(stored, said)}: "
+            "delete it first or take another name"
+        )
+    if row.source_proof != new.source_proof:
+        row.source_proof = new.source_proof
+        _renew_all(session, row)
+        hosts.note(session, RENEWED, [None], new.name)
+    return views.images(session, new.name)[0]
+
+
+def _differences(one: NewImage, other: NewImage) -> str:
+    """Return in words what two images differ in."""
+    names = [part.name for part in fields(NewImage) if part.compare]
+    differing = [name for name in names if getattr(one, name) != getattr(other, name)]
+    return " and ".join(differing).replace("_", " ")
+
+
+def _renew_all(session: Session, image: ImageRow) -> None:
+    image.generation += 1
+    session.execute(
+        update(PlacementRow)
+        .where(PlacementRow.image == image.name)
+        .values(generation=image.generation)
+    )
