@@ -64,7 +64,7 @@ class TestPicture(AdminCase):
             self.assertAlmostEqual(11, self.run_script(f"{size} * {zoom}"), 1)
 
     def test_health_images_and_hosts_are_those_of_volt(self):
-        known = [one.host for one in self.stage.ground.roster.hosts()]
+        known = [one.host for one in self.stage.ground.hosts.index()]
         facts = self.facts()
         self.assertEqual(
             ("2", str(len(known)), str(HOSTS + 3)),

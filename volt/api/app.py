@@ -62,7 +62,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
     service = Service(
         worker.images,
         worker.placements,
-        worker.roster,
+        worker.hosts,
         conf.heartbeat.interval,
         worker.watch,
         worker.reports,

@@ -17,7 +17,7 @@ from volt.db.changes import Change, Changes
 from volt.db.clock import ClockTable
 from volt.db.engine import connect
 from volt.registry.batches import Turns
-from volt.registry.hosts import Roster
+from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.placements import Placements
 from volt.registry.reports import Prober, Reports
@@ -33,11 +33,11 @@ class Worker:
         turns: Turns[str] = Turns()
         self.images = Images(engine, turns, conf.source.timeout)
         self.placements = Placements(engine, turns)
-        self.roster = Roster(engine, self.placements)
-        self.reports = Reports(self.roster, Prober())
+        self.hosts = Hosts(engine, self.placements)
+        self.reports = Reports(self.hosts, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)
         self._clock = Clock(ClockTable(engine), _name())
-        self._reaper = Reaper(self.roster, conf.heartbeat.expiry)
+        self._reaper = Reaper(self.hosts, conf.heartbeat.expiry)
         self._notifier = _notifier(conf)
         self._rounds = [
             Rounds("clock", self._clock.beat, clock.TICK),

@@ -17,7 +17,7 @@ from volt.db.engine import connect
 from volt.model.drawing import draw
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
-from volt.registry.hosts import Roster
+from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.placements import Placements
 from volt.transport.options import source as source_options
@@ -128,8 +128,8 @@ def hosts(options: cfg.ConfigOpts) -> None:
     rows: list[tuple[str, str, int, int, str]] = []
     last = ""
     with reported():
-        roster = _roster(options)
-        while page := roster.hosts(last):
+        known = _hosts(options)
+        while page := known.index(last):
             for each in page:
                 state = "draining" if each.draining else ""
                 images = len(each.report.images)
@@ -144,7 +144,7 @@ def hosts(options: cfg.ConfigOpts) -> None:
 def drain(options: cfg.ConfigOpts, name: str) -> None:
     """Move the children of host NAME, and give it no new ones."""
     with reported():
-        _roster(options).drain(name, True)
+        _hosts(options).drain(name, True)
     click.echo(f"host {name} is draining")
 
 
@@ -154,7 +154,7 @@ def drain(options: cfg.ConfigOpts, name: str) -> None:
 def undrain(options: cfg.ConfigOpts, name: str) -> None:
     """Let host NAME feed others again."""
     with reported():
-        _roster(options).drain(name, False)
+        _hosts(options).drain(name, False)
     click.echo(f"host {name} may feed others")
 
 
@@ -166,7 +166,7 @@ def expire(options: cfg.ConfigOpts) -> None:
     However many there are: Volt itself expires none while most are silent.
     """
     with reported():
-        gone = _roster(options).expire_silent(options.heartbeat.expiry)
+        gone = _hosts(options).expire_silent(options.heartbeat.expiry)
     click.echo(f"{gone} hosts expired")
 
 
@@ -194,9 +194,9 @@ def _images(options: cfg.ConfigOpts) -> Images:
     return Images(engine, Turns(), options.source.timeout)
 
 
-def _roster(options: cfg.ConfigOpts) -> Roster:
+def _hosts(options: cfg.ConfigOpts) -> Hosts:
     engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
-    return Roster(engine, Placements(engine, Turns()))
+    return Hosts(engine, Placements(engine, Turns()))
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ _USED = select(
 _Beat = tuple[str, Report]
 
 
-class Roster:
+class Hosts:
     """The use cases of hosts; safe to share between threads."""
 
     def __init__(self, engine: Engine, placements: Placements) -> None:
@@ -98,7 +98,7 @@ class Roster:
         return news, forgotten
 
     @retried
-    def hosts(self, after: str = "", limit: int = 1000) -> list[Host]:
+    def index(self, after: str = "", limit: int = 1000) -> list[Host]:
         """Return up to ``limit`` hosts by name, from the one after that name on."""
         with self._reading.begin() as session:
             now = hosts.tick(session)
@@ -108,7 +108,7 @@ class Roster:
             return [views.host(row, now) for row in rows]
 
     @retried
-    def host(self, name: str) -> Host:
+    def show(self, name: str) -> Host:
         """Return what is known of a host; raises HostUnknown."""
         with self._reading.begin() as session:
             return views.host(_known(session, name), hosts.tick(session))

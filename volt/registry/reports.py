@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from volt import metrics
 from volt.model.objects import Reason, Verdict
-from volt.registry.hosts import Roster
+from volt.registry.hosts import Hosts
 from volt.transport import Portal, probe
 
 LOG = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class Prober:
 class Reports:
     """Judges reports, expires parents that are dead and drains those that send wrong bytes."""
 
-    def __init__(self, roster: Roster, prober: Prober) -> None:
-        self._roster = roster
+    def __init__(self, hosts: Hosts, prober: Prober) -> None:
+        self._hosts = hosts
         self._prober = prober
 
     def judge(self, image: str, host: str, parent: str, reason: Reason) -> Verdict:
@@ -76,30 +76,30 @@ class Reports:
     def _hear(self, image: str, host: str, parent: str) -> Verdict:
         """Keep the word of a host that got wrong bytes; the source feeds on all the same."""
         if parent == SOURCE:
-            self._roster.suspect(image, host, None)
-            self._roster.note("source_corrupt", image, None, f"reported by {host}")
+            self._hosts.suspect(image, host, None)
+            self._hosts.note("source_corrupt", image, None, f"reported by {host}")
             return Verdict.NOTED
-        self._roster.suspect(image, host, parent)
-        self._roster.note("parent_corrupt", image, parent, f"reported by {host}")
-        if self._roster.accuse(parent, host, MEMORY) < WITNESSES:
+        self._hosts.suspect(image, host, parent)
+        self._hosts.note("parent_corrupt", image, parent, f"reported by {host}")
+        if self._hosts.accuse(parent, host, MEMORY) < WITNESSES:
             return Verdict.NOTED
-        self._roster.drain(parent, True)
+        self._hosts.drain(parent, True)
         return Verdict.DRAINED
 
     def _probe(self, image: str, host: str, parent: str) -> Verdict:
-        suspect, control = self._roster.suspect(image, host, parent)
+        suspect, control = self._hosts.suspect(image, host, parent)
         of_parent, is_news = self._prober.probe(suspect)
         of_control, _ = self._prober.probe(control)
         if of_parent.result():
             if is_news:
-                self._roster.note("parent_alive", image, parent, f"reported by {host}")
+                self._hosts.note("parent_alive", image, parent, f"reported by {host}")
             return Verdict.ALIVE
         if not of_control.result():
             LOG.warning("Neither %s nor %s, who reported it, answers", parent, host)
             return Verdict.UNCLEAR
         if is_news:
-            self._roster.note("parent_dead", image, parent, f"reported by {host}")
-        metrics.EXPIRIES.inc(self._roster.expire([parent]))
+            self._hosts.note("parent_dead", image, parent, f"reported by {host}")
+        metrics.EXPIRIES.inc(self._hosts.expire([parent]))
         return Verdict.DEAD
 
 

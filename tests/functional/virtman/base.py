@@ -117,7 +117,7 @@ class Volt:
 
     def silence_of(self, host: str) -> int:
         """Seconds since the host said a word."""
-        return self.ground.roster.host(host).silent
+        return self.ground.hosts.show(host).silent
 
     def forget(self, image: str, host: str) -> None:
         self.ground.placements.remove(image, host)

@@ -24,7 +24,7 @@ from volt.db.engine import connect
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.registry.batches import Turns
-from volt.registry.hosts import Roster
+from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
 from volt.registry.placements import Placements
@@ -46,8 +46,8 @@ class Ground:
         rounds = Rounds("watch", self.watch.look, waiters.INTERVAL)
         rounds.start()
         cleanups.callback(rounds.stop)
-        self.roster = Roster(self.engine, self.placements)
-        self.reports = Reports(self.roster, Prober())
+        self.hosts = Hosts(self.engine, self.placements)
+        self.reports = Reports(self.hosts, Prober())
         self.tokens = Tokens(self.engine)
         self.peers = Peers(PeerRows(self.engine), timedelta(hours=24))
         self.operator = self.token("operator")
@@ -67,7 +67,7 @@ class Ground:
         beside.write_text("")
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
-        nouns = self.images, self.placements, self.roster
+        nouns = self.images, self.placements, self.hosts
         service = Service(*nouns, 2.0, self.watch, self.reports, self.peers)
         return create_app(service, access)
 

@@ -55,7 +55,7 @@ def confirm(ground, number, image=IMAGE):
 def report(ground, number, image=IMAGE, is_overloaded=False):
     """Let the host say that it served so many bytes, of which its cache had most."""
     served = ImageReport(1, number * 3_000_000, 1000 + number * 7, 100 + number % 90)
-    ground.roster.heartbeat(
+    ground.hosts.heartbeat(
         name(number), Report({image: served}, 40_000_000, 38_000_000, is_overloaded)
     )
 

@@ -59,7 +59,7 @@ class TestCommands(TestCase):
         assert shown == served
 
     def test_hosts_are_listed_and_drained(self):
-        self.ground.roster.heartbeat("node1", Report({"demo": ImageReport(1)}))
+        self.ground.hosts.heartbeat("node1", Report({"demo": ImageReport(1)}))
         assert self.run_manage("host", "drain", "node1").output == "host node1 is draining\n"
         [_, line] = self.run_manage("host", "list").output.splitlines()
         assert line.split() == ["node1", "-", "0", "1", "draining"]
@@ -80,14 +80,14 @@ class TestCommands(TestCase):
         assert f" {name} " in self.run_manage("token", "list").output
 
     def test_silent_hosts_are_expired_at_an_operators_word(self):
-        self.ground.roster.heartbeat("node1", Report({}))
+        self.ground.hosts.heartbeat("node1", Report({}))
         assert self.run_manage("host", "expire").output == "0 hosts expired\n"
         clock = ClockTable(self.ground.engine)
         seen = clock.read()
         assert clock.move(seen, Reading("somebody", seen.tick + 16))
-        self.ground.roster.heartbeat("node2", Report({}))
+        self.ground.hosts.heartbeat("node2", Report({}))
         assert self.run_manage("host", "expire").output == "1 hosts expired\n"
-        assert [host.host for host in self.ground.roster.hosts()] == ["node2"]
+        assert [host.host for host in self.ground.hosts.index()] == ["node2"]
 
     def test_refusals_are_messages_and_exit_status_one(self):
         self.add()

@@ -6,7 +6,7 @@ from typing import Any
 
 from volt.api.parsing import Page
 from volt.background.waiters import Watch
-from volt.registry.hosts import Roster
+from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
 from volt.registry.placements import Placements
@@ -19,7 +19,7 @@ class Service:
 
     images: Images
     placements: Placements
-    roster: Roster
+    hosts: Hosts
     heartbeat_interval: float
     watch: Watch
     reports: Reports

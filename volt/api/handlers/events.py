@@ -10,4 +10,4 @@ from volt.api.handlers import Service
 def index(service: Service) -> ResponseReturnValue:
     """List the last events, newest first."""
     after, limit = parsing.events(request.args)
-    return {"events": service.roster.events(after, limit)}
+    return {"events": service.hosts.events(after, limit)}

@@ -17,18 +17,18 @@ from volt.model.objects import Placement
 def index(service: Service) -> ResponseReturnValue:
     """List hosts by name."""
     page = parsing.page(request.args)
-    hosts = service.roster.hosts(page.marker, page.limit + 1)
+    hosts = service.hosts.index(page.marker, page.limit + 1)
     return page_of("hosts", hosts, page, "host")
 
 
 def show(service: Service, host: str) -> ResponseReturnValue:
     """Show what is known of the host."""
-    return vars(service.roster.host(host))
+    return vars(service.hosts.show(host))
 
 
 def drain(service: Service, host: str) -> ResponseReturnValue:
     """Let the host feed nobody any more, or again."""
-    return vars(service.roster.drain(host, parsing.drain(request.get_data())))
+    return vars(service.hosts.drain(host, parsing.drain(request.get_data())))
 
 
 def heartbeat(service: Service, host: str) -> ResponseReturnValue:
@@ -38,7 +38,7 @@ def heartbeat(service: Service, host: str) -> ResponseReturnValue:
 
 def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
     """Return the answer to a heartbeat."""
-    found = service.roster.heartbeat(host, parsing.heartbeat(body))
+    found = service.hosts.heartbeat(host, parsing.heartbeat(body))
     return {"interval": service.heartbeat_interval} | vars(found)
 
 

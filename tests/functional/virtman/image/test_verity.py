@@ -14,7 +14,7 @@ class CorruptParentTest(PlacementCase):
             Pulse(node.agent).tell()
 
     def events(self, kind):
-        return [(one.host, one.image, one.detail) for one in self.bed.volt.ground.roster.events()
+        return [(one.host, one.image, one.detail) for one in self.bed.volt.ground.hosts.events()
                 if one.kind == kind]  # fmt: skip
 
     def test_it_is_reported_once_and_its_standby_is_read_from(self):
@@ -72,7 +72,7 @@ class CorruptParentTest(PlacementCase):
             child.kernel.meet_wrong_bytes(f"virtman_debian_verity{stripe}_{parent}")
             self.feel(child)
             self.assertEqual(number, len(self.events("parent_corrupt")))
-            draining = self.bed.volt.ground.roster.host(parent).draining
+            draining = self.bed.volt.ground.hosts.show(parent).draining
             self.assertEqual(number == 2, draining)
         self.settle(*nodes)
         for node in nodes:

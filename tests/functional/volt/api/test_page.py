@@ -156,8 +156,8 @@ class TestPicture(PageCase):
         assert button.get_attribute("aria-pressed") == "true"
 
     def test_draining_hosts_are_marked(self):
-        self.ground.roster.drain(crowd.name(3), True)
-        self.addCleanup(self.ground.roster.drain, crowd.name(3), False)
+        self.ground.hosts.drain(crowd.name(3), True)
+        self.addCleanup(self.ground.hosts.drain, crowd.name(3), False)
         self.wait_until("document.querySelector('#tree-0-node0003.draining.flagged')")
         glyph = self.run_script("document.querySelector('#tree-0-node0003 .glyph').textContent")
         assert "▼" in glyph

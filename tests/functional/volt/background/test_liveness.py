@@ -58,7 +58,7 @@ class LivenessCase(ServiceCase):
             thread.join()
 
     def hosts(self):
-        return [host.host for host in self.ground.roster.hosts()]
+        return [host.host for host in self.ground.hosts.index()]
 
     def watch(self, seconds, until=lambda reading: False):
         """Return what the clock shows, many times a second."""
@@ -125,7 +125,7 @@ class TestExpiry(LivenessCase):
             assert self.hosts() == ["b", "c"]
         for tree in self.api.call("GET", "/v1/images/x/trees").json()["trees"]:
             assert sorted(node["host"] for node in tree["nodes"]) == ["b", "c"]
-        kinds = [(event.kind, event.host) for event in self.ground.roster.events()]
+        kinds = [(event.kind, event.host) for event in self.ground.hosts.events()]
         assert ("expire", "a") in kinds
 
     def test_a_host_that_is_alive_after_all_is_told_and_joins_again(self):
@@ -167,7 +167,7 @@ class TestCutOff(LivenessCase):
         return sum(float(line.split()[1]) for line in lines if line.startswith("volt_hosts_held "))
 
     def kinds(self, *kinds):
-        return [event.kind for event in self.ground.roster.events() if event.kind in kinds]
+        return [event.kind for event in self.ground.hosts.events() if event.kind in kinds]
 
     def test_all_are_kept_till_they_are_back(self):
         everybody = sorted(self.near + self.far)
@@ -188,7 +188,7 @@ class TestCutOff(LivenessCase):
             time.sleep(PATIENCE + 2 * QUICK["heartbeat"]["expiry"])
             assert self.hosts() == sorted(self.near + self.far)
             assert self.held() == len(self.far)
-            assert self.ground.roster.expire_silent(QUICK["heartbeat"]["expiry"]) == len(self.far)
+            assert self.ground.hosts.expire_silent(QUICK["heartbeat"]["expiry"]) == len(self.far)
             assert self.hosts() == sorted(self.near)
             wait_until(lambda: self.held() == 0, "the end of it", 15)
 
@@ -199,13 +199,13 @@ class TestGuard(LivenessCase):
     def test_a_host_that_reports_after_the_look_is_not_expired(self):
         self.api.join("x", "a")
         before = self.clock.read().tick + 1
-        assert self.ground.roster.silent(before, 10) == ["a"]
+        assert self.ground.hosts.silent(before, 10) == ["a"]
         wait_until(lambda: self.clock.read().tick >= before, "a tick", 5)
         self.api.beat("a", x=1)
-        self.ground.roster.expire(["a"], before)
+        self.ground.hosts.expire(["a"], before)
         assert self.hosts() == ["a"]
         assert self.api.call("GET", "/v1/images/x/hosts/a").ok
-        self.ground.roster.expire(["a"], self.clock.read().tick + 5)
+        self.ground.hosts.expire(["a"], self.clock.read().tick + 5)
         assert self.hosts() == []
 
     def test_a_host_that_joins_again_after_the_look_is_not_expired(self):
@@ -213,14 +213,14 @@ class TestGuard(LivenessCase):
         before = self.clock.read().tick + 1
         wait_until(lambda: self.clock.read().tick >= before, "a tick", 5)
         self.api.join("x", "a")
-        self.ground.roster.expire(["a"], before)
+        self.ground.hosts.expire(["a"], before)
         assert self.hosts() == ["a"]
 
     def test_old_events_are_forgotten(self):
         for number in range(12):
-            self.ground.roster.note("join", "x", f"h{number}", "")
-        self.ground.roster.prune_events(5)
-        hosts = [event.host for event in self.ground.roster.events()]
+            self.ground.hosts.note("join", "x", f"h{number}", "")
+        self.ground.hosts.prune_events(5)
+        hosts = [event.host for event in self.ground.hosts.events()]
         assert hosts == ["h11", "h10", "h9", "h8", "h7"]
 
 
@@ -253,7 +253,7 @@ class TestWallClock(ServiceCase):
                 assert self.api.beat("alive", x=1)["unknown"] == []
                 dates.add(self.api.call("GET", "/healthz").headers["Date"][:16])
                 time.sleep(0.3)
-        assert [host.host for host in self.ground.roster.hosts()] == ["alive"]
+        assert [host.host for host in self.ground.hosts.index()] == ["alive"]
         assert len(dates) > 1  # the wall clock did turn
 
 

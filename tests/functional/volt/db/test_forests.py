@@ -29,9 +29,9 @@ class TestParts(TreesCase):
             rack = dice.choice([None, "r1", "r2", "r3"])
             self.placements.join("y", f"h{number:02}", portal(), rack)
         for number in range(0, HOSTS, 7):
-            self.ground.roster.drain(f"h{number:02}", True)
+            self.ground.hosts.drain(f"h{number:02}", True)
             report = Report({}, overloaded=True)
-            self.ground.roster.heartbeat(f"h{(number + 1) % HOSTS:02}", report)
+            self.ground.hosts.heartbeat(f"h{(number + 1) % HOSTS:02}", report)
 
     def places(self, places):
         """Everything that is known of each host here, by stripe."""

@@ -3,7 +3,7 @@
 from base64 import b64encode
 
 from tests.functional.volt.base import TestCase
-from tests.functional.volt.registry.test_hosts import RosterCase
+from tests.functional.volt.registry.test_hosts import HostsCase
 from volt import errors
 from volt.model.objects import Reason, Verdict
 from volt.registry import reports
@@ -72,7 +72,7 @@ class TestHashTrees(TestCase):
         assert len(self.get("/v1/images/x/hashes").data) == 4096 * blocks
 
 
-class TestWrongBytes(RosterCase):
+class TestWrongBytes(HostsCase):
     def setUp(self):
         super().setUp()
         self.join("a", "b", "c", "d", "e")
@@ -86,8 +86,8 @@ class TestWrongBytes(RosterCase):
     def test_one_host_may_say_it_ever_so_often(self):
         for _ in range(3):
             assert self.report(self.reporters[0]) == Verdict.NOTED
-        assert not self.roster.host(self.parent).draining
-        event = self.roster.events()[0]
+        assert not self.hosts.show(self.parent).draining
+        event = self.hosts.events()[0]
         assert (event.kind, event.host) == ("parent_corrupt", self.parent)
         assert event.detail == f"reported by {self.reporters[0]}"
 
@@ -99,7 +99,7 @@ class TestWrongBytes(RosterCase):
     def test_a_host_that_an_operator_trusts_again_begins_anew(self):
         for host in self.reporters:
             self.report(host)
-        self.roster.drain(self.parent, False)
+        self.hosts.drain(self.parent, False)
         self.join(*(f"m{number}" for number in range(9)))
         child = min(self.children(self.parent))
         assert self.report(child) == Verdict.NOTED
@@ -111,11 +111,11 @@ class TestWrongBytes(RosterCase):
 
     def test_nobody_accuses_a_host_that_it_does_not_read_from(self):
         self.assertRaises(errors.ReportMismatch, self.report, self.parent, self.parent)
-        assert not [one for one in self.roster.events() if one.kind == "parent_corrupt"]
+        assert not [one for one in self.hosts.events() if one.kind == "parent_corrupt"]
 
     def test_the_source_is_noted_and_goes_on(self):
         fed = next(node.host for tree in self.images.trees("x").trees for node in tree.nodes
                    if node.parent is None)  # fmt: skip
         assert self.report(fed, reports.SOURCE) == Verdict.NOTED
-        event = self.roster.events()[0]
+        event = self.hosts.events()[0]
         assert (event.kind, event.image, event.host) == ("source_corrupt", "x", None)

@@ -20,10 +20,10 @@ NOBODY = ()
 TOGETHER = 48
 
 
-class RosterCase(TreesCase):
+class HostsCase(TreesCase):
     def setUp(self):
         super().setUp()
-        self.roster = self.ground.roster
+        self.hosts = self.ground.hosts
 
     def children(self, host, image="x"):
         """Whom the host feeds, in any tree."""
@@ -36,7 +36,7 @@ class RosterCase(TreesCase):
         return min(node.parent for tree in trees for node in tree.nodes if node.parent)
 
     def overload(self, host, overloaded):
-        self.roster.heartbeat(host, Report({}, overloaded=overloaded))
+        self.hosts.heartbeat(host, Report({}, overloaded=overloaded))
 
     def turn(self, tick):
         """Let Volt's clock show that tick."""
@@ -45,7 +45,7 @@ class RosterCase(TreesCase):
         assert clock.move(seen, type(seen)("somebody", tick))
 
 
-class TestDraining(RosterCase):
+class TestDraining(HostsCase):
     def test_children_in_every_image_get_other_parents_until_it_ends(self):
         self.create("y")
         hosts = [f"h{number}" for number in range(9)]
@@ -53,13 +53,13 @@ class TestDraining(RosterCase):
             self.join(*hosts, image=image)
         one = self.feeder()
         assert self.children(one, "y") == self.children(one, "x")
-        assert self.roster.drain(one, True).draining
+        assert self.hosts.drain(one, True).draining
         for image in "xy":
             assert self.children(one, image) == set()
             self.check_trees(hosts, image)
         self.join("late", image="y")
         assert self.children(one, "y") == set()
-        assert not self.roster.drain(one, False).draining
+        assert not self.hosts.drain(one, False).draining
         more = [f"m{number}" for number in range(9)]
         self.join(*more)
         assert self.children(one)
@@ -68,24 +68,24 @@ class TestDraining(RosterCase):
     def test_draining_is_told_once_and_only_of_known_hosts(self):
         self.join("a")
         for _ in range(2):
-            self.roster.drain("a", True)
-        assert [one.kind for one in self.roster.events()].count("drain") == 1
-        self.assertRaises(errors.HostUnknown, self.roster.drain, "b", True)
+            self.hosts.drain("a", True)
+        assert [one.kind for one in self.hosts.events()].count("drain") == 1
+        self.assertRaises(errors.HostUnknown, self.hosts.drain, "b", True)
 
     def test_who_drains_before_it_joins_feeds_nobody(self):
-        self.roster.heartbeat("a", Report({}))
-        self.roster.drain("a", True)
+        self.hosts.heartbeat("a", Report({}))
+        self.hosts.drain("a", True)
         self.join("a", "b", "c", "d")
         assert self.children("a") == set()
 
 
-class TestOverload(RosterCase):
+class TestOverload(HostsCase):
     def test_children_stay_and_no_new_ones_come_until_it_is_relieved(self):
         self.join("a", "b")
         before = self.children("a")
         assert before == {"b"}
         self.overload("a", True)
-        assert self.roster.host("a").report.overloaded
+        assert self.hosts.show("a").report.overloaded
         self.join("c", "d", "e", "f")
         assert self.children("a") == before
         self.overload("a", False)
@@ -93,16 +93,16 @@ class TestOverload(RosterCase):
         assert len(self.children("a")) == 2
 
 
-class TestHeartbeats(RosterCase):
+class TestHeartbeats(HostsCase):
     def test_a_lost_ready_is_repaired(self):
         self.join("a")
         report = Report({"x": ImageReport(self.generation("a"))})
-        assert self.roster.heartbeat("a", report).placements == NOBODY
+        assert self.hosts.heartbeat("a", report).placements == NOBODY
         assert self.placements.show("x", "a").state == State.READY
 
     def test_an_old_generation_confirms_nothing(self):
         self.join("a", "b")
-        news = self.roster.heartbeat("a", Report({"x": ImageReport(1)}))
+        news = self.hosts.heartbeat("a", Report({"x": ImageReport(1)}))
         assert [one.generation for one in news.placements] == [self.generation("a")]
         assert self.placements.show("x", "a").state == State.JOINING
 
@@ -112,7 +112,7 @@ class TestHeartbeats(RosterCase):
 
         def beat(number):
             report = Report({"x": ImageReport(0, sent=number)}, overloaded=number % 5 == 0)
-            return self.roster.heartbeat(hosts[number], report)
+            return self.hosts.heartbeat(hosts[number], report)
 
         with ThreadPoolExecutor(TOGETHER) as pool:
             news = list(pool.map(beat, range(TOGETHER)))
@@ -120,63 +120,63 @@ class TestHeartbeats(RosterCase):
             placed = number % 2 == 0
             assert [each.host for each in one.placements] == ([hosts[number]] if placed else [])
             assert one.unknown == (() if placed else ("x",))
-            about = self.roster.host(hosts[number])
+            about = self.hosts.show(hosts[number])
             assert about.report.images["x"].sent == number
             assert about.report.overloaded == (number % 5 == 0)
 
 
-class TestExpiry(RosterCase):
+class TestExpiry(HostsCase):
     def test_who_reported_meanwhile_stays(self):
         self.join("a", "b", "c")
         self.turn(20)
-        self.roster.heartbeat("b", Report({}))
-        assert self.roster.silent(10, 100) == ["a", "c"]
-        assert self.roster.expire(["a", "b", "c"], before=10) == 2
+        self.hosts.heartbeat("b", Report({}))
+        assert self.hosts.silent(10, 100) == ["a", "c"]
+        assert self.hosts.expire(["a", "b", "c"], before=10) == 2
         self.check_trees(["b"])
-        assert [one.host for one in self.roster.hosts()] == ["b"]
+        assert [one.host for one in self.hosts.index()] == ["b"]
 
     def test_nobody_is_expired_while_nobody_is_heard(self):
-        assert self.roster.silence(100) == (0, 0)
+        assert self.hosts.silence(100) == (0, 0)
         self.join("a", "b", "c")
-        reaper = Reaper(self.roster, expiry=15)
+        reaper = Reaper(self.hosts, expiry=15)
 
         def reap(tick):
             self.turn(tick)
             if tick > 60:
-                self.roster.heartbeat("b", Report({}))
+                self.hosts.heartbeat("b", Report({}))
             reaper.reap(tick)
 
         for tick in (16, 31, 46, 60, 65, 70, 75):
             reap(tick)
             self.check_trees(["a", "b", "c"])
-        assert self.roster.events(limit=1)[0].kind == "deaf"
+        assert self.hosts.events(limit=1)[0].kind == "deaf"
         reap(76)
         self.check_trees(["b"])
 
     def test_most_hosts_are_kept_until_an_operator_says_that_they_are_dead(self):
         near, far = ["n0", "n1"], [f"f{number}" for number in range(FEW + 1)]
         self.join(*near, *far)
-        reaper = Reaper(self.roster, expiry=15)
+        reaper = Reaper(self.hosts, expiry=15)
         for tick in range(5, 300, 5):
             self.turn(tick)
             for host in near:
-                self.roster.heartbeat(host, Report({}))
+                self.hosts.heartbeat(host, Report({}))
             reaper.reap(tick)
         self.check_trees([*near, *far])
-        events = [one for one in self.roster.events() if one.kind in ("deaf", "expire")]
+        events = [one for one in self.hosts.events() if one.kind in ("deaf", "expire")]
         assert [one.detail for one in events] == ["9 of 11 hosts not heard for 7 s"]
-        assert self.roster.expire_silent(15) == len(far)
+        assert self.hosts.expire_silent(15) == len(far)
         self.check_trees(near)
-        assert self.roster.expire_silent(15) == 0
+        assert self.hosts.expire_silent(15) == 0
 
     def test_half_of_the_hosts_die_in_the_usual_time(self):
         living, dead = ([f"{rack}{number}" for number in range(FEW + 1)] for rack in "ab")
         self.join(*living, *dead)
-        reaper = Reaper(self.roster, expiry=15)
+        reaper = Reaper(self.hosts, expiry=15)
         for tick in (5, 10, 15, 16):
             self.turn(tick)
             for host in living:
-                self.roster.heartbeat(host, Report({}))
+                self.hosts.heartbeat(host, Report({}))
             reaper.reap(tick)
         self.check_trees(living)
 
@@ -186,14 +186,14 @@ class TestExpiry(RosterCase):
         for image in "xy":
             self.join(*hosts, image=image)
         dead = [self.feeder(), *hosts[-2:]]
-        self.roster.expire(dead)
+        self.hosts.expire(dead)
         for image in "xy":
             self.check_trees(set(hosts) - set(dead), image)
-        expired = {one.host for one in self.roster.events() if one.kind == "expire"}
+        expired = {one.host for one in self.hosts.events() if one.kind == "expire"}
         assert expired == set(dead)
 
 
-class TestTogether(RosterCase):
+class TestTogether(HostsCase):
     def test_joins_share_transactions(self):
         commits = []
         event.listen(self.ground.engine, "commit", commits.append)
@@ -213,7 +213,7 @@ class TestTogether(RosterCase):
         self.check_trees(hosts)
 
 
-class TestRacks(RosterCase):
+class TestRacks(HostsCase):
     def test_hosts_read_from_their_own_rack(self):
         self.create("paper", stripes=1, fanout=4)
         racks = {f"h{number:02}": f"r{number % 3}" for number in range(30)}
@@ -227,7 +227,7 @@ class TestRacks(RosterCase):
     def test_the_search_names_those_of_the_rack_first(self):
         for number in range(12):
             self.placements.join("x", f"h{number}", portal(number), f"r{number % 2}")
-        self.roster.heartbeat("asker", Report({}))
+        self.hosts.heartbeat("asker", Report({}))
         self.placements.join("x", "asker", portal(), "r1")
         named = self.images.parents("x", "asker", 4)
         assert named
@@ -244,13 +244,13 @@ class TestRacks(RosterCase):
         return [node.parent for node in nodes].count(host)
 
 
-class TestParents(RosterCase):
+class TestParents(HostsCase):
     def test_neither_the_asker_nor_who_must_not_feed_is_named(self):
         self.join(*(f"h{number}" for number in range(8)))
         named = {one.host for one in self.images.parents("x", "new", 64)}
         assert named
         drained = min(named)
-        self.roster.drain(drained, True)
+        self.hosts.drain(drained, True)
         after = {one.host for one in self.images.parents("x", "new", 64)}
         assert drained not in after
         for host in after:

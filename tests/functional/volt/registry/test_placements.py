@@ -117,7 +117,7 @@ class TestPlacements(TreesCase):
             self.join("a", image=name)
         self.join("a")
         self.placements.leave("z", "a")
-        news = self.ground.roster.heartbeat(
+        news = self.ground.hosts.heartbeat(
             "a",
             Report(
                 {
@@ -169,7 +169,7 @@ class TestInterruptedJoins(TreesCase):
         self.assertRaises(errors.HostUnknown, self.placements.show, "x", "b")
         self.assertRaises(errors.HostUnknown, self.placements.leave, "x", "b")
         report = Report({"x": ImageReport(generation=7)})
-        assert self.ground.roster.heartbeat("b", report).unknown == ("x",)
+        assert self.ground.hosts.heartbeat("b", report).unknown == ("x",)
         self.placements.reconsider("x", "b")
         self.check_trees(["a"])
 
@@ -191,7 +191,7 @@ class TestInterruptedJoins(TreesCase):
     def test_it_can_be_removed_or_expired_instead(self):
         self.interrupt("c")
         self.placements.remove("x", "b")
-        assert self.ground.roster.expire(["c"]) == 1
+        assert self.ground.hosts.expire(["c"]) == 1
         self.join("d")
         self.check_trees("ad")
 
