@@ -9,34 +9,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_FIRST = 10.0
-"""Seconds for the first answer, which may wait for the parent's own parents to be connected."""
+_NEW = 10.0
+"""Seconds for which a disk is new: its parent's own parents may still have to be connected."""
 
 _SHORTEST, _LONGEST = 2.0, 4.0
-"""Seconds for others: twice the longest so far, but within these."""
+"""Seconds for an answer: twice the longest so far, but within these."""
 
 
 @dataclass
 class _Disk:
     """What a disk has answered, since when it owes an answer, and the longest that one took."""
 
+    born: float
     answered: int
     since: float | None = None
-    longest: float | None = None
+    longest: float = 0.0
 
     def look(self, answered: int, owes: bool, now: float) -> bool:
         """Tell whether it is stuck."""
         if answered != self.answered:
             if self.since is not None:
-                self.longest = max(self.longest or 0.0, now - self.since)
+                self.longest = max(self.longest, now - self.since)
             self.answered, self.since = answered, None
         self.since = (self.since or now) if owes else None
-        return self.since is not None and now - self.since >= self._patience()
-
-    def _patience(self) -> float:
-        if self.longest is None:
-            return _FIRST
-        return min(max(_SHORTEST, 2 * self.longest), _LONGEST)
+        if self.since is None or now - self.born < _NEW:
+            return False
+        return now - self.since >= min(max(_SHORTEST, 2 * self.longest), _LONGEST)
 
 
 class Stalls:
@@ -52,6 +50,7 @@ class Stalls:
         :param now: seconds of a clock that only goes forward
         """
         self._disks = {
-            name: self._disks.get(name) or _Disk(answered) for name, (answered, _) in reads.items()
+            name: self._disks.get(name) or _Disk(now, answered)
+            for name, (answered, _) in reads.items()
         }
         return {name for name, seen in reads.items() if self._disks[name].look(*seen, now)}

@@ -89,7 +89,6 @@ class Session:
 
     :ivar proof: user and secret that the record of its target has
     :ivar patience: seconds for which reads wait once it has lost its connection
-    :ivar answered: reads of each of its disks
     """
 
     key: tuple[str, int, str]
@@ -97,7 +96,6 @@ class Session:
     proof: tuple[str, str]
     is_cut: bool = False
     patience: int = 2
-    answered: int = 0
 
 
 @dataclass

@@ -43,7 +43,7 @@ class Sessions(Double):
 
     def reads(self) -> dict[str, tuple[int, bool]]:
         return {
-            disk.name: (one.answered, one.key in self.kernel.network.stuck)
+            disk.name: (0, one.key in self.kernel.network.stuck)
             for one in self.kernel.sessions
             for disk in one.disks.values()
         }

@@ -11,6 +11,8 @@ class StallsTest(testtools.TestCase):
         self.stalls = Stalls()
         self.now = 0.0
         self.answered = 0
+        self.look(0.0, owes=False)
+        self.now += 10.0
 
     def look(self, seconds, answers=0, owes=True):
         """Let time pass, in which a disk answers some reads; tell whether it is stuck then."""
@@ -44,14 +46,21 @@ class StallsTest(testtools.TestCase):
         self.assertEqual({False}, self.looks(4, 60.0, owes=False))
         self.assertFalse(self.look(1.9))
 
-    def test_the_first_answer_may_wait_for_parents_of_the_parents(self):
-        self.assertEqual({False}, self.looks(9, 1.0))
-        self.look(1.0)
-        self.assertTrue(self.look(1.0))
+    def test_one_whose_reads_were_never_seen_to_wait_is_stuck_as_soon(self):
+        self.looks(4, 0.25, answers=8, owes=False)
+        self.look(0.25)
+        self.assertEqual([False, True], [self.look(1.9), self.look(0.2)])
+
+    def test_a_new_disk_may_wait_for_parents_of_its_parent(self):
+        def look(seconds):
+            self.now += seconds
+            return "sdb" in self.stalls.look({"sdb": (0, True)}, self.now)
+
+        self.assertEqual({False}, {look(1.0) for _ in range(10)})
+        self.assertTrue(look(1.0))
 
     def test_a_disk_that_went_is_forgotten(self):
         self.look(0)
-        self.look(0.1, answers=1)
         self.look(1.9)
         self.assertEqual(set(), self.stalls.look({}, self.now))
-        self.assertFalse(self.look(1.0))
+        self.assertEqual({False}, self.looks(9, 1.0))
