@@ -10,7 +10,8 @@ from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
 HANGING = 20
-NOTICED, TAKEN_OVER, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 15, 60, 60, 35, 120  # seconds
+# Seconds; parents that are connected for less than NEW get that much time to answer.
+NOTICED, NEW, TAKEN_OVER, HUNG, SOURCE_AWAY, CUT, VOLT_AWAY = 3, 10, 15, 60, 60, 35, 120
 ROTTEN = 32  # each n-th block that a cache device forgets
 KEPT = 88  # MiB, where something is written that must outlive a power cut
 
@@ -58,6 +59,7 @@ class TestNodes(FaultCase):
         *_, device = self.populate(2)
         self.assertIn(parent.name, self.parents(child))
         exports = [f"virtman_{self.image}_export{stripe}" for stripe in range(self.shape[0])]
+        self.pass_time(time.time(), NEW)
         row = f"parent answers no reads for {HUNG} s"
         with self.unseen(row, child, device, at_most=TAKEN_OVER) as fault:
             for export in exports:
@@ -73,6 +75,7 @@ class TestNodes(FaultCase):
         *_, device = self.populate()
         self.assertEqual([second.name], self.parents(child))
         export = f"virtman_{CHAIN}_export0"
+        self.pass_time(time.time(), NEW)
         row = f"grandparent answers no reads for {HUNG} s"
         with self.unseen(row, child, device, at_most=TAKEN_OVER) as fault:
             first.run(["dmsetup", "suspend", "--noflush", "--nolockfs", export])

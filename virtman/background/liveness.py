@@ -33,7 +33,7 @@ class Pulse:
         self.agent = agent
         self.clock = clock
         self._since: dict[tuple[str, int], float] = {}
-        self._stalls = Stalls()
+        self._stalls = Stalls(_behind)
         self._both = tuple(
             Periodic(name, turn, _INTERVAL, first=_INTERVAL)
             for name, turn in (("feel", self.feel), ("tell", self.tell))
@@ -54,8 +54,7 @@ class Pulse:
         now = self.clock()
         self._since = {peer: self._since.get(peer, now) for peer in transport.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
-        disks = self._stalls.look(transport.reads(), now)
-        stuck = {portal.name for portal in map(transport.behind, disks) if portal}
+        stuck = self._stalls.look(transport.reads(), now)
         for one in self.agent.attachments():
             one.give_up(silent, stuck)
         return _INTERVAL
@@ -66,3 +65,8 @@ class Pulse:
         wrong = corrupt(step for one in attached for step in one.verified())
         told = [one.check_parents(wrong) for one in attached]
         return _INTERVAL if all(told) else _AWAY
+
+
+def _behind(disk: str) -> str:
+    portal = transport.behind(disk)
+    return portal.name if portal else ""

@@ -8,7 +8,7 @@ from virtman.background.stalls import Stalls
 class StallsTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.stalls = Stalls()
+        self.stalls = Stalls({"sda": "parent", "sdb": "parent", "sdc": ""}.get)
         self.now = 0.0
         self.answered = 0
         self.look(0.0, owes=False)
@@ -18,7 +18,7 @@ class StallsTest(testtools.TestCase):
         """Let time pass, in which a disk answers some reads; tell whether it is stuck then."""
         self.now += seconds
         self.answered += answers
-        return "sda" in self.stalls.look({"sda": (self.answered, owes)}, self.now)
+        return "parent" in self.stalls.look({"sda": (self.answered, owes)}, self.now)
 
     def looks(self, count, seconds, **answers):
         return {self.look(seconds, **answers) for _ in range(count)}
@@ -51,13 +51,23 @@ class StallsTest(testtools.TestCase):
         self.look(0.25)
         self.assertEqual([False, True], [self.look(1.9), self.look(0.2)])
 
-    def test_a_new_disk_may_wait_for_parents_of_its_parent(self):
-        def look(seconds):
-            self.now += seconds
-            return "sdb" in self.stalls.look({"sdb": (0, True)}, self.now)
+    def look_at(self, disk, seconds):
+        """Let time pass in which a disk answers nothing; tell whether its parent is stuck then."""
+        self.now += seconds
+        return "parent" in self.stalls.look({disk: (0, True)}, self.now)
 
-        self.assertEqual({False}, {look(1.0) for _ in range(10)})
-        self.assertTrue(look(1.0))
+    def test_a_new_disk_may_wait_for_parents_of_its_parent(self):
+        self.assertEqual({False}, {self.look_at("sdb", 1.0) for _ in range(10)})
+        self.assertTrue(self.look_at("sdb", 1.0))
+
+    def test_a_new_disk_of_a_parent_that_was_stuck_has_no_more_time_than_others(self):
+        self.look(0)
+        self.assertTrue(self.look(2.0))
+        self.assertEqual({False}, {self.look_at("sdb", 0.5) for _ in range(4)})
+        self.assertTrue(self.look_at("sdb", 0.5))
+
+    def test_a_disk_of_this_node_is_no_parent(self):
+        self.assertEqual({False}, {self.look_at("sdc", 10.0) for _ in range(10)})
 
     def test_a_disk_that_went_is_forgotten(self):
         self.look(0)
