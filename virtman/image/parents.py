@@ -53,16 +53,16 @@ class Witness:
         :param stuck: names of what answers no reads
         """
         for host, portal in placement.portals().items():
-            if transport.is_cut_off(portal):
-                continue
             if (portal.ip, portal.port) in silent:
-                LOG.warning("image %s: the kernel of %s is silent", self.image, host)
+                fault = f"the kernel of {host} is silent"
             elif portal.name in stuck and _is_spare(placement, host, stuck):
-                LOG.warning("image %s: %s answers no reads", self.image, host)
+                fault = f"{host} answers no reads"
             else:
                 continue
-            self._given_up.add(host)
-            transport.abandon(portal)
+            if not transport.is_cut_off(portal):
+                LOG.warning("image %s: %s", self.image, fault)
+                self._given_up.add(host)
+                transport.abandon(portal)
 
     def has_back(self, placement: Placement) -> bool:
         """Tell whether somebody who was given up is there again, so that reads may go there."""
