@@ -1,4 +1,4 @@
-"""The measurements as commands: ``python -m bench volt``, ``fanout``, ``agent``, ``openstack``."""
+"""The measurements as commands: ``python -m bench volt``, ``fanout``, ``hops``, ``agent`` ..."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bench import agent, fanout, openstack, report, volt
+from bench import agent, fanout, hops, openstack, report, volt
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
@@ -87,6 +87,19 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
     except LabError as err:
         raise click.ClickException(str(err)) from err
     report.show_agent(run)
+    _write(target, [run])
+
+
+@main.command("hops")
+@_json
+def measure_hops(target: Path | None) -> None:
+    """Read cold blocks through a chain of nodes, and the same without VirtMan."""
+    try:
+        with report.Progress("hops") as progress:
+            run = hops.measure(progress)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show_hops(run)
     _write(target, [run])
 
 

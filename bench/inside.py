@@ -4,6 +4,8 @@ create IMAGE VM...      create VMs one after another through the local API
 bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by the tools that
                         administrators use
 remove VM...            take those of ``bare`` away
+serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
+login IP                log in to what another node serves so; print the disk
 """
 
 import http.client
@@ -22,6 +24,8 @@ from pathlib import Path
 
 SOCKET = "/run/virtman/agent.sock"
 FOLDER = Path("/var/tmp/bare")  # noqa: S108  # a node is nobody else's
+BARE = "iqn.2026-11.org.virtman.bench:bare"
+PORT = 3270  # not that of VirtMan's targets
 
 # linux/genetlink.h, linux/taskstats.h
 _GENERIC = 16
@@ -133,6 +137,32 @@ def remove(*vms: str) -> object:
     return None
 
 
+def serve(device: str, ip: str) -> object:
+    """Serve a block device read-only, without a password."""
+    from rtslib_fb import BlockStorageObject, FabricModule  # noqa: PLC0415
+    from rtslib_fb.target import LUN, TPG, NetworkPortal, Target  # noqa: PLC0415
+
+    group = TPG(Target(FabricModule("iscsi"), BARE), 1)
+    for name in ("generate_node_acls", "demo_mode_write_protect"):
+        group.set_attribute(name, 1)
+    group.set_attribute("authentication", 0)
+    LUN(group, 0, BlockStorageObject("bare", device, readonly=True))
+    NetworkPortal(group, ip, PORT)
+    group.enable = True
+    return None
+
+
+def login(ip: str) -> object:
+    """Log in and return the disk."""
+    before = set(Path("/sys/block").glob("sd*"))
+    node = ["iscsiadm", "--mode", "node", "--targetname", BARE, "--portal", f"{ip}:{PORT}"]
+    _run(*node, "--op", "new")
+    _run(*node, "--login")
+    while not (made := set(Path("/sys/block").glob("sd*")) - before):
+        time.sleep(0.1)
+    return f"/dev/{made.pop().name}"
+
+
 def memory() -> object:
     """Return the resident bytes of the agent's processes: all, and what each has for itself."""
     found = {"rss": 0, "pss": 0, "processes": 0}
@@ -167,5 +197,6 @@ if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
     verbs: dict[str, Callable[..., object]] = {
         "create": create, "bare": bare, "remove": remove, "memory": memory,
+        "serve": serve, "login": login,
     }  # fmt: skip
     print(json.dumps(verbs[verb](*arguments)))

@@ -45,6 +45,19 @@ AGENT = (
     ("  shared pages counted once", "memory", "pss", "{:,} bytes"),
 )
 
+IMAGE = (
+    ("dm devices an image", "dm", "{:.1f}"),
+    ("loop devices an image", "loop", "{:.1f}"),
+    ("LUNs an image", "lun", "{:.1f}"),
+    ("kernel memory an image", "kernel_bytes", "{:,.0f} bytes"),
+    ("memory of the agent", "agent_pss", "{:,} bytes"),
+)
+HOPS = (
+    ("in order at depth 2, a second", "bytes_per_s", "{:,.0f} bytes"),
+    ("processor for 100 MB at the parent", "parent_cpu_s_per_100mb", "{:.2f} s"),
+    ("processor for 100 MB at the child", "child_cpu_s_per_100mb", "{:.2f} s"),
+)
+
 OPENSTACK = (
     ("servers", "servers", "{}"),
     ("the last one was ACTIVE after", "last_active_s", "{:.0f} s"),
@@ -128,6 +141,29 @@ def show_agent(run: Mapping[str, Any]) -> None:
     table = Table("warm reads, over the cache device's", *next(iter(compared.values())))
     for what, ratios in compared.items():
         table.add_row(what, *(f"{ratio:.2f}" for ratio in ratios.values()))
+    Console().print(table)
+
+
+def show_hops(run: Mapping[str, Any]) -> None:
+    """Print a table of VirtMan beside bare exports and logins."""
+    table = Table("", "VirtMan", "bare iSCSI")
+    for depth, seconds in run["attach"].items():
+        table.add_row(f"attached at depth {depth} after", f"{seconds:.2f} s", "")
+    for title, name, form in IMAGE:
+        table.add_row(title, form.format(run["image"][name]), "")
+    sides = [run["virtman"], run["bare"]]
+    for title, name, form in HOPS:
+        table.add_row(title, *(form.format(side[name]) for side in sides))
+    for depth in sides[0]["block_ms"]:
+        table.add_row(
+            f"a cold block at depth {depth}, median (mean)",
+            *(
+                f"{side['block_ms'][depth]:.2f} ({side['block_mean_ms'][depth]:.2f}) ms"
+                for side in sides
+            ),
+        )
+    for layer, ms in sides[0]["hop_ms"].items():
+        table.add_row(f"  of a hop: {layer}", f"{ms:.2f} ms", "")
     Console().print(table)
 
 
