@@ -22,6 +22,7 @@ Parts that run only when they are named:
   faults      the table of faults, and checks by other tools, on the test bed; three hours,
               or one with VIRTMAN_FAULTS_STRIDE=4
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, 40 minutes
+  mutation    small changes of pure code, each of which a unit test should notice; an hour
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
 The exit status is 0 if nothing failed.
@@ -34,9 +35,11 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/nova.sh"
 # shellcheck source=tools/horizon.sh
 . "$(dirname "${BASH_SOURCE[0]}")/horizon.sh"
+# shellcheck source=tools/mutation.sh
+. "$(dirname "${BASH_SOURCE[0]}")/mutation.sh"
 
 PARTS=(lint docs unit functional patches chaos system)
-NAMED=(faults horizon nova openstack)
+NAMED=(faults horizon nova openstack mutation)
 passed=0 failed=0 skipped=0 faults=()
 
 # Scripts are known by their first line, as some have no suffix.
@@ -132,11 +135,17 @@ report() {
 run_tests() {
     local part=$1 repository=.stestr/$1 options=()
     shift
-    case $part in horizon | system | faults | openstack) options=(--serial) ;; esac
+    local tests=(stestr --repo-url "$repository" --test-path "tests/$part")
+    case $part in
+        # these wait more than they compute
+        functional | chaos) options=(--concurrency $((2 * $(nproc)))) ;;
+        # a class has a bed
+        system) tests+=(--group_regex '([^.]+\.)+') options=(--concurrency 2) ;;
+        horizon | faults | openstack) options=(--serial) ;;
+    esac
     mkdir -p "$repository"
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
-    local tests=(stestr --repo-url "$repository" --test-path "tests/$part")
     [ -e "$repository/.stestr/format" ] || "${tests[@]}" init
     report "$repository/report" "$("${tests[@]}" list "$@" | wc -l)" \
         "${tests[@]}" run "${options[@]}" "$@"
@@ -175,6 +184,30 @@ run_horizon() {
     run_tests horizon "$@"
 }
 
+# Mutants that survive are no failures: they tell where a test is missing, or change nothing.
+run_mutation() {
+    local words package jobs=() folder=$TOP/build/mutation
+    if ! prepare_mutation; then
+        failed=$((failed + 1))
+        return
+    fi
+    for words in "${MUTATED[@]}"; do
+        package=${words%% *}
+        mutate "$package" "${words#* }" "$folder/${package//\//-}" &
+        jobs+=("$! $folder/${package//\//-}")
+    done
+    for words in "${jobs[@]}"; do
+        if wait "${words%% *}"; then
+            passed=$((passed + 1))
+            printf '%s: ' "${words#* }/survivors"
+            tail -n 1 "${words#* }/survivors"
+        else
+            say "see ${words#* }/log"
+            failed=$((failed + 1))
+        fi
+    done
+}
+
 run_part() {
     local part=$1 began=$SECONDS before=$failed result=passed
     say "$part"
@@ -182,6 +215,7 @@ run_part() {
         lint | docs) check "$part" ;;
         nova | patches) run_nova "$@" ;;
         horizon) run_horizon "${@:2}" ;;
+        mutation) run_mutation ;;
         *) run_tests "$@" ;;
     esac
     [ "$failed" -eq "$before" ] || result=FAILED
