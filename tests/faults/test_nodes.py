@@ -68,6 +68,15 @@ class TestNodes(FaultCase):
             self.pass_time(fault, HUNG)
             self.read_image(child)  # all of it comes from elsewhere by now
             self.resume(parent, exports)
+            resumed = time.time()
+            wait_until(lambda: self.is_whole(child), "its paths being used again", 60, 0.2)
+            report(f"{row}: its paths are used again {time.time() - resumed:.1f} s after that")
+        log = (child.share / "agent.log").read_text()
+        given_up = f"image {self.image}: {parent.name} answers no reads"
+        self.assertEqual(1, log.count(given_up))
+
+    def is_whole(self, node):
+        return self.virtman(node, "node", "check", check=False).status == 0
 
     def test_a_grandparent_answers_no_reads_though_its_kernel_lives(self):
         self.image = CHAIN

@@ -68,6 +68,21 @@ def remember(ip: str, port: int, target: str, user: str, secret: str) -> None:
 
 
 @context.entrypoint
+def proves(target: str, user: str, secret: str) -> bool:
+    """Tell whether the sessions with a target prove this when their connection is opened again.
+
+    open-iscsi does that by itself, with what it knew at the login.
+    """
+    for session in Path("/sys/class/iscsi_session").glob("session*"):
+        with contextlib.suppress(FileNotFoundError):  # it goes just now
+            if (session / "targetname").read_text().strip() == target:
+                known = [_shown(session / name) for name in ("username", "password")]
+                if known != [user, secret]:
+                    return False
+    return True
+
+
+@context.entrypoint
 def bear(ip: str, port: int, seconds: int) -> None:
     """Set for how long reads wait for sessions with a portal that have lost their connection.
 
@@ -128,6 +143,12 @@ def forget(ip: str, port: int, target: str) -> None:
             shutil.rmtree(found)
         else:
             found.unlink()
+
+
+def _shown(attribute: Path) -> str:
+    """Return what the kernel shows of a session, empty for what it has not."""
+    text = attribute.read_text().rstrip("\n")
+    return "" if text == "(null)" else text
 
 
 def _where(ip: str, port: int, target: str) -> tuple[str, ...]:

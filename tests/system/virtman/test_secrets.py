@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lab.deployment import SOCKET
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 
 IQN = "iqn.2026-11.org.virtman"
 REFUSED = 24
@@ -102,14 +102,9 @@ class TestSecrets(DeployedCase):
         old = self.placement(child)
         sessions = child.run(["iscsiadm", "-m", "session"]).stdout
         pid = child.spawn(["sha256sum", device], log="sum")
-        self.deployment.ask("POST", f"/v1/images/{self.image}/chap")
         begin = time.monotonic()
-        new = self.placement(child)["chap"]["secret"]
+        new = self.renew_secret()
         self.assertNotEqual(old["chap"]["secret"], new)
-        for node in self.nodes:
-            file = f"{CONFIGFS}/{IQN}:{node.name}:{self.image}/tpgt_1/auth/password"
-            wait_until(lambda node=node, file=file: new in node.run(["cat", file]).stdout,
-                       f"the new secret at {node.name}", 20, 0.05)  # fmt: skip
         report(f"a new secret was in use on both hosts after {time.monotonic() - begin:.2f} s")
         self.assertIsNotNone(child.alive())
         child.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=180)
@@ -122,6 +117,37 @@ class TestSecrets(DeployedCase):
         self.storage.run(["modprobe", "iscsi_tcp"])
         secret = old["chap"]["secret"]
         self.assertEqual(REFUSED, self.log_in(self.storage, parent.address, iqn, secret))
+
+    def test_a_session_that_was_cut_off_proves_the_new_secret(self):
+        self.paths_may_fail = True
+        parent, child = self.nodes
+        self.create(parent, "vm1")
+        device = self.create(child, "vm2")
+        self.settled(child)
+        new = self.renew_secret()
+        child.cut()
+        log = child.share / "agent.log"
+        wait_until(lambda: f"the kernel of {parent.name} is silent" in log.read_text(),
+                   "the parent being given up", 20)  # fmt: skip
+        child.heal()
+        wait_until(lambda: self.proved(child, parent) == [new], "a login with the new secret", 60)
+        self.assertEqual(self.sha256, sha256(child, device))
+
+    def renew_secret(self):
+        """Have the image's secret made anew, and all hosts know it; return it."""
+        self.deployment.ask("POST", f"/v1/images/{self.image}/chap")
+        new = self.placement(self.nodes[1])["chap"]["secret"]
+        for node in self.nodes:
+            file = f"{CONFIGFS}/{IQN}:{node.name}:{self.image}/tpgt_1/auth/password"
+            wait_until(lambda node=node, file=file: new in node.run(["cat", file]).stdout,
+                       f"the new secret at {node.name}", 20, 0.05)  # fmt: skip
+        return new
+
+    def proved(self, child, parent):
+        """What a host's sessions with a parent proved, as its kernel knows it."""
+        look = f"""cd /sys/class/iscsi_session && for one in session*; do
+            grep -q :{parent.name}: $one/targetname && cat $one/password; done"""
+        return child.run(["sh", "-c", look], check=False).stdout.split()
 
     def test_a_new_placement_reaches_a_host_in_a_second(self):
         parent, child = self.nodes

@@ -153,6 +153,17 @@ class PulseTest(WatchCase):
         self.assertEqual([(False, 2)], self.sessions())
         self.await_(lambda: set(self.one.kernel.path_states("virtman_debian_s1").values()) == {"A"})
 
+    def test_a_parent_that_is_stuck_is_not_used_again_before_it_lets_the_session_in(self):
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        before = list(map(id, self.one.kernel.sessions))
+        for _ in range(3):
+            self.one.beat()
+            self.one.settle()
+            self.beat(0.1)
+        self.assertEqual(before, list(map(id, self.one.kernel.sessions)))
+        self.assertEqual([(True, 0)], self.sessions())
+
     def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
         self.bed.source_dies()
         self.get_stuck(self.two)

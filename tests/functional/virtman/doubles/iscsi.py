@@ -19,7 +19,7 @@ class Initiator(Double):
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
         if self.kernel.network.targets[key].chap != (user, secret):
             raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
-        self.kernel.sessions.append(Session(key, {}, (user, secret)))
+        self.kernel.sessions.append(Session(key, {}, (user, secret), (user, secret)))
         self.kernel.remembered.add(key)
         self._scan(target)
 
@@ -31,6 +31,10 @@ class Initiator(Double):
         if session is None:
             raise OSError(errno.ENOENT, f"open-iscsi has no record of {target}")
         session.proof = (user, secret)
+
+    def proves(self, target: str, user: str, secret: str) -> bool:
+        mine = [one for one in self.kernel.sessions if one.key[2] == target]
+        return all(one.proved == (user, secret) for one in mine)
 
     def records(self) -> list[tuple[str, int, str]]:
         return sorted(self.kernel.remembered)

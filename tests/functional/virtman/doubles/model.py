@@ -88,13 +88,17 @@ class Session:
     """A session of an initiator and the disks that it brought.
 
     :ivar proof: user and secret that the record of its target has
+    :ivar proved: those of its login, by which it is opened again
+    :ivar is_lost: whether its target was away; it comes back if it lets in who proves this
     :ivar patience: seconds for which reads wait once it has lost its connection
     """
 
     key: tuple[str, int, str]
     disks: dict[int, Disk]
     proof: tuple[str, str]
+    proved: tuple[str, str]
     is_cut: bool = False
+    is_lost: bool = False
     patience: int = 2
 
 

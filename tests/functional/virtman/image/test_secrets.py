@@ -62,7 +62,7 @@ class SecretsTest(PlacementCase):
         self.bed.network.targets[key] = target
         self.settle(two, one)
         session = next(one for one in one.kernel.sessions if one.key == key)
-        self.assertEqual(new, session.proof)
+        self.assertEqual(new, session.proved)
         self.assertEqual(["b", "source"], self.parents(one, 1))
 
     def test_a_parent_that_hears_of_the_new_secret_later_is_waited_for(self):

@@ -82,12 +82,19 @@ class PathLayer:
         return bool(status) and portal is not None and sessions.session_to(portal.iqn) is not None
 
     def _disk(self, portal: Portal) -> str:
-        """Return the disk of a session that works, or of one that is opened now."""
+        """Return the disk of the session with the parent, which may be opened now.
+
+        One that has lost its connection is left to open-iscsi, which opens it again once the
+        parent lets it in: one that is stuck does so when it has answered all reads. A session of
+        ours beside it would be let in at once, and reads would wait there again.
+        """
         disk = sessions.disk(portal.iqn, portal.lun)
         if disk is not None and sessions.is_cut_off(portal.iqn) and _answers(portal):
-            # iscsid would try for ever with the secret of the first login
-            log_out(portal)
-            disk = None
+            with explained(f"what is proved to {portal.iqn}"):
+                is_known = iscsi.proves(portal.iqn, *_words(self.step.proof))
+            if not is_known:  # open-iscsi would try for ever with the secret of the first login
+                log_out(portal)
+                disk = None
         if disk is None:
             return self._log_in(portal)
         user, secret = _words(self.step.proof)
