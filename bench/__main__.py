@@ -1,4 +1,4 @@
-"""The measurements as commands: ``python -m bench volt``, ``fanout``, ``hops``, ``agent`` ..."""
+"""The measurements as commands, such as ``python -m bench volt``."""
 
 import json
 import re

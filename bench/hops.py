@@ -9,11 +9,11 @@ import json
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean, median
 from typing import Any
 
 from bench.report import Progress, Step
+from bench.usage import seconds
 from lab import Bed, Disk
 from lab.deployment import SOURCE_DISK, Deployment
 from lab.node import Node
@@ -36,7 +36,6 @@ LAYERS = {
 }
 _MEMORY = ("Slab", "KernelStack", "PageTables", "Percpu", "VmallocUsed")
 _NAMES = 'cd /sys/block && for one in dm-*; do echo "$one $(cat $one/dm/name)"; done'
-_TICKS = 100
 
 
 def measure(progress: Progress) -> dict[str, Any]:
@@ -77,16 +76,16 @@ class _Chain:
 
     def attach(self, step: Step) -> dict[str, float]:
         """Create a VM of each image at each depth; return medians of seconds, by depth."""
-        seconds: dict[int, list[float]] = {depth: [] for depth in range(1, DEPTH + 1)}
+        taken: dict[int, list[float]] = {depth: [] for depth in range(1, DEPTH + 1)}
         for number in range(IMAGES):
             for depth, node in enumerate(self._nodes, 1):
                 made = _inside(node, "create", f"image{number}", f"vm{number}")
-                seconds[depth] += made["seconds"]
+                taken[depth] += made["seconds"]
                 step.advance()
         for node in self._nodes:
             shown = node.run(["virtman", "vm", "show", "--json", "vm0"]).stdout
             self.devices.append(json.loads(shown)["device"])
-        return {str(depth): median(took) for depth, took in seconds.items()}
+        return {str(depth): median(took) for depth, took in taken.items()}
 
     def weigh(self) -> dict[str, float]:
         """Return what an image with one VM is to a node's kernel, inside the chain."""
@@ -216,5 +215,4 @@ def _seconds(node: Node) -> float:
     """Processor seconds of a node's kernel: it is one process of this machine."""
     process = node.record().process
     assert process is not None
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return seconds(process.pid)

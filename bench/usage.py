@@ -14,11 +14,11 @@ class Cores:
 
     def __init__(self, processes: Iterable[int]) -> None:
         self._began = time.monotonic()
-        self._seconds = {pid: _seconds(pid) for pid in processes}
+        self._seconds = {pid: seconds(pid) for pid in processes}
 
     def used(self) -> float:
         """Return how many processors these processes kept busy on average."""
-        took = sum(max(0.0, _seconds(pid) - before) for pid, before in self._seconds.items())
+        took = sum(max(0.0, seconds(pid) - before) for pid, before in self._seconds.items())
         return took / (time.monotonic() - self._began)
 
 
@@ -30,7 +30,8 @@ def peak_memory(pid: int) -> int:
     raise AssertionError("every process with memory has a peak")
 
 
-def _seconds(pid: int) -> float:
+def seconds(pid: int) -> float:
+    """Return the processor seconds that a process has had; 0 if it is gone."""
     with suppress(FileNotFoundError, ProcessLookupError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICK
