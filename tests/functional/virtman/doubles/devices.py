@@ -194,13 +194,20 @@ class Devices:
                   for n in one.below}  # fmt: skip
         return direct | {n for below in direct for n in self.all_below(below)}
 
+    def is_cut_off(self, session: Session) -> bool:
+        """Tell whether a session has no connection; it comes back by what its login proved."""
+        target = self.network.targets.get(session.key)
+        if target is None:
+            session.is_lost = True
+        elif target.chap == session.proved:
+            session.is_lost = False
+        return session.is_cut or session.is_lost
+
     def disks_run(self, device_number: str) -> bool:
         """Tell whether all disks below a device are still served."""
         below = self.all_below(device_number)
         return all(
-            not session.is_cut
-            and session.key in self.network.targets
-            and lun in self.network.targets[session.key].luns
+            not self.is_cut_off(session) and lun in self.network.targets[session.key].luns
             for session in self.sessions
             for lun, disk in session.disks.items()
             if disk.number in below

@@ -19,7 +19,7 @@ class Initiator(Double):
             raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
         if self.kernel.network.targets[key].chap != (user, secret):
             raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
-        self.kernel.sessions.append(Session(key, {}, (user, secret), (user, secret)))
+        self.kernel.sessions.append(Session(key, {}, (user, secret)))
         self.kernel.remembered.add(key)
         self._scan(target)
 
@@ -45,7 +45,7 @@ class Initiator(Double):
     def logout(self, ip: str, port: int, target: str) -> None:
         for session in self.kernel.sessions:
             if session.key == (ip, port, target):
-                lives = session.key in self.kernel.network.targets
+                lives = not self.kernel.is_cut_off(session)
                 if lives and any(self.kernel.is_used(d.number, "") for d in session.disks.values()):
                     self.kernel.harm.append(f"logged out of {target} under a device")
                 self.kernel.sessions.remove(session)

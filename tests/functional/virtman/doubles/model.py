@@ -96,10 +96,13 @@ class Session:
     key: tuple[str, int, str]
     disks: dict[int, Disk]
     proof: tuple[str, str]
-    proved: tuple[str, str]
     is_cut: bool = False
     is_lost: bool = False
     patience: int = 2
+    proved: tuple[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.proved = self.proof
 
 
 @dataclass

@@ -30,15 +30,8 @@ class Sessions(Double):
         return any(one.key[2] == iqn and self._holds(one) for one in self.kernel.sessions)
 
     def is_cut_off(self, iqn: str) -> bool:
-        return any(one.key[2] == iqn and self._is_cut_off(one) for one in self.kernel.sessions)
-
-    def _is_cut_off(self, one: Session) -> bool:
-        target = self.kernel.network.targets.get(one.key)
-        if target is None:
-            one.is_lost = True
-        elif target.chap == one.proved:
-            one.is_lost = False
-        return one.is_cut or one.is_lost
+        mine = (one for one in self.kernel.sessions if one.key[2] == iqn)
+        return any(map(self.kernel.is_cut_off, mine))
 
     def session_behind(self, disk: str) -> Portal | None:
         for one in self.kernel.sessions:

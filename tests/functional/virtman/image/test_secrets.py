@@ -56,12 +56,14 @@ class SecretsTest(PlacementCase):
     def test_a_session_that_was_cut_off_is_opened_anew_with_the_new_secret(self):
         one, two = self.pair()
         key = (two.ip, 3260, iqn("b", "debian"))
+        (session,) = (session for session in one.kernel.sessions if session.key == key)
         target = self.bed.network.targets.pop(key)
-        new = self.bed.volt.renew_secret("debian")
+        session.is_lost = True
+        target.chap = new = self.bed.volt.renew_secret("debian")
         one.beat()
         self.bed.network.targets[key] = target
         self.settle(two, one)
-        session = next(one for one in one.kernel.sessions if one.key == key)
+        (session,) = (session for session in one.kernel.sessions if session.key == key)
         self.assertEqual(new, session.proved)
         self.assertEqual(["b", "source"], self.parents(one, 1))
 
