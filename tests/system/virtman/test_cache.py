@@ -205,8 +205,7 @@ class TestScrub(CacheCase):
         lacked = self.size - cached
         report(f"{scrubs} scrubs healed {len(found)} blocks, and fetched {fetched // 1024} KiB of "
                f"the {lacked // MIB} MiB that the cache lacked")  # fmt: skip
-        # one more was under way when counting began, and one when it ended
-        self.assertLessEqual(fetched, (scrubs + 2) * 2 * lacked // 128)
+        self.assertLessEqual(fetched, (scrubs + 1) * 2 * lacked // 128)
 
     def read_start(self, length):
         """Return the first bytes of the VM's device, read past the page cache."""
