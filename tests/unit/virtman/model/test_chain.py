@@ -98,6 +98,12 @@ class ChainsTest(testtools.TestCase):
         found = Inventory(stores, [vm("v", "c")], []).merge("v")
         self.assertEqual(Merge(stores[2], stores[1], copy=False), found)
 
+    def test_of_a_long_chain_that_others_need_the_lowest_two_are_copied(self):
+        stores = [store("0")] + [store(str(n), str(n - 1)) for n in range(1, LONGEST + 1)]
+        needed = [snapshot(f"x{one.name}", one.name) for one in stores[:-1]]
+        found = Inventory(stores, [vm("v", stores[-1].name)], needed).merge("v")
+        self.assertEqual(Merge(stores[1], stores[0], copy=True), found)
+
     def test_nobody_merges_for_a_vm_that_has_gone(self):
         self.assertIsNone(Inventory([store("a")], [], []).merge("v"))
 

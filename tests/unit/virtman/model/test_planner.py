@@ -215,6 +215,15 @@ class PlanTest(testtools.TestCase):
         self.assertEqual(Device("i", "leafcache"), export.below[-1])
         self.assertEqual((sizes.HEADER + SIZE + SIZE // 128) // 512, export.sectors)
 
+    def test_the_hash_tree_is_its_upper_levels_and_the_leaves_behind_them(self):
+        size = 2 * 1024**3  # 32 bytes for each 4 KiB: 4096 blocks of leaves, 32, 1
+        steps = planner.image(replace(wanted(Feed(parent("a")), tree=TREE), size=size))
+        upper = next(step for step in steps if step.device.role == "upper")
+        hashes = next(step for step in steps if step.device.role == "hashes")
+        self.assertEqual((32 + 1) * 8, upper.sectors)
+        self.assertEqual((4096 + 32 + 1) * 8, hashes.sectors)
+        self.assertEqual(upper.sectors, hashes.upper)
+
     def test_what_lies_between_parents_and_leaves_goes_after_what_lies_above(self):
         devices = [Device("i", role, "a") for role in
                    ("verity1", "leafverity", "path1", "vm", "path0", "leafpath")]  # fmt: skip
