@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from bench import fio
 from bench.report import Progress, Step
 from lab import Bed, Disk
 from lab.deployment import CACHE_DISK, Deployment
@@ -190,14 +191,10 @@ class _Agent:
         ]
         words = [word for number, (_, _, options) in enumerate(jobs)
                  for word in (f"--name=read{number}", *options)]  # fmt: skip
-        done = self._node.run(
-            ["fio", "--readonly", "--direct=1", "--ioengine=libaio", f"--size={SIZE}",
-             "--stonewall", "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'",
-             "--output-format=json", *words],
-            cwd="/tmp",  # noqa: S108  # fio leaves what the command printed
-            timeout=300,
+        report = fio.read(
+            self._node, f"--size={SIZE}", "--stonewall",
+            "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'", *words,
         )  # fmt: skip
-        report = json.loads(done.stdout[done.stdout.index("{") :])
         return {
             (what, layer): job["read"]["bw_bytes"]
             for (what, layer, _), job in zip(jobs, report["jobs"], strict=True)

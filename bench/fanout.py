@@ -4,13 +4,13 @@ On a bed of its own: nodes are real kernels, and links are so slow that they dec
 read the same bytes at once, through the devices that their VMs boot from.
 """
 
-import json
 import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from bench import fio
 from bench.report import Progress
 from lab import Bed, Disk
 from lab.deployment import Deployment
@@ -96,13 +96,10 @@ def _read(node: Node, device: str, size: int, start: float) -> tuple[float, floa
         f"ms=$(({start * 1000:.0f} - $(date +%s%3N))); "
         "sleep $((ms / 1000)).$(printf %03d $((ms % 1000)))"
     )
-    done = node.run(
-        ["fio", "--name=read", f"--filename={device}", "--rw=read", f"--bs={PIECE}",
-         f"--size={size}", f"--iodepth={READERS}", "--ioengine=libaio", "--direct=1",
-         "--output-format=json", f"--exec_prerun=sh -c '{wait}'"],
-        cwd="/tmp",  # noqa: S108  # fio leaves what the command printed
+    report = fio.read(
+        node, "--name=read", f"--filename={device}", "--rw=read", f"--bs={PIECE}",
+        f"--size={size}", f"--iodepth={READERS}", f"--exec_prerun=sh -c '{wait}'",
         timeout=LONGEST,
     )  # fmt: skip
-    report = json.loads(done.stdout[done.stdout.index("{") :])
     ended = report["timestamp_ms"] / 1000  # fio reports at once
     return ended - report["jobs"][0]["read"]["runtime"] / 1000, ended

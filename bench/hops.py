@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
+from bench import fio
 from bench.report import Progress, Step
 from bench.usage import seconds
 from lab import Bed, Disk
@@ -181,13 +182,8 @@ class _Chain:
         return disks
 
     def _fio(self, depth: int, devices: Sequence[str], options: Sequence[str]) -> dict[str, Any]:
-        done = self._nodes[depth - 1].run(
-            ["fio", "--name=read", f"--filename={devices[depth - 1]}", "--readonly", "--direct=1",
-             "--ioengine=libaio", "--output-format=json", *options],
-            cwd="/tmp",  # noqa: S108  # fio leaves what the command printed
-            timeout=300,
-        )  # fmt: skip
-        report = json.loads(done.stdout[done.stdout.index("{") :])
+        where = f"--filename={devices[depth - 1]}"
+        report = fio.read(self._nodes[depth - 1], "--name=read", where, *options)
         found: dict[str, Any] = report["jobs"][0]["read"]
         return found
 

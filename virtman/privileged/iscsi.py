@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from virtman.privileged import context
@@ -73,12 +74,10 @@ def proves(target: str, user: str, secret: str) -> bool:
 
     open-iscsi does that by itself, with what it knew at the login.
     """
-    for session in Path("/sys/class/iscsi_session").glob("session*"):
-        with contextlib.suppress(FileNotFoundError):  # it goes just now
-            if (session / "targetname").read_text().strip() == target:
-                known = [_shown(session / name) for name in ("username", "password")]
-                if known != [user, secret]:
-                    return False
+    for session in _sessions(target):
+        with contextlib.suppress(OSError):  # it goes just now
+            if [_shown(session / name) for name in ("username", "password")] != [user, secret]:
+                return False
     return True
 
 
@@ -103,11 +102,10 @@ def scan(target: str, lun: int) -> None:
 
     It looks by itself when a session opens, and then no more.
     """
-    for session in Path("/sys/class/iscsi_session").glob("session*"):
+    for session in _sessions(target):
+        host = next(one for one in session.resolve().parents if one.name.startswith("host"))
         with contextlib.suppress(FileNotFoundError):  # it goes just now
-            if (session / "targetname").read_text().strip() == target:
-                host = next(one for one in session.resolve().parents if one.name.startswith("host"))
-                (host / "scsi_host" / host.name / "scan").write_text(f"- - {lun}")
+            (host / "scsi_host" / host.name / "scan").write_text(f"- - {lun}")
 
 
 @context.entrypoint
@@ -143,6 +141,14 @@ def forget(ip: str, port: int, target: str) -> None:
             shutil.rmtree(found)
         else:
             found.unlink()
+
+
+def _sessions(target: str) -> Iterator[Path]:
+    """Tell where the kernel shows its sessions with a target."""
+    for session in Path("/sys/class/iscsi_session").glob("session*"):
+        with contextlib.suppress(OSError):  # it goes just now
+            if _shown(session / "targetname") == target:
+                yield session
 
 
 def _shown(attribute: Path) -> str:
