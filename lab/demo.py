@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT, Deployment, leftovers
@@ -254,7 +255,7 @@ def main(nodes: int, vms: int, link_rate: str | None, keep: bool, json_file: Pat
         raise click.ClickException(str(err)) from err
     if json_file is not None:
         json_file.write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    print_result(progress, result.as_json())
+    print_result(Console(highlight=False), result.as_json())
     sys.exit(0 if result.ok else 1)
 
 

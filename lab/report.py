@@ -1,6 +1,5 @@
 """What a person sees of a run: progress while it works, then what came of it."""
 
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -55,9 +54,8 @@ class Progress:
         self._status.update(f"booting: {ready} of {len(self._vms)} VMs ready")
 
 
-def print_result(progress: Progress, result: Mapping[str, Any]) -> None:
-    """Print the timeline, the trees, the bytes and the checks on standard output."""
-    console = Console(file=sys.stdout, highlight=False)
+def print_result(console: Console, result: Mapping[str, Any]) -> None:
+    """Print the timeline, the trees, the bytes and the checks."""
     if result["vms"]:
         console.print(_timeline(result))
     if result["trees"]:

@@ -104,6 +104,12 @@ class ChainsTest(testtools.TestCase):
         found = Inventory(stores, [vm("v", stores[-1].name)], needed).merge("v")
         self.assertEqual(Merge(stores[1], stores[0], copy=True), found)
 
+    def test_a_merge_that_others_were_led_past_is_known_by_it(self):
+        stores = [store("a"), store("b", "a", merging=True)]
+        self.assertEqual([], Inventory(stores, [vm("v", "b")], []).left())
+        led = Inventory(stores, [vm("v", "a")], [])
+        self.assertEqual([stores[1]], led.left())
+
     def test_nobody_merges_for_a_vm_that_has_gone(self):
         self.assertIsNone(Inventory([store("a")], [], []).merge("v"))
 
