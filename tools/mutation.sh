@@ -36,7 +36,8 @@ exclude-operators = ["core/ReplaceBinaryOperator_BitOr_.*"]
 END
     (
         cd "$folder/tree" || exit
-        export PYTHONPATH=$PWD
+        # a module that changes twice a second is compiled once
+        export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
         "$MUTATION_BIN/cosmic-ray" baseline ../config.toml &&
             "$MUTATION_BIN/cosmic-ray" init ../config.toml ../session.sqlite &&
             "$MUTATION_BIN/cr-filter-operators" ../session.sqlite ../config.toml &&
