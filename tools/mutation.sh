@@ -36,7 +36,7 @@ exclude-operators = ["core/ReplaceBinaryOperator_BitOr_.*"]
 END
     (
         cd "$folder/tree" || exit
-        # a module that changes twice a second is compiled once
+        # else a module that changes twice within a second may run as it was compiled before
         export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
         "$MUTATION_BIN/cosmic-ray" baseline ../config.toml &&
             "$MUTATION_BIN/cosmic-ray" init ../config.toml ../session.sqlite &&
