@@ -6,7 +6,6 @@ Pure: the caller measures, and gives times as seconds of a clock that never goes
 from __future__ import annotations
 
 import math
-from collections import deque
 
 LARGEST = 8
 """Pieces in flight for a stripe, at most: with 16, parents dropped connections."""
@@ -74,14 +73,14 @@ class Usefulness:
         self._span_s = span_s
         self._ahead_s = ahead_s
         self._began: float | None = None
-        self._fetched: deque[tuple[float, int]] = deque()
+        self._fetched: dict[int, float] = {}
         self._unused: set[int] = set()
 
     def fetched(self, now: float, piece: int) -> None:
         """Take notice that a piece came, fetched ahead."""
         if self._began is None:
             self._began = now
-        self._fetched.append((now, piece))
+        self._fetched[piece] = now
         self._unused.add(piece)
 
     def used(self, piece: int) -> None:
@@ -97,9 +96,9 @@ class Usefulness:
         first = last - self._span_s
         if self._began is None or self._began > first:
             return False
-        while self._fetched and self._fetched[0][0] < first:
-            self._unused.discard(self._fetched.popleft()[1])
-        judged = [piece for time, piece in self._fetched if time <= last]
+        self._fetched = {piece: time for piece, time in self._fetched.items() if time >= first}
+        self._unused &= self._fetched.keys()
+        judged = [piece for piece, time in self._fetched.items() if time <= last]
         if len(judged) < _FEW:
             return False
         used = sum(piece not in self._unused for piece in judged)

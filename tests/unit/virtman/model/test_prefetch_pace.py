@@ -124,6 +124,11 @@ class UsefulnessTest(testtools.TestCase):
             self.usefulness.used(piece)
         self.assertFalse(self.usefulness.is_poor(13))
 
+    def test_a_piece_that_is_fetched_again_must_be_used_again(self):
+        self.fetch(20, 20)
+        self.fetch(20, 0, now=9)
+        self.assertTrue(self.usefulness.is_poor(11))
+
     def test_what_was_not_fetched_ahead_does_not_count(self):
         self.fetch(20, 13)
         for piece in range(100, 150):
