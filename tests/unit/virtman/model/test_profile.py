@@ -176,20 +176,22 @@ class MergeTest(testtools.TestCase):
         error = self.assertRaises(ProfileForeign, merged, PROFILE, {}, OTHER)
         self.assertIn(ROOT, str(error))
         self.assertIn(OTHER, str(error))
+        self.assertRaises(ProfileForeign, merged, PROFILE, {}, "00" * 32)
 
     def test_pieces_of_another_size_are_refused(self):
         error = self.assertRaises(ProfileForeign, merged, PROFILE, {}, ROOT, 4096)
         self.assertIn("65536", str(error))
         self.assertIn("4096", str(error))
+        self.assertRaises(ProfileForeign, merged, PROFILE, {}, ROOT, 1024 * KIB)
 
     def test_what_is_too_much_is_left_out(self):
-        profile = merged(None, dict.fromkeys(range(1, PIECES), 0), ROOT)
-        profile = merged(profile, {5: 0, PIECES: 0, PIECES + 1: 0, PIECES + 2: 7}, ROOT)
-        first, second = profile.groups
-        self.assertEqual(Group(0, 2, (5,)), first)
-        self.assertEqual((*range(1, 5), *range(6, PIECES + 1)), second.pieces)
-        profile = merged(profile, {PIECES + 1: 9, PIECES + 2: 0.5}, ROOT)
-        self.assertEqual(PIECES, profile.groups[1].pieces[-1])
+        self.assertEqual(16 * 1024**3, PIECES * 64 * KIB)
+        run = dict.fromkeys(range(1, PIECES), 0.0)
+        profile = merged(None, run | {3: 9.0}, ROOT)
+        profile = merged(profile, {5: 0, 6: 9, PIECES: 0, PIECES + 1: 0, PIECES + 2: 0}, ROOT)
+        often, rest, late = profile.groups
+        self.assertEqual((Group(0, 2, (5,)), Group(4, 2, (6,))), (often, late))
+        self.assertEqual((1, 2, 4, *range(7, PIECES + 2)), rest.pieces)
 
     @given(RUNS)
     def test_every_piece_has_its_count(self, runs):
