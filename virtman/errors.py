@@ -202,6 +202,20 @@ class PlacementStale(VirtmanError):
     status = 409
 
 
+class ProfileForeign(VirtmanError):
+    """The boot profile is of another image, or of pieces of another size."""
+
+    code = "virtman.profile.foreign"
+    status = 409
+
+
+class ProfileInvalid(VirtmanError):
+    """What should be a boot profile is none, or is damaged."""
+
+    code = "virtman.profile.invalid"
+    status = 400
+
+
 class PeersOff(VirtmanError):
     """This agent does not listen to other agents, and so cannot call them."""
 

@@ -1,0 +1,186 @@
+"""What is fetched ahead stands back when VMs are hurt, when it is not used, and at its cap."""
+
+import testtools
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtman.model.prefetch_pace import Cap, Usefulness, Window
+
+
+def grown(window, pieces):
+    """Return the size after each of some pieces that come."""
+    sizes = []
+    for _ in range(pieces):
+        window.came()
+        sizes.append(window.size)
+    return sizes
+
+
+class WindowTest(testtools.TestCase):
+    def test_it_grows_by_one_after_each_window(self):
+        window = Window()
+        self.assertEqual(1, window.size)
+        self.assertEqual([2, 2, 3, 3, 3, 4], grown(window, 6))
+
+    def test_it_grows_to_8(self):
+        window = Window()
+        self.assertEqual(7, grown(window, 27)[-1])
+        self.assertEqual([8] * 50, grown(window, 51)[1:])
+
+    def test_another_largest_size_can_be_set(self):
+        self.assertEqual([2, 2, 3, 3, 3, 3], grown(Window(3), 6))
+        self.assertEqual([1, 1], grown(Window(1), 2))
+
+    def test_it_halves_when_reads_take_more_than_twice(self):
+        window = Window()
+        grown(window, 100)
+        sizes = []
+        for read_s in (0.02, 0.021, 0.03, 0.1, 0.1):
+            window.demand(read_s, 0.01)
+            sizes.append(window.size)
+        self.assertEqual([8, 4, 2, 1, 1], sizes)
+
+    def test_an_odd_size_halves_downwards(self):
+        window = Window()
+        self.assertEqual(5, grown(window, 10)[-1])
+        window.demand(1, 0.1)
+        self.assertEqual(2, window.size)
+
+    def test_while_vms_are_hurt_it_does_not_grow(self):
+        window = Window()
+        grown(window, 1)
+        window.demand(1, 0.1)
+        self.assertEqual([1, 1, 1], grown(window, 3))
+        window.demand(0.2, 0.1)
+        self.assertEqual([2, 2, 3], grown(window, 3))
+
+    def test_after_a_hurt_a_whole_window_must_come(self):
+        window = Window()
+        self.assertEqual(4, grown(window, 8)[-1])
+        window.demand(1, 0.1)
+        window.demand(0, 0.1)
+        self.assertEqual([2, 3], grown(window, 2))
+
+    def test_what_was_never_measured_hurts_nobody(self):
+        window = Window()
+        grown(window, 6)
+        window.demand(9, 0)
+        self.assertEqual(4, window.size)
+        window.demand(0, 0.1)
+        self.assertEqual(4, window.size)
+
+    @given(st.lists(st.one_of(st.none(), st.floats(0, 5))), st.integers(1, 8))
+    def test_it_stays_within_its_bounds(self, events, largest):
+        window = Window(largest)
+        for event in events:
+            window.came() if event is None else window.demand(event, 1)
+            self.assertTrue(1 <= window.size <= largest)
+
+
+class UsefulnessTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.usefulness = Usefulness()
+
+    def fetch(self, count, used, now=0.0, begin=0):
+        for piece in range(begin, begin + count):
+            self.usefulness.fetched(now, piece)
+        for piece in range(begin, begin + used):
+            self.usefulness.used(piece)
+
+    def test_with_7_of_10_used_it_goes_on(self):
+        self.fetch(30, 21)
+        self.assertFalse(self.usefulness.is_poor(10))
+
+    def test_with_fewer_used_it_stops(self):
+        self.fetch(30, 20)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_there_is_no_verdict_before_the_first_span_is_over(self):
+        self.assertFalse(self.usefulness.is_poor(100))
+        self.fetch(10, 0, now=100)
+        self.fetch(20, 0, now=105, begin=10)
+        self.assertFalse(self.usefulness.is_poor(109.9))
+        self.assertTrue(self.usefulness.is_poor(110))
+
+    def test_a_few_pieces_are_no_reason_to_stop(self):
+        self.fetch(15, 0)
+        self.assertFalse(self.usefulness.is_poor(10))
+        self.fetch(1, 0, begin=15)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_what_came_before_the_span_does_not_count(self):
+        self.fetch(30, 0, now=1)
+        self.fetch(20, 20, now=2, begin=30)
+        self.assertTrue(self.usefulness.is_poor(11))
+        self.assertFalse(self.usefulness.is_poor(11.1))
+        self.assertFalse(self.usefulness.is_poor(12.1))
+
+    def test_use_at_any_time_counts(self):
+        self.fetch(20, 0)
+        self.fetch(20, 0, now=8, begin=20)
+        self.assertTrue(self.usefulness.is_poor(12))
+        for piece in range(20, 34):
+            self.usefulness.used(piece)
+        self.assertFalse(self.usefulness.is_poor(13))
+
+    def test_a_piece_that_is_fetched_again_must_be_used_again(self):
+        self.fetch(20, 20)
+        self.fetch(20, 0, now=9)
+        self.assertTrue(self.usefulness.is_poor(11))
+
+    def test_what_was_not_fetched_ahead_does_not_count(self):
+        self.fetch(20, 13)
+        for piece in range(100, 150):
+            self.usefulness.used(piece)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_pieces_can_have_time_until_they_are_used(self):
+        self.usefulness = Usefulness(least=0.5, span_s=4, ahead_s=3)
+        self.fetch(10, 10, now=0)
+        self.fetch(10, 0, now=2, begin=10)
+        self.fetch(10, 0, now=5, begin=20)
+        self.assertFalse(self.usefulness.is_poor(6.9))
+        self.assertFalse(self.usefulness.is_poor(7))
+        self.assertTrue(self.usefulness.is_poor(8))
+        self.assertFalse(self.usefulness.is_poor(9.5))
+
+
+class CapTest(testtools.TestCase):
+    def test_without_a_rate_nobody_waits(self):
+        for rate in (0, None):
+            cap = Cap(rate)
+            self.assertEqual([0, 0], [cap.delay(1, 10**12), cap.delay(1, 10**12)])
+
+    def test_a_tenth_of_a_second_passes_at_once(self):
+        cap = Cap(1000)
+        self.assertEqual([0, 0], [cap.delay(5, 40), cap.delay(5, 60)])
+        self.assertEqual(0.5, cap.delay(5, 500))
+
+    def test_tokens_come_with_time_up_to_the_burst(self):
+        cap = Cap(1000)
+        self.assertEqual(0.9, cap.delay(0, 1000))
+        self.assertEqual(0.5, cap.delay(0.5, 100))
+        self.assertEqual(0, cap.delay(1.0625, 62.5))
+        self.assertEqual(0.1, cap.delay(100, 200))
+
+    def test_a_rate_can_be_set_at_any_time(self):
+        cap = Cap(1000)
+        self.assertEqual(1.9, cap.delay(0, 2000))
+        cap.rate = 10_000
+        self.assertEqual(0.1, cap.delay(0.1, 100))
+        cap.rate = None
+        self.assertEqual(0, cap.delay(0.2, 10**9))
+        cap.rate = 1000
+        self.assertEqual([0, 1], [cap.delay(0.2, 100), cap.delay(0.2, 1000)])
+
+    @given(
+        st.integers(1000, 10**6),
+        st.lists(st.tuples(st.floats(0, 1), st.integers(1, 10**6)), min_size=1),
+    )
+    def test_never_more_than_the_rate_and_a_burst(self, rate, pieces):
+        cap, now, total = Cap(rate), 0.0, 0
+        for pause, amount in pieces:
+            now += pause
+            total += amount
+            self.assertLessEqual(total, rate * (now + cap.delay(now, amount) + 0.1) * 1.000001)

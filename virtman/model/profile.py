@@ -1,0 +1,294 @@
+"""Which pieces of an image its VMs read when they boot, and about when.
+
+A profile (VMTorrent, 2.2.3) is merged from runs. A run is what one boot read: the number of each
+piece, and how many seconds after the boot began it was first read. Boots read nearly the same
+set, never in quite the same order: so a profile keeps coarse bands of time::
+
+    band         0          1     2
+    seconds      0..1       1..2  2..3
+    in 3 of 3    0-3, 17    40    41, 42       groups: the pieces of one band that were in
+    in 1 of 3               99                 as many runs
+
+A profile is encoded as
+
+======  =============================================================
+bytes   what
+======  =============================================================
+4       magic: ``VMBP``
+1       version: 1
+32      identity of the image
+32      SHA-256 of all that follows
+rest    body, compressed by zlib
+======  =============================================================
+
+and its body as identity (32 bytes, as nothing else guards the one before), piece size, number of
+runs, width of a band in ms, number of groups; then for each group, in order, its band less that
+of the group before, count of runs, number of pieces, and each piece less the one before. These
+are unsigned LEB128 of at most 5 bytes; the first "one before" is 0. Volt reads the first 69 bytes
+and checks the sum, no more.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import accumulate, groupby, islice, pairwise
+from typing import Any
+
+from virtman.errors import ProfileForeign, ProfileInvalid
+from virtman.model.hashtree import BLOCK
+
+PIECE = 64 * 1024
+"""Bytes; how long a piece is by default."""
+
+BAND_MS = 1000
+"""Milliseconds; how wide a band is by default."""
+
+PIECES = 1 << 18
+"""Pieces that a profile has at most: all of 16 GiB. No boot reads as much."""
+
+Run = Mapping[int, float]
+"""Piece number, and seconds from the begin of the boot to its first read."""
+
+Leaves = bytes | memoryview
+"""Leaves of an image's hash tree: the digests of its blocks, one after another."""
+
+_SIZES = [1 << power for power in range(12, 21)]
+_DIGEST = 32
+_MAGIC = b"VMBP"
+_VERSION = 1
+_IDENTITY = len(_MAGIC) + 1
+_SUM = _IDENTITY + _DIGEST
+_BODY = _SUM + _DIGEST
+_NUMBERS = range(1 << 32)
+_LONGEST = 64 + 16 * PIECES  # a body: at worst, each piece is a group of its own
+
+
+@dataclass(frozen=True)
+class Group:
+    """Pieces of one band that were read in as many runs.
+
+    :ivar band: counted from 0
+    :ivar count: of runs
+    :ivar pieces: ascending, at least one
+    """
+
+    band: int
+    count: int
+    pieces: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What some boots from an image read.
+
+    :ivar identity: the image's root hash, 64 hexadecimal digits
+    :ivar piece_size: bytes; a power of two from 4 KiB to 1 MiB
+    :ivar runs: how many were merged
+    :ivar band_ms: how wide a band is, in ms
+    :ivar groups: by band, then by count, most first; no piece is in two of them
+    :raises ProfileInvalid: if it is not so; what can be made can be encoded
+    """
+
+    identity: str
+    piece_size: int
+    runs: int
+    band_ms: int
+    groups: tuple[Group, ...]
+
+    def __post_init__(self) -> None:
+        _check(re.fullmatch("[0-9a-f]{64}", self.identity), "the identity is no root hash")
+        _check(self.piece_size in _SIZES, f"pieces cannot have {self.piece_size} bytes")
+        _check(self.runs in _NUMBERS, f"{self.runs} runs")
+        _check(self.band_ms in _NUMBERS[1:], f"bands of {self.band_ms} ms")
+        _check(_ascend((one.band, -one.count) for one in self.groups), "groups are out of order")
+        for group in self.groups:
+            _check(group.band in _NUMBERS, f"a band {group.band}")
+            _check(1 <= group.count <= self.runs, f"pieces in {group.count} of {self.runs} runs")
+            _check(group.pieces and _ascend(group.pieces), "pieces are out of order")
+            _check(group.pieces[0] >= 0 and group.pieces[-1] in _NUMBERS, "a piece is beyond all")
+        total = sum(len(group.pieces) for group in self.groups)
+        _check(total <= PIECES, f"{total} pieces are more than {PIECES}")
+        _check(total == len(_seen(self)), "a piece is in two groups")
+
+    def wanted(self) -> tuple[int, ...]:
+        """Return the pieces of at least half of the runs, by band, then by position."""
+        common = [group for group in self.groups if 2 * group.count >= self.runs]
+        found = sorted((group.band, piece) for group in common for piece in group.pieces)
+        return tuple(piece for _, piece in found)
+
+
+def merged(
+    profile: Profile | None,
+    run: Run,
+    identity: str,
+    piece_size: int = PIECE,
+    band_ms: int = BAND_MS,
+) -> Profile:
+    """Add a run of the image with this identity to its profile, or to none yet.
+
+    A piece goes to the band of its mean time; times known only by band count as its middle.
+    A profile keeps its ``band_ms``. Beyond ``PIECES``, the pieces of fewest runs are left out,
+    the latest first.
+
+    :raises ProfileForeign: if the profile is of another image or piece size
+    """
+    profile = profile or Profile(identity, piece_size, 0, band_ms, ())
+    if profile.identity != identity:
+        raise ProfileForeign(
+            f"the profile is of an image with root hash {profile.identity}, this one has"
+            f" {identity}: record a new profile"
+        )
+    if profile.piece_size != piece_size:
+        raise ProfileForeign(
+            f"the profile has pieces of {profile.piece_size} bytes, what was recorded has"
+            f" {piece_size}: record a new profile"
+        )
+    width, seen = profile.band_ms, _seen(profile)
+    for piece, first_s in run.items():
+        band, count = seen.get(piece, (0, 0))
+        mean = (count * (band + 0.5) * width + first_s * 1000) / (count + 1)
+        seen[piece] = (int(mean // width), count + 1)
+    kept = sorted(seen, key=lambda piece: (-seen[piece][1], seen[piece][0], piece))[:PIECES]
+    found: dict[tuple[int, int], list[int]] = {}
+    for piece in sorted(kept):
+        found.setdefault(seen[piece], []).append(piece)
+    order = sorted(found, key=lambda one: (one[0], -one[1]))
+    groups = tuple(Group(band, count, tuple(found[band, count])) for band, count in order)
+    return replace(profile, runs=profile.runs + 1, groups=groups)
+
+
+def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profile:
+    """Return the profile of a new version of an image: the pieces that are the same in both.
+
+    The salts of the two trees must be the same, or no digest is. Only the digests of pieces in
+    the profile are read.
+
+    :param old: leaves of the profile's image, padded with zeros or not
+    :param new: leaves of the new version, as long as that image
+    :param identity: of the new version
+    """
+    width = profile.piece_size // BLOCK * _DIGEST
+
+    def is_same(piece: int) -> bool:
+        start = piece * width
+        digests = old[start : start + width]
+        # behind an image's end are no digests, or zeros; no piece is there
+        return any(digests[:_DIGEST]) and digests == new[start : start + width]
+
+    groups = (
+        replace(group, pieces=tuple(filter(is_same, group.pieces))) for group in profile.groups
+    )
+    return replace(
+        profile, identity=identity, groups=tuple(group for group in groups if group.pieces)
+    )
+
+
+def rows(profile: Profile) -> list[tuple[str, str, str, str]]:
+    """Return a row for each band, for people: begin in s, pieces, MiB, mean share of the runs."""
+    found = []
+    for band, those in groupby(profile.groups, key=lambda group: group.band):
+        counts = [(group.count, len(group.pieces)) for group in those]
+        pieces = sum(number for _, number in counts)
+        share = sum(count * number for count, number in counts) / pieces / profile.runs
+        found.append(
+            (
+                f"{band * profile.band_ms / 1000:g}",
+                f"{pieces}",
+                f"{pieces * profile.piece_size / 2**20:.1f}",
+                f"{share:.0%}",
+            )
+        )
+    return found
+
+
+def encode(profile: Profile) -> bytes:
+    """Return a profile as bytes: less than 512 KB for all pieces of 15 GB."""
+    body = bytearray(bytes.fromhex(profile.identity))
+    _put(body, (profile.piece_size, profile.runs, profile.band_ms, len(profile.groups)))
+    band = 0
+    for group in profile.groups:
+        _put(body, (group.band - band, group.count, len(group.pieces), group.pieces[0]))
+        _put(body, (piece - before for before, piece in pairwise(group.pieces)))
+        band = group.band
+    packed = zlib.compress(body, 9)
+    return _MAGIC + bytes([_VERSION]) + body[:_DIGEST] + sha256(packed).digest() + packed
+
+
+def decode(data: bytes) -> Profile:
+    """Return the profile that was encoded so.
+
+    :raises ProfileInvalid: whatever is wrong with the bytes
+    """
+    body = _unpacked(data)
+    _check(body[:_DIGEST] == data[_IDENTITY:_SUM], "it is of another image than it says")
+    numbers = _numbers(body[_DIGEST:])
+    try:
+        piece_size, runs, band_ms, count = islice(numbers, 4)
+        groups, band = [], 0
+        for _ in range(count):
+            band += next(numbers)
+            groups.append(Group(band, next(numbers), _pieces(numbers)))
+    except (StopIteration, ValueError) as err:
+        raise ProfileInvalid("no valid boot profile: its body ends early") from err
+    _check(next(numbers, None) is None, "its body does not end")
+    return Profile(body[:_DIGEST].hex(), piece_size, runs, band_ms, tuple(groups))
+
+
+def _unpacked(data: bytes) -> bytes:
+    _check(len(data) >= _BODY and data.startswith(_MAGIC), "it does not begin like one")
+    version = data[len(_MAGIC)]
+    _check(version == _VERSION, f"its version is {version}, not {_VERSION}")
+    _check(sha256(data[_BODY:]).digest() == data[_SUM:_BODY], "the checksum is wrong")
+    unpacking = zlib.decompressobj()
+    try:
+        body = unpacking.decompress(data[_BODY:], _LONGEST)
+    except zlib.error as err:
+        raise ProfileInvalid(f"no valid boot profile: {err}") from err
+    _check(unpacking.eof and not unpacking.unused_data, "its body has the wrong length")
+    return body
+
+
+def _pieces(numbers: Iterator[int]) -> tuple[int, ...]:
+    count = next(numbers)
+    pieces = tuple(accumulate(islice(numbers, count)))
+    _check(len(pieces) == count, "a group ends early")
+    return pieces
+
+
+def _put(body: bytearray, numbers: Iterable[int]) -> None:
+    for number in numbers:
+        rest = number
+        while rest > 0x7F:
+            body.append(rest & 0x7F | 0x80)
+            rest >>= 7
+        body.append(rest)
+
+
+def _numbers(body: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in body:
+        number |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+            _check(shift < 35, "a number is too long")
+        else:
+            yield number
+            number = shift = 0
+    _check(not shift, "the last number ends early")
+
+
+def _seen(profile: Profile) -> dict[int, tuple[int, int]]:
+    return {piece: (group.band, group.count) for group in profile.groups for piece in group.pieces}
+
+
+def _ascend(keys: Iterable[Any]) -> bool:
+    return all(one < other for one, other in pairwise(keys))
+
+
+def _check(is_so: object, otherwise: str) -> None:
+    if not is_so:
+        raise ProfileInvalid(f"no valid boot profile: {otherwise}")
