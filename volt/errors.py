@@ -22,6 +22,10 @@ class Conflict(VoltError):
     """The request is well formed but does not fit the current state."""
 
 
+class ConditionFailed(VoltError):
+    """What the request says must be there is not: read again, then decide."""
+
+
 class Unavailable(VoltError):
     """Volt cannot serve just now: try again."""
 
@@ -57,7 +61,7 @@ class RequestInvalid(Invalid):
 
 
 class NameInvalid(Invalid):
-    """An image or host name that does not fit into iSCSI names."""
+    """A name that breaks the rule for names, which iSCSI names set."""
 
     code = "volt.name.invalid"
 
@@ -78,6 +82,12 @@ class CertificateRequestInvalid(Invalid):
     """The body is not a certificate request, or its key is of a wrong kind."""
 
     code = "volt.certificate.request"
+
+
+class ProfileInvalid(Invalid):
+    """The bytes are no boot profile, or a damaged one."""
+
+    code = "volt.profile.invalid"
 
 
 class ShapeInvalid(Invalid):
@@ -108,6 +118,12 @@ class HashesUnknown(Unknown):
     """The image was registered without a hash tree."""
 
     code = "volt.image.no_hashes"
+
+
+class ProfileUnknown(Unknown):
+    """The workload has no profile of the image, or not that revision."""
+
+    code = "volt.profile.unknown"
 
 
 class HostUnknown(Unknown):
@@ -144,6 +160,30 @@ class ReportMismatch(Conflict):
     """A host reports a host that is not its parent or standby."""
 
     code = "volt.report.mismatch"
+
+
+class ProfileForeign(Conflict):
+    """The profile is for another image: its root hash is not the image's."""
+
+    code = "volt.profile.foreign"
+
+
+class ProfileUnbound(Conflict):
+    """The image has no hash tree, whose root hash would bind a profile to it."""
+
+    code = "volt.profile.unbound"
+
+
+class TooManyProfiles(Conflict):
+    """The image has profiles of as many workloads as it may have."""
+
+    code = "volt.profile.too_many"
+
+
+class ProfileStale(ConditionFailed):
+    """The newest profile is not the one that the request names."""
+
+    code = "volt.profile.stale"
 
 
 class TooManyWaiting(Unavailable):

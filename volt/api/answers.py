@@ -16,6 +16,8 @@ from volt.model.objects import (
     Image,
     Listener,
     Placement,
+    Profile,
+    Revision,
     Trees,
 )
 
@@ -70,7 +72,10 @@ def page_of(name: str, kind: type) -> Schema:
 def described() -> dict[str, Schema]:
     """Return the schemas of the dataclasses that answers are made of, and of those in them."""
     found: list[type] = []
-    pending: list[Any] = [Image, Trees, Candidate, Placement, Host, Event, Certificate, Listener]
+    pending: list[Any] = [
+        *(Image, Trees, Candidate, Placement, Profile, Revision),
+        *(Host, Event, Certificate, Listener),
+    ]
     while pending:
         kind = pending.pop()
         if is_dataclass(kind) and kind not in found:

@@ -24,6 +24,7 @@ from volt.background.worker import Worker
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.errors import (
+    ConditionFailed,
     Conflict,
     Forbidden,
     Invalid,
@@ -43,6 +44,7 @@ STATUS = {
     Forbidden: 403,
     Unknown: 404,
     Conflict: 409,
+    ConditionFailed: 412,
     TooFast: 429,
     Unavailable: 503,
     VoltError: 500,
@@ -67,6 +69,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
         worker.watch,
         worker.reports,
         Peers(PeerRows(worker.engine), timedelta(hours=conf.peers.lifetime)),
+        worker.profiles,
     )
     return create_app(service, guard)
 

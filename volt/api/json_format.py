@@ -8,7 +8,8 @@ from typing import Any
 from flask.json.provider import JSONProvider
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return what JSON has for a dataclass or a time."""
     if is_dataclass(value):
         return vars(value)
     if isinstance(value, datetime):
@@ -16,7 +17,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{value!r} has no form in JSON")
 
 
-text = json.JSONEncoder(default=_plain, separators=(",", ":")).encode
+text = json.JSONEncoder(default=plain, separators=(",", ":")).encode
 
 
 class Provider(JSONProvider):

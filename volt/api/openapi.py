@@ -57,11 +57,8 @@ def _operation(route: Route, path: str) -> Schema:
         },
     }
     if route.body is not None:
-        found["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": _body(route.body)}},
-        }
-    if route.has_etag:
+        found["requestBody"] = {"required": True, "content": _body(route.body)}
+    if route.has_etag and route.method == "GET":
         found["responses"]["304"] = {"description": "What If-None-Match names is still so."}
     if is_open:
         found["security"] = []
@@ -81,11 +78,14 @@ def _parameters(route: Route, path: str) -> Iterable[Schema]:
         required = name in query.get("required", ())
         yield {"name": name, "in": "query", "required": required, "schema": schema}
     if route.has_etag:
-        yield {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}}
+        for name in ("If-Match", "If-None-Match") if route.method == "PUT" else ("If-None-Match",):
+            yield {"name": name, "in": "header", "schema": {"type": "string"}}
 
 
-def _body(body: schemas.Schema) -> Schema:
-    """Return a body's schema with what Volt checks beside it."""
+def _body(body: schemas.Schema | str) -> Schema:
+    """Return a body by its media type; JSON with a schema, and what Volt checks beside it."""
+    if isinstance(body, str):
+        return {body: {}}
     schema: Schema = deepcopy(dict(body.content))
     own = {"name": schemas.NAME, "size": schemas.SIZE, "parent": schemas.NAME}
     for name, rule in own.items():
@@ -93,7 +93,7 @@ def _body(body: schemas.Schema) -> Schema:
             schema["properties"][name] = rule
     if "images" in schema["properties"]:
         schema["properties"]["images"]["propertyNames"] = schemas.NAME
-    return schema
+    return {"application/json": {"schema": schema}}
 
 
 def _answer(status: int, body: Schema | str | None, has_etag: bool) -> Schema:

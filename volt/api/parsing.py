@@ -7,11 +7,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from werkzeug.datastructures import Headers
+from werkzeug.http import parse_etags
+
 from volt import transport
 from volt.api import schemas
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import check_name
 from volt.model.objects import ImageReport, NewImage, Reason, Report, State
+from volt.model.profiles import Condition
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 from volt.transport import LARGEST, SECTOR, Portal, Proof
@@ -175,6 +179,23 @@ def candidates(query: Query) -> tuple[str, int]:
     """Parse the parameters of GET /v1/images/{image}/parents: the asker and the limit."""
     given = parameters(query, schemas.CANDIDATES)
     return given["host"], given.get("limit", schemas.FEW["default"])
+
+
+def revision(query: Query) -> int | None:
+    """Parse which revision of a profile is wanted; None is the newest."""
+    return parameters(query, schemas.REVISION).get("revision")
+
+
+def condition(headers: Headers) -> Condition:
+    """Parse which profile must be there before another is stored."""
+    return Condition(_tags(headers.get("If-Match")), _tags(headers.get("If-None-Match"), weak=True))
+
+
+def _tags(header: str | None, weak: bool = False) -> frozenset[str] | None:
+    if header is None:
+        return None
+    tags = parse_etags(header)
+    return frozenset({"*"} if tags.star_tag else tags.as_set(include_weak=weak))
 
 
 def parameters(query: Query, schema: schemas.Schema) -> dict[str, Any]:

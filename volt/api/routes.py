@@ -23,6 +23,7 @@ from volt.api.handlers import (
     page,
     peers,
     placements,
+    profiles,
 )
 from volt.model.objects import (
     Candidate,
@@ -32,16 +33,22 @@ from volt.model.objects import (
     Image,
     Listener,
     Placement,
+    Profile,
+    Revision,
     Trees,
     Verdict,
 )
+from volt.model.profiles import LARGEST as LARGEST_PROFILE
 
 LARGEST_BODY: Final = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
 LARGEST_IMAGE: Final = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB
 
 _IMAGE: Final = "/v1/images/<image>"
+_PROFILES: Final = f"{_IMAGE}/profiles"
+_PROFILE: Final = f"{_PROFILES}/<workload>"
 _PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
 _HOST: Final = "/v1/hosts/<path:host>"
+_BYTES: Final = "application/octet-stream"
 _NEWS: Final = record(
     interval={"type": "number"},
     placements={"type": "array", "items": of(Placement)},
@@ -54,8 +61,9 @@ class Route:
     """What is served under a method and path, to whom, and what it takes and answers.
 
     ``rule`` is one of ``volt.auth.policies``; None is open to all. ``answers`` gives the schema of
-    the body by status: None is no body, a text its media type. ``errors`` are those of this route
-    alone. ``largest`` is the bytes of a body.
+    the body by status: None is no body, a text its media type; ``body`` is the same of the request.
+    ``errors`` are those of this route alone. ``has_etag`` says that answers have an ETag, which a
+    GET may name in If-None-Match, and a PUT also in If-Match. ``largest`` is the bytes of a body.
     """
 
     method: str
@@ -65,7 +73,7 @@ class Route:
     summary: str
     answers: Mapping[int, Schema | str | None]
     errors: tuple[int, ...] = ()
-    body: schemas.Schema | None = None
+    body: schemas.Schema | str | None = None
     query: schemas.Schema = schemas.NO_QUERY
     has_etag: bool = False
     largest: int = LARGEST_BODY
@@ -138,7 +146,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
         Route(
             *("GET", f"{_IMAGE}/hashes", images.hashes, "image:hashes"),
             "The levels of an image's hash tree above the leaves, the highest first.",
-            {200: "application/octet-stream"},
+            {200: _BYTES},
             (404,),
             has_etag=True,
         ),
@@ -168,6 +176,44 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             (404,),
             query=schemas.CANDIDATES,
             has_etag=True,
+        ),
+    ),
+    "profiles": (
+        Route(
+            *("GET", _PROFILES, profiles.index, "profile:read"),
+            "List the newest boot profile of each workload.",
+            {200: all_of("profiles", Profile)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("GET", _PROFILE, profiles.show, "profile:read"),
+            "Fetch a boot profile: the newest, or the one of a revision.",
+            {200: _BYTES},
+            (404,),
+            query=schemas.REVISION,
+            has_etag=True,
+        ),
+        Route(
+            *("GET", f"{_PROFILE}/history", profiles.history, "profile:read"),
+            "List the revisions of a boot profile that are kept, the newest first.",
+            {200: all_of("revisions", Revision)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("PUT", _PROFILE, profiles.store, "profile:store"),
+            "Store a boot profile.",
+            {200: of(Profile), 201: of(Profile)},
+            (404, 409, 412),
+            body=_BYTES,
+            has_etag=True,
+            largest=LARGEST_PROFILE,
+        ),
+        Route(
+            *("DELETE", _PROFILE, profiles.remove, "profile:remove"),
+            "Forget a boot profile, with all its revisions.",
+            {204: None},
         ),
     ),
     "placements": (

@@ -202,6 +202,14 @@ WAIT = Schema(
     }
 )
 
+REVISION = Schema(
+    {
+        "type": "object",
+        "properties": {"revision": _COUNT | {"minimum": 1}},
+        "additionalProperties": False,
+    }
+)
+
 FEW = {"type": "integer", "minimum": 1, "maximum": 64, "default": 8}
 
 CANDIDATES = Schema(

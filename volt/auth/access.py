@@ -16,6 +16,7 @@ from volt.errors import Forbidden, Unauthenticated
 
 FRESH = 5.0  # seconds for which a worker believes what it read of all tokens
 WHO = "volt.who"  # under which a request's environment names who asks
+HOST = "volt.host"  # and the host that they speak for, if there is one
 DECISIONS = 32768  # kept a worker: three for each of 10,000 hosts
 
 
@@ -117,10 +118,11 @@ class Access:
     def admit(self, rule: str, environ: WSGIEnvironment, host: str | None) -> None:
         """Let a request pass that the rule guards, about this host or none.
 
-        Notes in ``environ`` who asks. Raises Unauthenticated, TooFast, Forbidden.
+        Notes in ``environ`` who asks, and for which host they speak. Raises Unauthenticated,
+        TooFast, Forbidden.
         """
         who = self._who(environ)
-        environ[WHO] = who.name
+        environ[WHO], environ[HOST] = who.name, who.host
         self._rates.take(who.name)
         if not self._allowed(rule, who, host):
             about = f" for host {host}" if host else ""

@@ -1,4 +1,4 @@
-"""Who may do what: one rule a route, which a policy file may change.
+"""Who may do what: rules of routes, which a policy file may change.
 
 Rules see the roles of who asks, the host that they speak for (none but hosts have one) and,
 as their target, the host that the request is about.
@@ -24,15 +24,19 @@ _GROUPS: Final = [
 
 
 def _rule(
-    name: str, check: str, method: str, path: str, description: str
+    name: str, check: str, method: str, path: str, description: str, *others: str
 ) -> policy.DocumentedRuleDefault:
-    return policy.DocumentedRuleDefault(
-        name, check, description, [{"method": method, "path": path}]
-    )
+    """Return the rule of a route, and of others with the same method."""
+    operations: list[policy.Operation] = [
+        {"method": method, "path": each} for each in (path, *others)
+    ]
+    return policy.DocumentedRuleDefault(name, check, description, operations)
 
 
 _IMAGE: Final = "/v1/images/{image}"
 _PLACE: Final = "/v1/images/{image}/hosts/{host}"
+_PROFILES: Final = f"{_IMAGE}/profiles"
+_PROFILE: Final = f"{_PROFILES}/{{workload}}"
 _HOST: Final = "/v1/hosts/{host}"
 
 _RULES: Final = [
@@ -50,6 +54,17 @@ _RULES: Final = [
         f"{_IMAGE}/parents",
         "Search the best parents for a host.",
     ),
+    _rule(
+        "profile:read",
+        ANYBODY,
+        "GET",
+        _PROFILES,
+        "List and fetch an image's boot profiles.",
+        _PROFILE,
+        f"{_PROFILE}/history",
+    ),
+    _rule("profile:store", "rule:operator or role:host", "PUT", _PROFILE, "Store a boot profile."),
+    _rule("profile:remove", OPERATOR, "DELETE", _PROFILE, "Remove a boot profile."),
     _rule("placement:show", OWN_HOST, "GET", _PLACE, "Show a placement, with CHAP secrets."),
     _rule("placement:join", OWN_HOST, "PUT", _PLACE, "Join an image's trees."),
     _rule("placement:change", OWN_HOST, "PATCH", _PLACE, "Be ready, or leave."),

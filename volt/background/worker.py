@@ -20,6 +20,7 @@ from volt.registry.batches import Turns
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.placements import Placements
+from volt.registry.profiles import Profiles
 from volt.registry.reports import Prober, Reports
 
 
@@ -33,6 +34,7 @@ class Worker:
         turns: Turns[str] = Turns()
         self.images = Images(engine, turns, conf.source.timeout)
         self.placements = Placements(engine, turns)
+        self.profiles = Profiles(engine, turns)
         self.hosts = Hosts(engine, self.placements)
         self.reports = Reports(self.hosts, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)

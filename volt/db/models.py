@@ -28,7 +28,7 @@ Name = String(48)
 WAITING = 0
 """Generation of a placement whose host waits for a place in the trees."""
 # MariaDB's ordinary BLOB ends at 64 KiB.
-Hashes = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
+Blob = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -64,7 +64,9 @@ class Base(DeclarativeBase):
 class ImageRow(Sourced, Base):
     """An image; ``generation`` counts the changes of its trees and only rises.
 
-    ``inner`` and ``at_source`` are totals of the trees, a number a stripe.
+    ``inner`` and ``at_source`` are totals of the trees, a number a stripe. ``profiles`` has the
+    newest revision of each workload's profile, for placements to tell without another query.
+    ``revisions`` has the last that each workload ever had: no other profile gets its number.
     """
 
     __tablename__ = "images"
@@ -81,8 +83,10 @@ class ImageRow(Sourced, Base):
     created_at: Mapped[datetime]
     root_hash: Mapped[str | None] = mapped_column(String(64))
     salt: Mapped[str | None] = mapped_column(String(64))
+    profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
+    revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted
-    upper_hashes: Mapped[bytes | None] = mapped_column(Hashes, deferred=True)
+    upper_hashes: Mapped[bytes | None] = mapped_column(Blob, deferred=True)
 
 
 class HostRow(Base):

@@ -22,6 +22,7 @@ from volt.model.objects import (
     Node,
     Peer,
     Placement,
+    Profiled,
     Report,
     State,
     Tree,
@@ -222,6 +223,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     pairs |= {row.host: row.told for row in rows if row.told is not None}
     peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
     portals = _portals(session, name, peers)
+    profiles = tuple(Profiled(*each) for each in sorted(image.profiles.items()))
     return [
         Placement(
             name,
@@ -232,6 +234,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             row.left is None or _waited_for(session, name),
             image.peers_proof,
             _feeds(image, pairs[row.host], portals),
+            profiles,
         )
         for row in rows
     ]

@@ -102,11 +102,19 @@ class Feed:
 
 
 @dataclass(frozen=True)
+class Profiled:
+    """A workload, and the newest revision of its profile."""
+
+    workload: str
+    revision: int
+
+
+@dataclass(frozen=True)
 class Placement:
     """A host's place in all trees of an image; ``size`` in bytes.
 
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
-    they read from parents who were given to them after it left.
+    they read from parents who were given to them after it left. ``profiles`` are the image's.
     """
 
     image: str
@@ -117,6 +125,27 @@ class Placement:
     needed: bool
     chap: Proof
     stripes: tuple[Feed, ...]
+    profiles: tuple[Profiled, ...]
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The newest profile of a workload, and how many bytes it has."""
+
+    workload: str
+    revision: int
+    bytes: int
+    stored_at: datetime
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A profile as it was once stored; ``host`` is who did, null if that was no host."""
+
+    revision: int
+    bytes: int
+    stored_at: datetime
+    host: str | None
 
 
 @dataclass(frozen=True)

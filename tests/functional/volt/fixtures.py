@@ -1,17 +1,20 @@
 """What each gabbit starts from; the gabbi loader finds the classes by name."""
 
 import os
+from base64 import b64encode
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 from gabbi import fixture
 
 from tests.functional.volt.base import Ground
+from tests.profiles import ROOT_HASH, UPPER_HASHES
 
 
 class EmptyVolt(fixture.GabbiFixture):
     """An empty Volt; SOURCE_PORT answers, DEAD_PORT does not.
 
+    ROOT_HASH and UPPER_HASHES are those of the images that profiles are for.
     There are tokens of each role (HOST_TOKEN is for host "a"), and such as do not count.
     """
 
@@ -22,6 +25,8 @@ class EmptyVolt(fixture.GabbiFixture):
         EmptyVolt.ground = Ground(self.cleanups)
         os.environ["SOURCE_PORT"] = str(EmptyVolt.ground.source_port)
         os.environ["DEAD_PORT"] = "1"
+        os.environ["ROOT_HASH"] = ROOT_HASH
+        os.environ["UPPER_HASHES"] = b64encode(UPPER_HASHES).decode()
         os.environ |= self.tokens(EmptyVolt.ground)
 
     def tokens(self, ground):

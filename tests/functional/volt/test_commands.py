@@ -4,15 +4,17 @@ import json
 import subprocess
 import sys
 import traceback
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from click.testing import CliRunner
 
 from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
+from tests.profiles import ROOT_HASH, UPPER_HASHES, profile
 from volt.cmd import manage
 from volt.db.clock import ClockTable, Reading
-from volt.model.objects import ImageReport, Report
+from volt.model.objects import ImageReport, NewImage, Report
+from volt.placement.rules import Shape
 from volt.transport import Portal
 
 
@@ -136,10 +138,51 @@ class TestCommands(TestCase):
             assert result.exit_code == 1
             assert result.output.startswith("Error: ")
 
+    def test_a_profile_is_imported_listed_exported_and_deleted(self):
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        tree = {"root_hash": ROOT_HASH, "salt": ROOT_HASH, "upper_hashes": UPPER_HASHES}
+        new = NewImage("demo", 1024**2, Shape.FOREST, 2, 2, source, **tree)
+        self.ground.images.create(new, datetime.now(UTC))
+        file, copy = (self.ground.folder / name for name in ("file", "copy"))
+        boot = ("demo", "boot")
+        for revision, content in enumerate((b"1", b"2"), start=1):
+            file.write_bytes(profile(content))
+            done = self.run_manage("profile", "import", *boot, str(file))
+            assert done.output == f"profile boot of image demo is at revision {revision}\n"
+        [_, line] = self.run_manage("profile", "list", "demo").output.splitlines()
+        assert line.split()[:3] == ["boot", "2", "70"]
+        [_, *lines] = self.run_manage("profile", "history", *boot).output.splitlines()
+        assert [each.split()[0] for each in lines] == ["2", "1"]
+        for words, path in ((("list", "demo"), ""), (("history", *boot), "/boot/history")):
+            shown = json.loads(self.run_manage("profile", *words, "--json").output)
+            assert shown == self.ground.client().get(f"/v1/images/demo/profiles{path}").json
+        for more, content in (((), b"2"), (("--revision", "1"), b"1")):
+            assert self.run_manage("profile", "export", *boot, str(copy), *more).exit_code == 0
+            assert copy.read_bytes() == profile(content)
+        for state in ("deleted", "was not there"):
+            done = self.run_manage("profile", "delete", *boot)
+            assert done.output == f"profile boot of image demo {state}\n"
+
+    def test_a_profile_that_cannot_be_had_leaves_files_alone(self):
+        self.add()
+        file = self.ground.folder / "file"
+        file.write_bytes(b"anything")
+        for words in (
+            ("export", "demo", "boot", str(file)),
+            ("import", "demo", "boot", str(file)),
+            ("history", "demo", "boot"),
+            ("list", "nope"),
+        ):
+            refused = self.run_manage("profile", *words)
+            assert refused.exit_code == 1
+            assert refused.output.startswith("Error: ")
+        assert file.read_bytes() == b"anything"
+
     def test_every_command_has_a_help(self):
         for words in (
             "", "db upgrade", "image add", "image list", "tree show", "host list",
-            "token", "token create", "token list", "token revoke",
+            "token", "token create", "token list", "token revoke", "profile", "profile list",
+            "profile history", "profile export", "profile import", "profile delete",
         ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]

@@ -10,6 +10,7 @@ from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
 from volt.registry.placements import Placements
+from volt.registry.profiles import Profiles
 from volt.registry.reports import Reports
 
 
@@ -24,6 +25,7 @@ class Service:
     watch: Watch
     reports: Reports
     peers: Peers
+    profiles: Profiles
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

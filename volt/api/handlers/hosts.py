@@ -56,6 +56,15 @@ def placements(service: Service, host: str) -> ResponseReturnValue:
 
 
 def _tag(placements: Collection[Placement]) -> str:
-    """Return what stands for these generations and no others."""
-    text = " ".join(f"{one.image}:{one.generation}" for one in placements)
+    """Return what stands for these generations and profiles, and no others."""
+    text = " ".join(
+        ":".join(
+            [
+                one.image,
+                str(one.generation),
+                *(f"{each.workload}={each.revision}" for each in one.profiles),
+            ]
+        )
+        for one in placements
+    )
     return sha256(text.encode()).hexdigest()[:32]

@@ -5,6 +5,7 @@ from pathlib import Path
 from gabbi import driver
 
 from tests.functional.volt import fixtures
+from tests.profiles import ProfileHandler
 
 
 def load_tests(loader, tests, pattern):
@@ -14,4 +15,5 @@ def load_tests(loader, tests, pattern):
         test_loader_name=__name__,
         intercept=fixtures.app,
         fixture_module=fixtures,
+        content_handlers=[ProfileHandler],
     )

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 
 import fixtures
 import testtools
@@ -9,8 +10,9 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, inspect, text
+from sqlalchemy import Engine, MetaData, Table, inspect, text
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from lab.databases import Postgresql
@@ -18,7 +20,7 @@ from tests.functional.volt import databases
 from volt import errors
 from volt.db import upgrade
 from volt.db.engine import connect, for_writing, retried
-from volt.db.models import Base
+from volt.db.models import Base, ImageRow
 
 
 class DatabaseCase(testtools.TestCase):
@@ -67,6 +69,18 @@ class TestSchema(DatabaseCase):
         assert self.differences() == []
         self.move(command.downgrade, "base")
         assert inspect(self.engine).get_table_names() == ["alembic_version"]
+
+    def test_images_from_before_there_were_profiles_have_none(self):
+        self.move(command.upgrade, "0006")
+        images = Table("images", MetaData(), autoload_with=self.engine)
+        any_of = {int: 1, str: "[]", object: [], datetime: datetime.now(UTC)}
+        row = {one.name: any_of[one.type.python_type] for one in images.c if not one.nullable}
+        with self.engine.begin() as connection:
+            connection.execute(images.insert().values(row | {"name": "x"}))
+        upgrade.upgrade(self.engine)
+        with Session(self.engine) as session:
+            image = session.get(ImageRow, "x")
+            assert (image.profiles, image.revisions) == ({}, {})
 
     def test_the_next_upgrade_has_its_turn_once_all_is_written(self):
         seen = []

@@ -12,8 +12,8 @@ from volt.auth.access import Principal
 
 # What only operators, or the host that it is about, may see: there are CHAP secrets in it.
 SECRET = {"placement:show", "host:placements"}
-# What any host may see.
-SHOWN = {"image:show", "image:hashes", "peer:listener"}
+# What any host may do, whichever host it is about: it sees no secrets.
+SHARED = {"image:show", "image:hashes", "peer:listener", "profile:read", "profile:store"}
 OPEN = {"/healthz", "/", "/static/<file>", "/v1/openapi.json"}
 
 
@@ -63,15 +63,21 @@ class TestPolicies(testtools.TestCase):
         own = self.allowed("host", "a", "a")
         assert {"placement:join", "host:heartbeat", "image:show", "image:hashes"} < own
         assert own > SECRET
-        assert not own & {"image:create", "image:delete", "image:rotate", "host:change"}
+        assert not own & {
+            "image:create",
+            "image:delete",
+            "image:rotate",
+            "host:change",
+            "profile:remove",
+        }
 
     def test_a_host_speaks_for_no_other_and_sees_what_is_no_secret(self):
         for target in ("b", "", "None", "%(host)s"):
-            assert self.allowed("host", "a", target) == SHOWN
+            assert self.allowed("host", "a", target) == SHARED
 
     def test_a_host_that_is_none_speaks_for_nobody(self):
         for target in ("a", "", "None"):
-            assert self.allowed("host", None, target) == SHOWN
+            assert self.allowed("host", None, target) == SHARED
 
     def test_who_has_no_role_may_do_nothing(self):
         assert self.allowed("member", "a", "a") == set()
