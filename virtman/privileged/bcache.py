@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 from virtman.privileged import context
@@ -11,6 +12,10 @@ from virtman.privileged.command import run
 # 64 KiB buckets write an eighth of the metadata of 512 KiB ones, so that a small fast
 # cache does not starve its list of free buckets and drop misses.
 _BUCKET = "64k"
+
+# struct cache_sb, in the second block of 4 KiB
+_MAGIC = bytes.fromhex("c68573f64e1a45ca8265f57f48ba6d81")
+_MAGIC_AT = 4096 + 24
 
 
 @context.entrypoint
@@ -32,6 +37,16 @@ def format_backing(device: str, data_offset: int, block: int) -> None:
         "make-bcache", "--wipe-bcache", "-B", device, "--block", str(block),
         "--data-offset", str(data_offset),
     )  # fmt: skip
+
+
+@context.entrypoint
+def is_formatted(device: str) -> bool:
+    """Tell whether a device has a bcache superblock, be it a broken one."""
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(descriptor, len(_MAGIC), _MAGIC_AT) == _MAGIC
+    finally:
+        os.close(descriptor)
 
 
 @context.entrypoint

@@ -72,16 +72,16 @@ class Backed:
     def register(self, cache_set: str, block: int) -> None:
         """Show the backing device to bcache, formatted first if it never was.
 
-        One that was a member of another set, which is there no more, waits for that.
+        One that was a member of another set, which is there no more, waits for that. One that
+        bcache refuses is left as it is: its superblock alone tells which data on a cache device
+        are newer than those below.
 
         :param block: bytes, of the bcache device if it is formatted
         """
         with explained(f"cache member {self.device.name}"):
-            try:
-                bcache.register(self.device.node)
-            except OSError:
+            if not bcache.is_formatted(self.device.node):
                 bcache.format_backing(self.device.node, _HEAD, block)
-                bcache.register(self.device.node)
+            bcache.register(self.device.node)
             waiting = self._waiting()
             if waiting is not None:
                 self._put_before(waiting, cache_set)

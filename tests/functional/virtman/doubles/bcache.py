@@ -24,6 +24,9 @@ class Bcache(Double):
         self._must_be_free(device)
         self._write_superblock(self.kernel.number(device), f"member-{next(self.kernel.minors)}", "")
 
+    def is_formatted(self, device: str) -> bool:
+        return self._superblock(self.kernel.number(device))[0] == _SUPERBLOCK
+
     def register(self, device: str) -> None:
         number = self.kernel.number(device)
         if "cachegroup" in device:
@@ -33,7 +36,7 @@ class Bcache(Double):
                 raise OSError(errno.EINVAL, f"{device} has no superblock")
             self.kernel.cache_sets.setdefault(self.kernel.ssd.cache_set, CacheSet(number))
             return
-        words = self._superblock_file(number).read_text().strip("\0").split(":")
+        words = self._superblock(number)
         if words[0] != _SUPERBLOCK:
             raise OSError(errno.EINVAL, f"{device} has no superblock")
         if any(one.backing == number for one in self.kernel.members.values()):
@@ -89,6 +92,9 @@ class Bcache(Double):
     def _must_be_free(self, device: str) -> None:
         if self.kernel.is_used(self.kernel.number(device), device):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
+
+    def _superblock(self, number: str) -> list[str]:
+        return self._superblock_file(number).read_text().strip("\0").split(":")
 
     def _superblock_file(self, number: str) -> Path:
         (first, *_) = self.kernel.mapping(self.kernel.named(number)).below

@@ -1,11 +1,13 @@
 """The cache group before volumes of others: put there, kept, and taken away without a trace."""
 
+import errno
 import os
 from dataclasses import replace
 
 import fixtures
 
 from tests.functional.virtman.base import MIB, TestCase
+from tests.functional.virtman.doubles.bcache import Bcache
 from tests.functional.virtman.doubles.model import Ssd
 from virtman.errors import CacheUnsupported, DeviceBusy, VolumeUnknown, VolumeUnusable
 from virtman.node import cached_volumes
@@ -98,6 +100,29 @@ class CachedTest(CachedCase):
             again()
             self.assertEqual([], list(self.node.recover()))
             self.assertEqual(before, self.kernel.state())
+
+    def test_what_only_the_cache_has_outlasts_a_registration_that_fails(self):
+        for number in (errno.ENOMEM, errno.EINVAL):
+            self.attach(WRITEBACK)
+            member = self.member().uuid
+            self.member().dirty = 3 * MIB
+            self.node.stop()
+            self.node.reboot()
+            register, failed = Bcache.register, []
+
+            def registering(one, device, register=register, failed=failed, number=number):
+                if "backing" in device and not failed:
+                    failed.append(device)
+                    raise OSError(number, "not just now")
+                register(one, device)
+
+            with fixtures.MockPatchObject(Bcache, "register", registering):
+                self.call("recover")
+            self.assertEqual(1, len(failed))
+            self.call("recover")
+            self.assertEqual(member, self.member().uuid)
+            self.member().dirty = 0
+            self.call("detach", VOLUME)
 
     def test_another_volume_of_the_same_path_is_not_touched(self):
         self.attach(WRITEBACK)
