@@ -117,14 +117,19 @@ class Records:
 
     def check_stays(self, vm: str) -> None:
         """Raise MoveInProgress if a VM is on its way."""
-        move, arrival = self.move(vm), self.arrival(vm)
+        self.check_left(vm)
+        arrival = self.arrival(vm)
+        if arrival is not None:
+            raise MoveInProgress(f"VM {vm} is still on its way here from host {arrival.host}")
+
+    def check_left(self, vm: str) -> None:
+        """Raise MoveInProgress if a VM is on its way from here, or has been and is not yet gone."""
+        move = self.move(vm)
         if move is not None:
             what = "is being copied" if move.keeps else "is moving"
             raise MoveInProgress(
                 f"VM {vm} {what} to host {move.host}: wait until that has ended, or cancel it"
             )
-        if arrival is not None:
-            raise MoveInProgress(f"VM {vm} is still on its way here from host {arrival.host}")
 
     def check_vm(self, vm: str) -> None:
         """Raise InstanceExists if there is a VM of this name."""

@@ -49,7 +49,8 @@ class Journey:
         self.suspension = agent.stores.suspension
         self.patience = patience
         self.timeout = peers.timeout
-        self.course = Course(Phase.HANDED if move.handed else Phase.SENDING)
+        phase = Phase.HANDED if move.handed else Phase.SENDING
+        self.course = Course(phase, cancelled=move.cancelled)
         self.sender = Sender(agent, peers.peer(move.host), move, self.course)
         self._thread = threading.Thread(target=self._run, name=f"move {move.vm}", daemon=True)
 
@@ -85,16 +86,17 @@ class Journey:
         if not self._thread.is_alive():
             return
         with self.course.kept_from_handing() as handed:
-            if self.suspension.is_handing_over(vm) and not handed:
+            may_go_on = not (handed or self.sender.is_in_doubt)
+            if self.suspension.is_handing_over(vm) and may_go_on:
                 LOG.warning("VM %s goes on here: host %s does not answer", vm, host)
                 self.suspension.resume(vm)
 
     def cancel(self) -> None:
-        """Have it undone, and wait for that.
+        """Have it undone, whatever becomes of this agent, and wait a while for that.
 
         :raises MoveHanded: if it is too late
         """
-        if not self.course.cancel() or self.move.handed:
+        if not self.course.cancel(self.sender.write_cancelled) or self.move.handed:
             raise MoveHanded(f"VM {self.move.vm} is host {self.move.host}'s already")
         self._thread.join(self.timeout)
 

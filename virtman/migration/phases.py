@@ -87,11 +87,11 @@ class Course:
     :ivar phase: as of now
     """
 
-    def __init__(self, phase: Phase) -> None:
+    def __init__(self, phase: Phase, *, cancelled: bool = False) -> None:
         self.phase = phase
         self._changed = threading.Condition()
         self._stopped = False
-        self._cancelled = False
+        self._cancelled = cancelled
         self._told = False
 
     # For the move's thread.
@@ -109,11 +109,16 @@ class Course:
         Nobody can cancel it meanwhile.
         """
         with self._changed:
-            if self._cancelled:
+            if not self.is_wanted:
                 return False
             write()
             self._go(Phase.HANDED)
             return True
+
+    def note(self, write: Callable[[bool], None]) -> None:
+        """Have something written down, with whether the VM shall stay; both stay true together."""
+        with self._changed:
+            write(self._cancelled)
 
     def pause(self, seconds: float) -> None:
         """Wait, unless the VM is wanted elsewhere no more: what is to be undone takes its time."""
@@ -125,7 +130,7 @@ class Course:
     def await_word(self, seconds: float) -> None:
         """Wait until the VM shall be handed over, or stay."""
         with self._changed:
-            self._changed.wait_for(lambda: self._told or self._cancelled, seconds)
+            self._changed.wait_for(lambda: self._told or not self.is_wanted, seconds)
 
     @property
     def is_stopped(self) -> bool:
@@ -135,7 +140,7 @@ class Course:
     @property
     def is_wanted(self) -> bool:
         """Whether the VM shall still go."""
-        return not self._cancelled
+        return not (self._cancelled or self._stopped)
 
     @property
     def is_told(self) -> bool:
@@ -152,14 +157,15 @@ class Course:
     def stop(self) -> None:
         """Have the thread end soon; it hands nothing over any more."""
         with self._changed:
-            self._stopped = self._cancelled = True
+            self._stopped = True
             self._changed.notify_all()
 
-    def cancel(self) -> bool:
-        """Have the VM stay; False if it is too late for that."""
+    def cancel(self, write: Callable[[], None]) -> bool:
+        """Have the VM stay by writing that down; False if it is too late for that."""
         with self._changed:
             if self.phase is Phase.HANDED:
                 return False
+            write()
             self._cancelled = True
             self._changed.notify_all()
             return True

@@ -57,6 +57,8 @@ class Sender:
     :ivar move: as it is written down
     :ivar progress: what users see, but for the phase
     :ivar heard: when the destination took something last
+    :ivar is_in_doubt: whether the record may say that the destination owns the data, though
+        writing that failed
     """
 
     def __init__(self, agent: Agent, peer: Peer, move: Move, course: Course) -> None:
@@ -70,6 +72,7 @@ class Sender:
         self.course = course
         self.progress = Status(move)
         self.heard = time.monotonic()
+        self.is_in_doubt = False
         self._rate = 0.0
         self._pause = math.inf
         self._suspended_at: float | None = None
@@ -220,7 +223,7 @@ class Sender:
             standing = self.try_offer()
             self._send(standing, self.rounds.changed(instance, kept), instance)
             self.peer.complete(self.move.name, self.move.id, standing.attempt)
-            if not self.course.hand(lambda: self._record(replace(self.move, handed=True))):
+            if not self.course.hand(self._write_handed):
                 self._check_wanted()
 
     @contextmanager
@@ -233,8 +236,14 @@ class Sender:
         except Exception:
             # Whatever became of the file: before the VM goes on it must say whose it is.
             self._record(before)
+            self.is_in_doubt = False
             self.suspension.resume(before.vm)
             raise
+
+    def _write_handed(self) -> None:
+        self.is_in_doubt = True
+        self._record(replace(self.move, handed=True))
+        self.is_in_doubt = False
 
     def give_up(self) -> None:
         """Take away what is here of a VM that another host owns.
@@ -265,25 +274,38 @@ class Sender:
             LOG.info("VM %s moved to host %s; it was held for %.3f s", vm, host, pause)
 
     def undo(self) -> None:
-        """Have the VM stay as if nothing had been."""
+        """Have the VM stay as if nothing had been.
+
+        The destination hears of it last. Until there is no record any more, that may say that the
+        destination owns the data, be it only after a power cut.
+        """
         vm = self.move.vm
-        self.withdraw()
         self._let_go()
+        self.is_in_doubt = False
         if self.suspension.is_handing_over(vm):  # its record could not be written when it failed
             self.suspension.resume(vm)
+        self.withdraw()
         self.course.enter(Phase.FAILED)
 
     def _let_go(self) -> None:
         """Forget the snapshots at the ends of rounds, and then the move."""
         for one in self._held().values():
             self.stores.delete(one)
-        self.records.forget(self.move)
+        self.course.note(lambda _: self.records.forget(self.move))
 
     def _check_wanted(self) -> None:
         if not self.course.is_wanted:
             raise MoveCancelled(f"VM {self.move.vm} shall not go to host {self.move.host}")
 
+    def write_cancelled(self) -> None:
+        """Have it on record that the VM stays, unless the move has ended."""
+        if self.records.move(self.move.vm) is not None:
+            self._put(replace(self.move, cancelled=True))
+
     def _record(self, move: Move) -> None:
+        self.course.note(lambda cancelled: self._put(replace(move, cancelled=cancelled)))
+
+    def _put(self, move: Move) -> None:
         self.records.put(move)
         self.move = move
 

@@ -46,6 +46,7 @@ class Move:
     :ivar round: the last one that was begun
     :ivar handed: whether the destination owns the data
     :ivar live: whether it is handed over only when the source is told to
+    :ivar cancelled: whether the VM shall stay, or the copy go
     """
 
     vm: str
@@ -56,6 +57,7 @@ class Move:
     round: int = 0
     handed: bool = False
     live: bool = False
+    cancelled: bool = False
 
     def snapshot(self, number: int) -> str:
         """Return the name of the snapshot at the end of a round; nobody can choose such a name."""

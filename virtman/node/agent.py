@@ -105,6 +105,7 @@ class Agent:
         :param store: path of a block device that takes what the VM writes; empty for a file or
             volume as configured
         :raises InstanceExists: if there is a VM of this name
+        :raises MoveInProgress: if one of this name has moved away, and is still being given up
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
         :raises ImageRemade: if that is of an earlier image of this name
@@ -120,6 +121,7 @@ class Agent:
         naming.check("image", image)
         with self.claim(vm):
             self.records.check_vm(vm)
+            self.records.check_left(vm)
             check_modules(self.stack.modules)
             attachment = self._attachment(image)
             size = attachment.info.size
@@ -161,10 +163,12 @@ class Agent:
         """Prepare a store for a VM that comes from another host, over its image.
 
         :raises InstanceExists: if there is a VM of this name
+        :raises MoveInProgress: if one of this name has moved away, and is still being given up
         :raises NoSpace: if its exception store does not fit
         """
         with self.claim(wanted.vm):
             self.records.check_vm(wanted.vm)
+            self.records.check_left(wanted.vm)
             check_modules(self.stack.modules)
             attachment = self._attachment(wanted.image)
             self.stores.space.check(wanted.size, wanted.quota)

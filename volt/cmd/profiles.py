@@ -48,7 +48,7 @@ def index(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
 @_json
 @click.pass_obj
 def history(options: cfg.ConfigOpts, image: str, workload: str, as_json: bool) -> None:
-    """List the kept revisions of IMAGE's profile of WORKLOAD, the newest first."""
+    """List the kept revisions of a profile, the newest first."""
     with reported():
         found = _profiles(options).history(image, workload)
     if as_json:
@@ -67,7 +67,7 @@ def history(options: cfg.ConfigOpts, image: str, workload: str, as_json: bool) -
 def export(
     options: cfg.ConfigOpts, image: str, workload: str, file: BinaryIO, revision: int | None
 ) -> None:
-    """Write IMAGE's profile of WORKLOAD to FILE, or to standard output for "-"."""
+    """Write a profile to FILE. It is IMAGE's of WORKLOAD; "-" is standard output."""
     with reported():
         content, _ = _profiles(options).show(image, workload, revision)
     file.write(content)

@@ -305,6 +305,89 @@ class MigrateTest(MoveCase):
         self.assertEqual("ab", self.read(self.a, "vm1", 2))
         self.assert_tidy(self.a, self.b)
 
+    def test_data_stay_where_the_record_may_say_that_they_are(self):
+        """The record was renamed, but its folder cannot be synced; then nothing is written."""
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        put, forget, failed = Records.put, Records.forget, []
+
+        def putting(records, record):
+            if records is self.a.records and isinstance(record, Move) and (record.handed or failed):
+                if not failed:
+                    put(records, record)
+                failed.append(record)
+                raise OSError(errno.EIO, "the folder is not on the disk")
+            put(records, record)
+
+        def forgetting(records, record):
+            if records is self.a.records and failed:
+                failed.append(record)
+                raise OSError(errno.EIO, "the folder is not on the disk")
+            forget(records, record)
+
+        with (
+            fixtures.MockPatchObject(Records, "put", putting),
+            fixtures.MockPatchObject(Records, "forget", forgetting),
+        ):
+            self.a.migrate("vm1", "b")
+            self.await_(lambda: len(failed) > 2)
+            self.a.die()
+        self.a.start()
+        self.a.recover()
+        self.a.serve()
+        self.await_(lambda: not self.a.records.moving())
+        self.assertEqual(([], ["vm1"]), (self.names(self.a), self.names(self.b)))
+        self.assertEqual("a", self.read(self.b, "vm1", 1))
+
+    def test_a_move_that_was_cancelled_stays_so_whatever_becomes_of_the_agent(self):
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        began, cut = threading.Event(), threading.Event()
+
+        def send(peer, *_):
+            began.set()
+            cut.wait(30)
+            raise PeerUnreachable("it does not answer")
+
+        self.addCleanup(cut.set)
+        with fixtures.MockPatchObject(Peer, "send", send):
+            self.a.migrate("vm1", "b")
+            self.assertTrue(began.wait(30))
+            self.a.moves._journeys["vm1"].timeout = 0.1
+            with self.a.process.here():
+                self.a.moves.cancel("vm1")
+            self.a.process.dead = True
+            cut.set()
+            self.a.die()
+        self.a.start()
+        self.a.recover()
+        self.a.serve()
+        ended = self.ended()
+        self.assertEqual(("failed", "virtman.move.cancelled"), (ended.state, ended.code))
+        self.assertEqual(["vm1"], self.names(self.a))
+        self.write(self.a, "vm1", c1="b")
+        self.assertEqual("ab", self.read(self.a, "vm1", 2))
+        self.assert_tidy(self.a, self.b)
+
+    def test_a_name_is_free_once_nothing_is_left_of_the_vm_that_moved_away(self):
+        self.a.create("vm1")
+        forget, away = Records.forget, [True]
+
+        def forgetting(records, record):
+            if records is self.a.records and isinstance(record, Move) and away[0]:
+                raise OSError(errno.EIO, "not just now")
+            forget(records, record)
+
+        with fixtures.MockPatchObject(Records, "forget", forgetting):
+            self.a.migrate("vm1", "b")
+            self.await_(lambda: not self.names(self.a))
+            self.assertRaises(MoveInProgress, self.a.create, "vm1")
+            self.assertRaises(MoveInProgress, self.b.migrate, "vm1", "a")
+            away[0] = False
+            self.await_(lambda: not self.a.records.moving())
+        self.a.create("vm1")
+        self.assertEqual((["vm1"], ["vm1"]), (self.names(self.a), self.names(self.b)))
+
     def test_a_vm_that_is_held_goes_on_when_the_agent_stops_though_the_peer_is_silent(self):
         self.a.create("vm1")
         self.write(self.a, "vm1", c0="a")

@@ -48,11 +48,11 @@ class CourseTest(testtools.TestCase):
         course = self.handing()
         self.assertRaises(OSError, course.hand, full)
         self.assertEqual(Phase.HANDING, course.phase)
-        self.assertTrue(course.cancel())
+        self.assertTrue(course.cancel(lambda: None))
 
     def test_who_cancels_in_time_has_the_vm(self):
         course, written = self.handing(), []
-        self.assertTrue(course.cancel())
+        self.assertTrue(course.cancel(lambda: None))
         self.assertFalse(course.is_wanted)
         self.assertFalse(course.hand(lambda: written.append("handed")))
         self.assertEqual(([], Phase.HANDING), (written, course.phase))
@@ -60,7 +60,7 @@ class CourseTest(testtools.TestCase):
     def test_who_cancels_too_late_is_told(self):
         course = self.handing()
         course.hand(lambda: None)
-        self.assertFalse(course.cancel())
+        self.assertFalse(course.cancel(lambda: self.fail("it was written")))
 
     def test_who_cancels_in_that_moment_waits_for_what_becomes_of_it(self):
         course = self.handing()
@@ -68,7 +68,7 @@ class CourseTest(testtools.TestCase):
             asked = []
 
             def write():
-                asked.append(pool.submit(course.cancel))
+                asked.append(pool.submit(course.cancel, lambda: None))
                 self.assertRaises(TimeoutError, asked[0].result, 0.05)
 
             self.assertTrue(course.hand(write))
@@ -110,13 +110,13 @@ class PauseTest(testtools.TestCase):
 
     def test_a_pause_ends_with_the_wish_for_the_move(self):
         course = Course(Phase.SENDING)
-        self.assertTrue(self.ended(course, course.pause, course.cancel))
+        self.assertTrue(self.ended(course, course.pause, lambda: course.cancel(lambda: None)))
 
     def test_what_is_undone_or_handed_is_tried_no_sooner_for_that(self):
         undoing = Course(Phase.UNDOING)
-        self.assertFalse(self.ended(undoing, undoing.pause, undoing.cancel))
+        self.assertFalse(self.ended(undoing, undoing.pause, lambda: undoing.cancel(lambda: None)))
         handed = Course(Phase.HANDED)
-        self.assertFalse(self.ended(handed, handed.pause, handed.cancel))
+        self.assertFalse(self.ended(handed, handed.pause, lambda: handed.cancel(lambda: None)))
         self.assertTrue(self.ended(handed, handed.pause, handed.stop))
 
     def test_the_word_is_heard_at_once(self):
