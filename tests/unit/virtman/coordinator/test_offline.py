@@ -6,7 +6,8 @@ import fixtures
 import testtools
 
 from virtman.coordinator.interface import CoordinatorSilent, Report
-from virtman.coordinator.offline import Memory, Remembering
+from virtman.coordinator.memory import Memory
+from virtman.coordinator.offline import Remembering
 from virtman.errors import CoordinatorUnreachable, Forbidden, ImageUnknown
 from virtman.model.address import Portal
 
