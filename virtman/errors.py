@@ -216,6 +216,27 @@ class ProfileInvalid(VirtmanError):
     status = 400
 
 
+class ProfileStale(VirtmanError):
+    """Somebody else stored the boot profile meanwhile: fetch it and merge again."""
+
+    code = "virtman.profile.stale"
+    status = 409
+
+
+class ProfileUnbound(VirtmanError):
+    """The image has no hash tree, so nothing would bind a boot profile to its data."""
+
+    code = "virtman.profile.unbound"
+    status = 409
+
+
+class ProfileUnknown(VirtmanError):
+    """The image has no such boot profile."""
+
+    code = "virtman.profile.unknown"
+    status = 404
+
+
 class PeersOff(VirtmanError):
     """This agent does not listen to other agents, and so cannot call them."""
 

@@ -10,6 +10,8 @@ from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
 
+import requests
+
 from virtman.coordinator.auth import Access
 from virtman.coordinator.connection import Connection, content
 from virtman.coordinator.interface import (
@@ -20,9 +22,10 @@ from virtman.coordinator.interface import (
     Placements,
     PlacementUnknown,
     Report,
+    Revision,
     Shape,
 )
-from virtman.errors import CoordinatorRefused, ImageUnknown
+from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, ProfileUnknown
 from virtman.model import address
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
@@ -112,10 +115,7 @@ class VoltClient(Connection, Coordinator):
         )
         if answer.status_code == UNCHANGED:
             return None
-        if not answer.headers.get("ETag"):
-            raise CoordinatorRefused(f"what answers at {answer.url} sends no ETag")
-        found = content(answer)["placements"]
-        return Placements(answer.headers["ETag"], tuple(map(_placement, found)))
+        return Placements(_tag(answer), tuple(map(_placement, content(answer)["placements"])))
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
@@ -143,6 +143,52 @@ class VoltClient(Connection, Coordinator):
         """Give the place up."""
         self._call("DELETE", self._own(image))
 
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return the newest boot profile and its tag; None if there is none."""
+        with contextlib.suppress(ProfileUnknown):
+            return self.profile_at(image, workload)
+        return None
+
+    def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
+        """Store a boot profile in place of the one that has this tag; None: of none."""
+        condition = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
+        headers = {"Content-Type": "application/octet-stream", **condition}
+        try:
+            self._ask("PUT", _profile(image, workload), data=content, headers=headers)
+        except ProfileStale:
+            # If-None-Match is refused too if this very request was sent before, and its answer
+            # was lost
+            if tag is not None or (self.profile(image, workload) or ("",))[0] != content:
+                raise
+
+    def profile_at(
+        self, image: str, workload: str, revision: int | None = None
+    ) -> tuple[bytes, str]:
+        """Return a revision of a boot profile and its tag; the newest unless told which.
+
+        :raises ProfileUnknown: if there is none
+        """
+        params = {} if revision is None else {"revision": str(revision)}
+        answer = self._ask("GET", _profile(image, workload), params=params)
+        return answer.content, _tag(answer)
+
+    def profiles(self, image: str) -> Mapping[str, Revision]:
+        """Return the newest boot profile of each workload of an image."""
+        found = self._call("GET", f"/v1/images/{quote(image, safe='')}/profiles")["profiles"]
+        return {one["workload"]: _revision(one) for one in found}
+
+    def profile_history(self, image: str, workload: str) -> tuple[Revision, ...]:
+        """Return the revisions of a boot profile that Volt keeps, the newest first.
+
+        :raises ProfileUnknown: if there is none
+        """
+        found = self._call("GET", f"{_profile(image, workload)}/history")["revisions"]
+        return tuple(map(_revision, found))
+
+    def remove_profile(self, image: str, workload: str) -> None:
+        """Remove all revisions of a boot profile; repeatable."""
+        self._call("DELETE", _profile(image, workload))
+
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""
         answer = self._call("PUT", f"/v1/hosts/{self.host}/heartbeat", asdict(report))
@@ -167,6 +213,22 @@ class VoltClient(Connection, Coordinator):
         return f"/v1/images/{quote(image, safe='')}/hosts/{self.host}"
 
 
+def _profile(image: str, workload: str) -> str:
+    return f"/v1/images/{quote(image, safe='')}/profiles/{quote(workload, safe='')}"
+
+
+def _revision(answer: Mapping[str, Any]) -> Revision:
+    return Revision(answer["revision"], answer["bytes"], answer["stored_at"], answer.get("host"))
+
+
+def _tag(answer: requests.Response) -> str:
+    """Return the tag by which Volt knows later what it answered."""
+    tag = answer.headers.get("ETag")
+    if not tag:
+        raise CoordinatorRefused(f"what answers at {answer.url} sends no ETag")
+    return tag
+
+
 def _placement(answer: Mapping[str, Any]) -> Placement:
     feeds = sorted(answer["stripes"], key=lambda feed: int(feed["stripe"]))
     return Placement(
@@ -178,6 +240,8 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
             Feed(_parent(feed["parent"]), _parent(feed["standby"]) if feed["standby"] else None)
             for feed in feeds
         ),
+        # a Volt that knows no profiles names none
+        {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
     )
 
 

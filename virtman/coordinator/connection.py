@@ -19,6 +19,11 @@ from virtman.errors import (
     InvalidRequest,
     PeerUnknown,
     PlacementStale,
+    ProfileForeign,
+    ProfileInvalid,
+    ProfileStale,
+    ProfileUnbound,
+    ProfileUnknown,
     TooFast,
     Unauthenticated,
     VirtmanError,
@@ -31,6 +36,11 @@ _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.host.unknown": PlacementUnknown,
     "volt.placement.stale": PlacementStale,
     "volt.peer.unknown": PeerUnknown,
+    "volt.profile.foreign": ProfileForeign,
+    "volt.profile.invalid": ProfileInvalid,
+    "volt.profile.stale": ProfileStale,
+    "volt.profile.unbound": ProfileUnbound,
+    "volt.profile.unknown": ProfileUnknown,
 }
 
 # What Volt, or a proxy before it, may answer to anything, and what to do then.

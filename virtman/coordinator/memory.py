@@ -10,9 +10,11 @@ from typing import Any
 
 from virtman import atomic_file
 from virtman.coordinator.interface import ImageInfo
+from virtman.errors import ProfileInvalid
 from virtman.model import address
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Feed, Parent, Placement
+from virtman.model.profile import decode
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,11 @@ class Known:
 
 
 class Memory:
-    """A file an image, and one of the upper hashes; for the agent's account only.
+    """A file an image, one of the upper hashes, and one a boot profile.
+
+    They are for the agent's account only. No name has an underscore, so that separates::
+
+        debian.json  debian.hashes  debian_boot.profile
 
     :param folder: survives a reboot
     """
@@ -59,16 +65,50 @@ class Memory:
         """Keep an image's upper hashes."""
         atomic_file.write(self._hashes(image), hashes)
 
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return a boot profile of the image that is known, and its tag; None if none is whole."""
+        known, kept = self.get(image), self._kept(image, workload)
+        if known is None or known.info.tree is None or kept is None:
+            return None
+        tag, _, content = kept.partition(b"\n")
+        with contextlib.suppress(ProfileInvalid, UnicodeDecodeError):
+            if decode(content).identity == known.info.tree.root:
+                return content, tag.decode()
+        return None
+
+    def put_profile(self, image: str, workload: str, found: tuple[bytes, str] | None) -> None:
+        """Keep this boot profile with its tag in place of the one before; None: keep none.
+
+        Nothing is kept of an image that is not known: nobody would remove it.
+        """
+        if found is None or self.get(image) is None:
+            self._profile(image, workload).unlink(missing_ok=True)
+            return
+        content, tag = found
+        kept = tag.encode() + b"\n" + content
+        if self._kept(image, workload) != kept:
+            atomic_file.write(self._profile(image, workload), kept)
+
     def forget(self, image: str) -> None:
         """Keep nothing of an image any more."""
         self._place(image).unlink(missing_ok=True)
         self._hashes(image).unlink(missing_ok=True)
+        for profile in self.folder.glob(self._profile(image, "*").name):
+            profile.unlink(missing_ok=True)
 
     def _place(self, image: str) -> Path:
         return self.folder / f"{image}.json"
 
     def _hashes(self, image: str) -> Path:
         return self.folder / f"{image}.hashes"
+
+    def _profile(self, image: str, workload: str) -> Path:
+        return self.folder / f"{image}_{workload}.profile"
+
+    def _kept(self, image: str, workload: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return self._profile(image, workload).read_bytes()
+        return None
 
 
 def _form(known: Known) -> dict[str, Any]:
@@ -81,7 +121,8 @@ def _form(known: Known) -> dict[str, Any]:
         for feed in place.feeds
     ]
     about = {"image": place.image, "size": place.size, "generation": place.generation}
-    placement = {**about, **address.proof_form(place.proof), "feeds": feeds}
+    profiles = dict(place.profiles)
+    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, "profiles": profiles}
     return {"info": asdict(known.info), "placement": placement}
 
 
@@ -97,7 +138,15 @@ def _known(text: Any) -> Known:
     proof = address.parse_proof(place)
     return Known(
         ImageInfo(**{**info, "tree": tree}),
-        Placement(place["image"], place["size"], place["generation"], proof, tuple(feeds)),
+        Placement(
+            place["image"],
+            place["size"],
+            place["generation"],
+            proof,
+            tuple(feeds),
+            # an agent that knew no profiles kept none
+            dict(place.get("profiles", {})),
+        ),
     )
 
 

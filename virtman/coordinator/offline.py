@@ -110,6 +110,19 @@ class Remembering(Coordinator):
         self._note([placement])
         return placement
 
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return the newest boot profile and its tag, or the one that was fetched last."""
+        try:
+            with self._unless_silent():
+                found = self.volt.profile(image, workload)
+        except CoordinatorUnreachable:
+            known = self.memory.profile(image, workload)
+            if known is None:
+                raise
+            return known
+        self.memory.put_profile(image, workload, found)
+        return found
+
     def remove(self, image: str) -> None:
         """Give the place up; nothing is remembered of the image then."""
         with self._unless_silent():
@@ -137,6 +150,11 @@ class Remembering(Coordinator):
         """Tell whether, after ``leave``, somebody may still read from this host."""
         with self._unless_silent():
             return self.volt.needed(image)
+
+    def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
+        """Store a boot profile in place of the one that has this tag; None: of none."""
+        with self._unless_silent():
+            self.volt.store_profile(image, workload, content, tag)
 
     # What is asked even while Volt is silent.
 

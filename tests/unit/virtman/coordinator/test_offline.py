@@ -16,6 +16,7 @@ OF_IMAGES = (
     ("image", "debian"), ("upper_hashes", "debian"), ("join", "debian", PORTAL),
     ("placement", "debian"), ("ready", "debian", 1), ("report", "debian", "b"),
     ("leave", "debian"), ("needed", "debian"), ("remove", "debian"),
+    ("profile", "debian", "boot"), ("store_profile", "debian", "boot", b"", None),
 )  # fmt: skip
 REPEATED = (
     ("heartbeat", Report({})), ("placements", "", 0), ("certify", "request", "192.0.2.1", 1),
