@@ -202,6 +202,13 @@ class PlacementStale(VirtmanError):
     status = 409
 
 
+class PlotMissing(VirtmanError):
+    """The library that draws is not installed."""
+
+    code = "virtman.plot.missing"
+    status = 501
+
+
 class ProfileForeign(VirtmanError):
     """The boot profile is of another image, or of pieces of another size."""
 
