@@ -19,7 +19,8 @@ from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
-from virtman.coordinator.offline import Memory, Remembering
+from virtman.coordinator.memory import Memory
+from virtman.coordinator.offline import Remembering
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores
 from virtman.disk.merger import Merger

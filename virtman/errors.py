@@ -202,6 +202,13 @@ class PlacementStale(VirtmanError):
     status = 409
 
 
+class PlotMissing(VirtmanError):
+    """The library that draws is not installed."""
+
+    code = "virtman.plot.missing"
+    status = 501
+
+
 class ProfileForeign(VirtmanError):
     """The boot profile is of another image, or of pieces of another size."""
 
@@ -214,6 +221,27 @@ class ProfileInvalid(VirtmanError):
 
     code = "virtman.profile.invalid"
     status = 400
+
+
+class ProfileStale(VirtmanError):
+    """Somebody else stored the boot profile meanwhile: fetch it and merge again."""
+
+    code = "virtman.profile.stale"
+    status = 409
+
+
+class ProfileUnbound(VirtmanError):
+    """The image has no hash tree, so nothing would bind a boot profile to its data."""
+
+    code = "virtman.profile.unbound"
+    status = 409
+
+
+class ProfileUnknown(VirtmanError):
+    """The image has no such boot profile."""
+
+    code = "virtman.profile.unknown"
+    status = 404
 
 
 class PeersOff(VirtmanError):

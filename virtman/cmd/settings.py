@@ -1,4 +1,4 @@
-"""What a storage node's commands take from the configuration file: who and where, and Volt.
+"""What commands take from the configuration file: a storage node's name and address, and Volt.
 
 A flag on the command line comes first, then the file, then a default.
 """
@@ -68,46 +68,61 @@ def _all(*options: Decorator) -> Decorator:
     return decorate
 
 
-volt = _all(
-    click.option(
-        "--config-file",
-        metavar="FILE",
-        multiple=True,
-        type=click.Path(exists=True, dir_okay=False),
-        is_eager=True,
-        expose_value=False,
-        callback=_read,
-        help="Read the options below from this file; default: /etc/virtman/virtman.conf if there "
-        "is one.",
+def _volt(*, names: tuple[Decorator, ...] = (), token: str) -> Decorator:
+    """Return the options that say where Volt is, and how it knows who asks.
+
+    :param names: options that come right after the configuration file
+    :param token: which token is needed
+    """
+    return _all(
+        click.option(
+            "--config-file",
+            metavar="FILE",
+            multiple=True,
+            type=click.Path(exists=True, dir_okay=False),
+            is_eager=True,
+            expose_value=False,
+            callback=_read,
+            help="Read the options below from this file; default: /etc/virtman/virtman.conf if "
+            "there is one.",
+        ),
+        *names,
+        click.option(
+            "--volt",
+            metavar="URL",
+            cls=_Needed,
+            remedy="give it, or set [volt] url in the configuration file",
+            help="URL of Volt; default: [volt] url.",
+        ),
+        click.option(
+            "--token-file",
+            metavar="FILE",
+            default="",
+            type=click.Path(dir_okay=False),
+            help=f"File with {token}; default: [volt] token_file.",
+        ),
+        click.option(
+            "--cafile",
+            metavar="FILE",
+            default="",
+            type=click.Path(dir_okay=False),
+            help="File with CA certificates to verify Volt's with; default: [volt] cafile, or "
+            "those that the system trusts.",
+        ),
+    )
+
+
+volt = _volt(
+    names=(
+        click.option(
+            "--host",
+            metavar="NAME",
+            help="Name of this storage node; default: [agent] host, which is the host name.",
+        ),
     ),
-    click.option(
-        "--host",
-        metavar="NAME",
-        help="Name of this storage node; default: [agent] host, which is the host name.",
-    ),
-    click.option(
-        "--volt",
-        metavar="URL",
-        cls=_Needed,
-        remedy="give it, or set [volt] url in the configuration file",
-        help="URL of Volt; default: [volt] url.",
-    ),
-    click.option(
-        "--token-file",
-        metavar="FILE",
-        default="",
-        type=click.Path(dir_okay=False),
-        help="File with a token of role operator; default: [volt] token_file.",
-    ),
-    click.option(
-        "--cafile",
-        metavar="FILE",
-        default="",
-        type=click.Path(dir_okay=False),
-        help="File with CA certificates to verify Volt's with; default: [volt] cafile, or those "
-        "that the system trusts.",
-    ),
+    token="a token of role operator",  # noqa: S106 - says which
 )
+asking = _volt(token="a token for Volt")  # noqa: S106
 portal = _all(
     click.option(
         "--ip",

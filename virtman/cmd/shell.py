@@ -13,6 +13,7 @@ from virtman.cmd.image import image
 from virtman.cmd.move import move
 from virtman.cmd.node import node
 from virtman.cmd.options import version_option
+from virtman.cmd.profile import profile
 from virtman.cmd.snapshot import snapshot
 from virtman.cmd.source import source
 from virtman.cmd.vm import vm
@@ -48,14 +49,14 @@ class _Nouns(click.Group):
 @version_option("virtman")
 @click.pass_context
 def shell(context: click.Context, socket: str) -> None:
-    """Manage this node's VMs and images, and the sources of images.
+    """Manage this node's VMs and images, and the sources and boot profiles of images.
 
     A command is a noun and a verb: virtman vm list. Try virtman NOUN --help.
     """
     context.obj = Client(socket)
 
 
-for _noun in (cache, image, move, node, snapshot, source, vm):
+for _noun in (cache, image, move, node, profile, snapshot, source, vm):
     shell.add_command(_noun)
 for _verb in _SHORT:
     shell.add_command(vm.commands[_verb])

@@ -1,83 +1,43 @@
-"""How Volt is asked: over its REST API, once more if need be, and what its errors mean."""
+"""What Volt is asked, and what its answers mean: which request is which verb."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import requests
 
 from virtman.coordinator.auth import Access
+from virtman.coordinator.connection import Connection, content
 from virtman.coordinator.interface import (
     SILENT,
     Coordinator,
-    CoordinatorSilent,
     ImageInfo,
     News,
     Placements,
     PlacementUnknown,
     Report,
+    Revision,
     Shape,
 )
-from virtman.errors import (
-    CoordinatorRefused,
-    CoordinatorUnreachable,
-    Forbidden,
-    ImageUnknown,
-    InvalidRequest,
-    PeerUnknown,
-    PlacementStale,
-    TooFast,
-    Unauthenticated,
-    VirtmanError,
-)
+from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, ProfileUnknown
 from virtman.model import address
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import SOURCE, Feed, Parent, Placement
 
-LOG = logging.getLogger(__name__)
-
-_ERRORS: Mapping[str, type[VirtmanError]] = {
-    "volt.image.unknown": ImageUnknown,
-    "volt.host.unknown": PlacementUnknown,
-    "volt.placement.stale": PlacementStale,
-    "volt.peer.unknown": PeerUnknown,
-}
-
-# What Volt, or a proxy before it, may answer to anything, and what to do then.
-_DENIALS: Mapping[int, tuple[type[VirtmanError], str]] = {
-    401: (
-        Unauthenticated,
-        "give this host a token of its own ('volt-manage token create --role host --host NAME') "
-        "and name its file in [volt] token_file (for a source: an operator's, --token-file), or "
-        "where only Keystone knows hosts, an account in [keystone]",
-    ),
-    403: (
-        Forbidden,
-        "the token must be this host's own: check [volt] token_file and [agent] host (for a "
-        "source: --token-file must hold an operator's token)",
-    ),
-    429: (TooFast, "raise [api] rate of Volt if this host really needs more"),
-}
-_TOO_FAST = 429
-_UNCHANGED = 304
-_PAUSE = 1.0
+UNCHANGED: Final = 304
 
 
-class VoltClient(Coordinator):
+class VoltClient(Connection, Coordinator):
     """Volt at a URL; for operators too, who make images known.
 
-    :param url: where Volt answers
-    :param timeout: seconds
     :param rack: label of hosts that share a switch; None if that is not known
-    :param pause: waits for so many seconds
     """
 
     def __init__(
@@ -89,13 +49,9 @@ class VoltClient(Coordinator):
         rack: str | None = None,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url = url.rstrip("/")
+        super().__init__(url, timeout, access, pause)
         self.host = host
-        self.timeout = timeout
-        self.access = access or Access()
         self.rack = rack
-        self.session = self.access.session()
-        self.pause = pause
 
     def image(self, name: str) -> ImageInfo:
         """Return what Volt knows of an image."""
@@ -157,12 +113,9 @@ class VoltClient(Coordinator):
             params={"wait": f"{wait:g}"},
             timeout=wait + self.timeout,
         )
-        if answer.status_code == _UNCHANGED:
+        if answer.status_code == UNCHANGED:
             return None
-        if not answer.headers.get("ETag"):
-            raise CoordinatorRefused(f"what answers at {answer.url} sends no ETag")
-        found = _content(answer)["placements"]
-        return Placements(answer.headers["ETag"], tuple(map(_placement, found)))
+        return Placements(_tag(answer), tuple(map(_placement, content(answer)["placements"])))
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
@@ -190,6 +143,52 @@ class VoltClient(Coordinator):
         """Give the place up."""
         self._call("DELETE", self._own(image))
 
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return the newest boot profile and its tag; None if there is none."""
+        with contextlib.suppress(ProfileUnknown):
+            return self.profile_at(image, workload)
+        return None
+
+    def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
+        """Store a boot profile in place of the one that has this tag; None: of none."""
+        condition = {"If-None-Match": "*"} if tag is None else {"If-Match": tag}
+        headers = {"Content-Type": "application/octet-stream", **condition}
+        try:
+            self._ask("PUT", _profile(image, workload), data=content, headers=headers)
+        except ProfileStale:
+            # If-None-Match is refused too if this very request was sent before, and its answer
+            # was lost
+            if tag is not None or (self.profile(image, workload) or ("",))[0] != content:
+                raise
+
+    def profile_at(
+        self, image: str, workload: str, revision: int | None = None
+    ) -> tuple[bytes, str]:
+        """Return a revision of a boot profile and its tag; the newest unless told which.
+
+        :raises ProfileUnknown: if there is none
+        """
+        params = {} if revision is None else {"revision": str(revision)}
+        answer = self._ask("GET", _profile(image, workload), params=params)
+        return answer.content, _tag(answer)
+
+    def profiles(self, image: str) -> Mapping[str, Revision]:
+        """Return the newest boot profile of each workload of an image."""
+        found = self._call("GET", f"/v1/images/{quote(image, safe='')}/profiles")["profiles"]
+        return {one["workload"]: _revision(one) for one in found}
+
+    def profile_history(self, image: str, workload: str) -> tuple[Revision, ...]:
+        """Return the revisions of a boot profile that Volt keeps, the newest first.
+
+        :raises ProfileUnknown: if there is none
+        """
+        found = self._call("GET", f"{_profile(image, workload)}/history")["revisions"]
+        return tuple(map(_revision, found))
+
+    def remove_profile(self, image: str, workload: str) -> None:
+        """Remove all revisions of a boot profile; repeatable."""
+        self._call("DELETE", _profile(image, workload))
+
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""
         answer = self._call("PUT", f"/v1/hosts/{self.host}/heartbeat", asdict(report))
@@ -213,87 +212,21 @@ class VoltClient(Coordinator):
     def _own(self, image: str) -> str:
         return f"/v1/images/{quote(image, safe='')}/hosts/{self.host}"
 
-    def _call(self, method: str, path: str, body: object = None) -> Any:
-        return _content(self._ask(method, path, json=body))
 
-    def _ask(self, method: str, path: str, **settings: Any) -> requests.Response:
-        """Send a request; wait if Volt says that it comes too fast, up to our timeout."""
-        patience = self.timeout
-        while True:
-            answer = self._send(method, path, **settings)
-            if answer.status_code < 400:
-                return answer
-            delay = _retry_after(answer)
-            if answer.status_code != _TOO_FAST or delay > patience:
-                raise _refusal(answer, method, path)
-            LOG.info("Volt wants fewer requests: waiting for %g s", delay)
-            patience -= delay
-            self.pause(delay)
-
-    def _send(self, method: str, path: str, **settings: Any) -> requests.Response:
-        settings = {"timeout": self.timeout, "verify": self.access.trusted, **settings}
-        try:
-            try:
-                return self.session.request(method, self.url + path, **settings)
-            except (requests.Timeout, requests.exceptions.SSLError):
-                raise
-            except requests.ConnectionError:
-                # Volt may have ended a connection that was kept, just before we used it.
-                return self.session.request(method, self.url + path, **settings)
-        except requests.exceptions.SSLError as err:
-            raise CoordinatorUnreachable(
-                f"Volt at {self.url} cannot be trusted ({_innermost(err)}); name the certificates "
-                "that vouch for it in [volt] cafile (for a source: --cafile)"
-            ) from err
-        except (requests.RequestException, OSError) as err:
-            timed_out = isinstance(err, requests.Timeout)
-            raise (CoordinatorSilent if timed_out else CoordinatorUnreachable)(
-                f"Volt does not answer at {self.url} ({type(err).__name__}); check that it runs "
-                "and that [volt] url is right"
-            ) from err
+def _profile(image: str, workload: str) -> str:
+    return f"/v1/images/{quote(image, safe='')}/profiles/{quote(workload, safe='')}"
 
 
-def _refusal(answer: requests.Response, method: str, path: str) -> VirtmanError:
-    code, message = _error(answer)
-    if answer.status_code in _DENIALS:
-        kind, remedy = _DENIALS[answer.status_code]
-        return kind(f"Volt, {method} {path}: {message} ({code}); {remedy}")
-    if code in _ERRORS:
-        return _ERRORS[code](message)
-    if answer.status_code == 400:
-        return InvalidRequest(f"{message} ({code})")
-    return CoordinatorRefused(f"Volt, {method} {path}: {message} ({code})")
+def _revision(answer: Mapping[str, Any]) -> Revision:
+    return Revision(answer["revision"], answer["bytes"], answer["stored_at"], answer.get("host"))
 
 
-def _retry_after(answer: requests.Response) -> float:
-    """Seconds; a date, which HTTP allows as well, is not what Volt sends."""
-    try:
-        return max(0.0, float(answer.headers.get("Retry-After", _PAUSE)))
-    except ValueError:
-        return _PAUSE
-
-
-def _innermost(err: BaseException) -> str:
-    """What the TLS library said, without the layers around it."""
-    reason = getattr(err.args[0], "reason", None) if err.args else None
-    return str(reason or err)
-
-
-def _content(answer: requests.Response) -> Any:
-    try:
-        return answer.json() if answer.content else None
-    except ValueError as err:
-        raise CoordinatorRefused(
-            f"what answers at {answer.url} does not speak JSON; check that [volt] url is right"
-        ) from err
-
-
-def _error(answer: requests.Response) -> tuple[str, str]:
-    try:
-        error = answer.json()["error"]
-        return str(error["code"]), str(error["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"http.{answer.status_code}", answer.reason
+def _tag(answer: requests.Response) -> str:
+    """Return the tag by which Volt knows later what it answered."""
+    tag = answer.headers.get("ETag")
+    if not tag:
+        raise CoordinatorRefused(f"what answers at {answer.url} sends no ETag")
+    return tag
 
 
 def _placement(answer: Mapping[str, Any]) -> Placement:
@@ -307,6 +240,8 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
             Feed(_parent(feed["parent"]), _parent(feed["standby"]) if feed["standby"] else None)
             for feed in feeds
         ),
+        # a Volt that knows no profiles names none
+        {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
     )
 
 

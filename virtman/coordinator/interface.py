@@ -59,6 +59,20 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Revision:
+    """One revision of a boot profile, as Volt lists them.
+
+    :ivar stored_at: in ISO 8601
+    :ivar host: who stored it; None if it was no host
+    """
+
+    revision: int
+    bytes: int
+    stored_at: str
+    host: str | None = None
+
+
+@dataclass(frozen=True)
 class ImageReport:
     """What this host has done with an image since it attached it.
 
@@ -162,6 +176,15 @@ class Coordinator(Protocol):
 
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""
+
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return the newest boot profile and its tag; None if there is none."""
+
+    def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
+        """Store a boot profile in place of the one that has this tag; None: of none.
+
+        :raises ProfileStale: if there is another one by now: fetch it, merge, and store that
+        """
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""

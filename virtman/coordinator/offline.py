@@ -11,14 +11,10 @@ an agent that could not tell what it uses reports that it uses nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
-from virtman import atomic_file
 from virtman.coordinator.interface import (
     SILENT,
     Coordinator,
@@ -28,69 +24,12 @@ from virtman.coordinator.interface import (
     Placements,
     Report,
 )
+from virtman.coordinator.memory import Known, Memory
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
-from virtman.model import address
 from virtman.model.address import Portal
-from virtman.model.hashtree import HashTree
-from virtman.model.placement import Feed, Parent, Placement
+from virtman.model.placement import Placement
 
 LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Known:
-    """An image and this host's place in its trees, as Volt gave them last."""
-
-    info: ImageInfo
-    placement: Placement
-
-
-class Memory:
-    """A file an image, and one of the upper hashes; for the agent's account only.
-
-    :param folder: survives a reboot
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def prepare(self) -> None:
-        """Make the folder."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-    def get(self, image: str) -> Known | None:
-        """Return what is known of an image; None if nothing is."""
-        # one that an agent of another version wrote may lack something
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-            return _known(json.loads(self._place(image).read_text()))
-        return None
-
-    def put(self, known: Known) -> None:
-        """Keep this in place of what was known of the image."""
-        if self.get(known.info.name) != known:
-            text = json.dumps(_form(known))  # has secrets
-            atomic_file.write(self._place(known.info.name), text.encode())
-
-    def upper(self, image: str) -> bytes | None:
-        """Return an image's upper hashes, which tell themselves whether they fit it."""
-        with contextlib.suppress(FileNotFoundError):
-            return self._hashes(image).read_bytes()
-        return None
-
-    def put_upper(self, image: str, hashes: bytes) -> None:
-        """Keep an image's upper hashes."""
-        atomic_file.write(self._hashes(image), hashes)
-
-    def forget(self, image: str) -> None:
-        """Keep nothing of an image any more."""
-        self._place(image).unlink(missing_ok=True)
-        self._hashes(image).unlink(missing_ok=True)
-
-    def _place(self, image: str) -> Path:
-        return self.folder / f"{image}.json"
-
-    def _hashes(self, image: str) -> Path:
-        return self.folder / f"{image}.hashes"
 
 
 class Remembering(Coordinator):
@@ -171,6 +110,19 @@ class Remembering(Coordinator):
         self._note([placement])
         return placement
 
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return the newest boot profile and its tag, or the one that was fetched last."""
+        try:
+            with self._unless_silent():
+                found = self.volt.profile(image, workload)
+        except CoordinatorUnreachable:
+            known = self.memory.profile(image, workload)
+            if known is None:
+                raise
+            return known
+        self.memory.put_profile(image, workload, found)
+        return found
+
     def remove(self, image: str) -> None:
         """Give the place up; nothing is remembered of the image then."""
         with self._unless_silent():
@@ -198,6 +150,11 @@ class Remembering(Coordinator):
         """Tell whether, after ``leave``, somebody may still read from this host."""
         with self._unless_silent():
             return self.volt.needed(image)
+
+    def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
+        """Store a boot profile in place of the one that has this tag; None: of none."""
+        with self._unless_silent():
+            self.volt.store_profile(image, workload, content, tag)
 
     # What is asked even while Volt is silent.
 
@@ -269,37 +226,3 @@ class Remembering(Coordinator):
             known = self.memory.get(one.image)
             if known is not None:
                 self.memory.put(replace(known, placement=one))
-
-
-def _form(known: Known) -> dict[str, Any]:
-    place = known.placement
-    feeds = [
-        {
-            "parent": _parent_form(feed.parent),
-            "standby": _parent_form(feed.standby) if feed.standby else None,
-        }
-        for feed in place.feeds
-    ]
-    about = {"image": place.image, "size": place.size, "generation": place.generation}
-    placement = {**about, **address.proof_form(place.proof), "feeds": feeds}
-    return {"info": asdict(known.info), "placement": placement}
-
-
-def _parent_form(parent: Parent) -> dict[str, Any]:
-    return {"host": parent.host, **address.form(parent.portal, parent.proof)}
-
-
-def _known(text: Any) -> Known:
-    info, place = text["info"], text["placement"]
-    tree = HashTree(**info.pop("tree")) if info["tree"] else None
-    feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
-             for one in place["feeds"])  # fmt: skip
-    proof = address.parse_proof(place)
-    return Known(
-        ImageInfo(**{**info, "tree": tree}),
-        Placement(place["image"], place["size"], place["generation"], proof, tuple(feeds)),
-    )
-
-
-def _parent(text: Any) -> Parent:
-    return Parent(text["host"], *address.parse(text))

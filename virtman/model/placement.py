@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from virtman.model import address
 from virtman.model.address import Portal, Proof
@@ -43,6 +43,8 @@ class Placement:
     """Where Volt has put this host in an image's trees: one feed a stripe.
 
     :ivar proof: what this host's children must prove to it
+    :ivar profiles: newest revision of the boot profile of each workload; may change without
+        the generation
     """
 
     image: str
@@ -50,6 +52,7 @@ class Placement:
     generation: int
     proof: Proof
     feeds: tuple[Feed, ...]
+    profiles: Mapping[str, int] = field(default_factory=dict, hash=False)  # a dict has no hash
 
     def parents(self) -> set[str]:
         """Return the hosts that feed this one, without those who only take over."""

@@ -47,6 +47,9 @@ PIECE = 64 * 1024
 BAND_MS = 1000
 """Milliseconds; how wide a band is by default."""
 
+LARGEST = 1 << 20
+"""Bytes that an encoded profile has at most: Volt takes no more."""
+
 PIECES = 1 << 18
 """Pieces that a profile has at most: all of 16 GiB. No boot reads as much."""
 
@@ -79,6 +82,21 @@ class Group:
     band: int
     count: int
     pieces: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Band:
+    """What boots read in one band; ``share`` is how many of the runs read a piece, on average.
+
+    :ivar begin: seconds
+    :ivar bytes: of all its pieces
+    :ivar share: 0 to 1
+    """
+
+    begin: float
+    pieces: int
+    bytes: int
+    share: float
 
 
 @dataclass(frozen=True)
@@ -187,22 +205,24 @@ def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profil
     )
 
 
+def bands(profile: Profile) -> list[Band]:
+    """Return what was read in each band, by time; without those in which nothing was."""
+    found = []
+    for number, those in groupby(profile.groups, key=lambda group: group.band):
+        counts = [(group.count, len(group.pieces)) for group in those]
+        pieces = sum(length for _, length in counts)
+        share = sum(count * length for count, length in counts) / pieces / profile.runs
+        begin = number * profile.band_ms / 1000
+        found.append(Band(begin, pieces, pieces * profile.piece_size, share))
+    return found
+
+
 def rows(profile: Profile) -> list[tuple[str, str, str, str]]:
     """Return a row for each band, for people: begin in s, pieces, MiB, mean share of the runs."""
-    found = []
-    for band, those in groupby(profile.groups, key=lambda group: group.band):
-        counts = [(group.count, len(group.pieces)) for group in those]
-        pieces = sum(number for _, number in counts)
-        share = sum(count * number for count, number in counts) / pieces / profile.runs
-        found.append(
-            (
-                f"{band * profile.band_ms / 1000:g}",
-                f"{pieces}",
-                f"{pieces * profile.piece_size / 2**20:.1f}",
-                f"{share:.0%}",
-            )
-        )
-    return found
+    return [
+        (f"{one.begin:g}", f"{one.pieces}", f"{one.bytes / 2**20:.1f}", f"{one.share:.0%}")
+        for one in bands(profile)
+    ]
 
 
 def encode(profile: Profile) -> bytes:

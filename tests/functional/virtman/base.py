@@ -30,7 +30,8 @@ from virtman.background.nic import Card, Overload
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
-from virtman.coordinator.offline import Memory, Remembering
+from virtman.coordinator.memory import Memory
+from virtman.coordinator.offline import Remembering
 from virtman.disk import merger
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores

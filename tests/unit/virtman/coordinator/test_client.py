@@ -86,6 +86,12 @@ class CoordinatorTest(CoordinatorCase):
             ("volt.host.unknown", 404, PlacementUnknown),
             ("volt.request.invalid", 400, errors.InvalidRequest),
             ("volt.image.source_unreachable", 400, errors.InvalidRequest),
+            ("volt.profile.foreign", 409, errors.ProfileForeign),
+            ("volt.profile.invalid", 400, errors.ProfileInvalid),
+            ("volt.profile.stale", 412, errors.ProfileStale),
+            ("volt.profile.unbound", 409, errors.ProfileUnbound),
+            ("volt.profile.unknown", 404, errors.ProfileUnknown),
+            ("volt.profile.too_many", 409, errors.CoordinatorRefused),
             ("volt.image.in_use", 409, errors.CoordinatorRefused),
             ("volt.database.busy", 503, errors.CoordinatorRefused),
             ("volt.internal", 500, errors.CoordinatorRefused),
@@ -133,6 +139,19 @@ class CoordinatorTest(CoordinatorCase):
             Placement("i", 1024, 3, Proof(**CHAP), (Feed(source), Feed(other, source))),
             self.volt.placement("i"),
         )
+
+    def test_a_placement_has_the_revisions_of_profiles_where_volt_knows_any(self):
+        answer = {"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []}
+        self.answers(answer)
+        self.assertEqual({}, self.volt.placement("i").profiles)
+        named = [{"workload": "boot", "revision": 3}, {"workload": "db", "revision": 1}]
+        self.answers({**answer, "profiles": named})
+        self.assertEqual({"boot": 3, "db": 1}, self.volt.placement("i").profiles)
+        self.assertEqual(1, len({self.volt.placement("i"), self.volt.placement("i")}))
+
+    def test_a_profile_without_a_tag_is_not_volts(self):
+        self.answers(b"VMBP")
+        self.assertRaises(errors.CoordinatorRefused, self.volt.profile, "i", "boot")
 
     def test_a_secret_does_not_show_where_a_placement_is_logged(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})

@@ -6,7 +6,8 @@ import fixtures
 import testtools
 
 from virtman.coordinator.interface import CoordinatorSilent, Report
-from virtman.coordinator.offline import Memory, Remembering
+from virtman.coordinator.memory import Memory
+from virtman.coordinator.offline import Remembering
 from virtman.errors import CoordinatorUnreachable, Forbidden, ImageUnknown
 from virtman.model.address import Portal
 
@@ -15,6 +16,7 @@ OF_IMAGES = (
     ("image", "debian"), ("upper_hashes", "debian"), ("join", "debian", PORTAL),
     ("placement", "debian"), ("ready", "debian", 1), ("report", "debian", "b"),
     ("leave", "debian"), ("needed", "debian"), ("remove", "debian"),
+    ("profile", "debian", "boot"), ("store_profile", "debian", "boot", b"", None),
 )  # fmt: skip
 REPEATED = (
     ("heartbeat", Report({})), ("placements", "", 0), ("certify", "request", "192.0.2.1", 1),

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from virtman.errors import ProfileForeign, ProfileInvalid
 from virtman.model.profile import (
     PIECES,
+    Band,
     Group,
     Profile,
+    bands,
     carried,
     decode,
     encode,
@@ -126,6 +128,12 @@ class ProfileTest(testtools.TestCase):
         groups = (Group(0, 4, (8,)), Group(0, 2, (3, 9)), Group(0, 1, (1,)), Group(1, 3, (2,)))
         self.assertEqual((3, 8, 9, 2), Profile(ROOT, 4096, 4, 1000, groups).wanted())
         self.assertEqual((8, 2), Profile(ROOT, 4096, 5, 1000, groups).wanted())
+
+    def test_bands_are_for_programs(self):
+        self.assertEqual(
+            [Band(0.0, 4, 4 * 65536, 10 / 12), Band(2.0, 2, 2 * 65536, 2 / 3)], bands(PROFILE)
+        )
+        self.assertEqual([], bands(replace(PROFILE, groups=())))
 
     def test_rows_are_for_people(self):
         self.assertEqual(

@@ -1,0 +1,154 @@
+"""Where what Volt said last of images is kept, and in which form."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from virtman import atomic_file
+from virtman.coordinator.interface import ImageInfo
+from virtman.errors import ProfileInvalid
+from virtman.model import address
+from virtman.model.hashtree import HashTree
+from virtman.model.placement import Feed, Parent, Placement
+from virtman.model.profile import decode
+
+
+@dataclass(frozen=True)
+class Known:
+    """An image and this host's place in its trees, as Volt gave them last."""
+
+    info: ImageInfo
+    placement: Placement
+
+
+class Memory:
+    """A file an image, one of the upper hashes, and one a boot profile.
+
+    They are for the agent's account only. No name has an underscore, so that separates::
+
+        debian.json  debian.hashes  debian_boot.profile
+
+    :param folder: survives a reboot
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def get(self, image: str) -> Known | None:
+        """Return what is known of an image; None if nothing is."""
+        # one that an agent of another version wrote may lack something
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+            return _known(json.loads(self._place(image).read_text()))
+        return None
+
+    def put(self, known: Known) -> None:
+        """Keep this in place of what was known of the image."""
+        if self.get(known.info.name) != known:
+            text = json.dumps(_form(known))  # has secrets
+            atomic_file.write(self._place(known.info.name), text.encode())
+
+    def upper(self, image: str) -> bytes | None:
+        """Return an image's upper hashes, which tell themselves whether they fit it."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._hashes(image).read_bytes()
+        return None
+
+    def put_upper(self, image: str, hashes: bytes) -> None:
+        """Keep an image's upper hashes."""
+        atomic_file.write(self._hashes(image), hashes)
+
+    def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
+        """Return a boot profile of the image that is known, and its tag; None if none is whole."""
+        known, kept = self.get(image), self._kept(image, workload)
+        if known is None or known.info.tree is None or kept is None:
+            return None
+        tag, _, content = kept.partition(b"\n")
+        with contextlib.suppress(ProfileInvalid, UnicodeDecodeError):
+            if decode(content).identity == known.info.tree.root:
+                return content, tag.decode()
+        return None
+
+    def put_profile(self, image: str, workload: str, found: tuple[bytes, str] | None) -> None:
+        """Keep this boot profile with its tag in place of the one before; None: keep none.
+
+        Nothing is kept of an image that is not known: nobody would remove it.
+        """
+        if found is None or self.get(image) is None:
+            self._profile(image, workload).unlink(missing_ok=True)
+            return
+        content, tag = found
+        kept = tag.encode() + b"\n" + content
+        if self._kept(image, workload) != kept:
+            atomic_file.write(self._profile(image, workload), kept)
+
+    def forget(self, image: str) -> None:
+        """Keep nothing of an image any more."""
+        self._place(image).unlink(missing_ok=True)
+        self._hashes(image).unlink(missing_ok=True)
+        for profile in self.folder.glob(self._profile(image, "*").name):
+            profile.unlink(missing_ok=True)
+
+    def _place(self, image: str) -> Path:
+        return self.folder / f"{image}.json"
+
+    def _hashes(self, image: str) -> Path:
+        return self.folder / f"{image}.hashes"
+
+    def _profile(self, image: str, workload: str) -> Path:
+        return self.folder / f"{image}_{workload}.profile"
+
+    def _kept(self, image: str, workload: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return self._profile(image, workload).read_bytes()
+        return None
+
+
+def _form(known: Known) -> dict[str, Any]:
+    place = known.placement
+    feeds = [
+        {
+            "parent": _parent_form(feed.parent),
+            "standby": _parent_form(feed.standby) if feed.standby else None,
+        }
+        for feed in place.feeds
+    ]
+    about = {"image": place.image, "size": place.size, "generation": place.generation}
+    profiles = dict(place.profiles)
+    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, "profiles": profiles}
+    return {"info": asdict(known.info), "placement": placement}
+
+
+def _parent_form(parent: Parent) -> dict[str, Any]:
+    return {"host": parent.host, **address.form(parent.portal, parent.proof)}
+
+
+def _known(text: Any) -> Known:
+    info, place = text["info"], text["placement"]
+    tree = HashTree(**info.pop("tree")) if info["tree"] else None
+    feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
+             for one in place["feeds"])  # fmt: skip
+    proof = address.parse_proof(place)
+    return Known(
+        ImageInfo(**{**info, "tree": tree}),
+        Placement(
+            place["image"],
+            place["size"],
+            place["generation"],
+            proof,
+            tuple(feeds),
+            # an agent that knew no profiles kept none
+            dict(place.get("profiles", {})),
+        ),
+    )
+
+
+def _parent(text: Any) -> Parent:
+    return Parent(text["host"], *address.parse(text))
