@@ -159,7 +159,7 @@ class Attachment:
         :param stuck: names of what answers no reads
         """
         placement = self._life.wanted.placement
-        if placement is not None:
+        if placement is not None and (silent or stuck):
             self._witness.give_up(placement, silent, stuck)
 
     def verified(self) -> Sequence[plan.Verity]:

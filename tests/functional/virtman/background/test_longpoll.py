@@ -1,6 +1,9 @@
 """A host hears at once where it is placed, and tells at once whose answers are missing."""
 
+import contextlib
 import itertools
+import threading
+from dataclasses import replace
 
 import fixtures
 
@@ -8,7 +11,9 @@ from tests.functional.virtman.image.test_placement import PlacementCase
 from virtman.background import longpoll
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
-from virtman.model.address import iqn
+from virtman.errors import ParentUnreachable
+from virtman.model.address import Portal, iqn
+from virtman.model.placement import Feed, Parent
 
 
 class WatchCase(PlacementCase):
@@ -163,6 +168,66 @@ class PulseTest(WatchCase):
             self.beat(0.1)
         self.assertEqual(before, list(map(id, self.one.kernel.sessions)))
         self.assertEqual([(True, 0)], self.sessions())
+
+    def placement(self, parent, standby=None):
+        """Return a newer placement of node a, with another feed of stripe 1."""
+        (image,) = self.one.agent.attachments()
+        now = image._life.wanted.placement
+        feeds = (now.feeds[0], Feed(parent, standby))
+        return replace(now, feeds=feeds, generation=now.generation + 1)
+
+    def away(self):
+        """Return a host that does not answer."""
+        return Parent("z", Portal("192.0.2.99", 3260, iqn("z", "debian"), 0, 1 << 20))
+
+    def use(self, placement):
+        """Let node a use a placement, whether it can or not."""
+        (image,) = self.one.agent.attachments()
+        with self.one.process.here(), contextlib.suppress(ParentUnreachable):
+            image.use(placement)
+
+    @contextlib.contextmanager
+    def following(self, placement):
+        """Let node a try meanwhile to use a placement that it cannot use."""
+        goes_on, asked = threading.Event(), threading.Event()
+
+        def ask(name):
+            asked.set()
+            goes_on.wait(5)
+            raise ParentUnreachable("enough", "z")
+
+        coordinator = self.one.agent.coordinator
+        self.useFixture(fixtures.MockPatchObject(coordinator, "placement", ask))
+        user = threading.Thread(target=self.use, args=(placement,))
+        with self.one.process.here():
+            user.start()
+        try:
+            asked.wait(5)
+            yield
+        finally:
+            goes_on.set()
+            user.join()
+
+    def test_a_parent_of_before_is_given_up_while_the_new_one_does_not_answer(self):
+        peer = (self.two.ip, 3260)
+        with self.following(self.placement(self.away())):
+            self.bed.network.silent.add(peer)
+            self.beat(0.1)
+            self.beat(1.1)
+            self.assertEqual([(True, 0)], self.sessions())
+            self.bed.network.silent.clear()
+            (session,) = (s for s in self.one.kernel.sessions if s.key[:2] == peer)
+            session.is_cut = False
+            self.beat(0.1)
+            self.assertEqual([(False, 2)], self.sessions())
+
+    def test_a_parent_of_before_that_is_stuck_is_given_up_for_its_standby(self):
+        with self.following(self.placement(self.away())):
+            self.get_stuck(self.two)
+            self.beat(2.1)
+            self.assertEqual([(True, 0)], self.sessions())
+            states = self.one.kernel.path_states("virtman_debian_s1")
+            self.assertEqual(["F", "A"], list(states.values()))
 
     def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
         self.bed.source_dies()

@@ -6,7 +6,7 @@ import logging
 
 from virtman.model import naming, plan
 from virtman.model.address import Portal, iqn, parse_iqn
-from virtman.model.naming import MAPPER, PREFIX
+from virtman.model.naming import MAPPER, PREFIX, Device
 from virtman.privileged import iscsi, lio, sockets
 from virtman.stack.mapped import explained
 from virtman.stack.transport.iscsi import sessions, targets
@@ -60,6 +60,10 @@ class Iscsi:
         """Tell whether there is a session with a target, and logged in."""
         there = sessions.session_to(portal.iqn) is not None
         return there and not sessions.is_cut_off(portal.iqn)
+
+    def paths(self, image: str) -> dict[Device, Portal]:
+        """Return an image's devices on disks of sessions, and each one's portal."""
+        return sessions.paths(image)
 
     def abandon(self, portal: Portal) -> None:
         """End the connections to a portal, and have no read wait for it."""
