@@ -229,6 +229,74 @@ class PulseTest(WatchCase):
             states = self.one.kernel.path_states("virtman_debian_s1")
             self.assertEqual(["F", "A"], list(states.values()))
 
+    def cut_off(self):
+        """Have node b stuck, and given up."""
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        self.one.settle()
+
+    def let_in(self):
+        """Have node b well again."""
+        self.bed.network.stuck.clear()
+        (session,) = (s for s in self.one.kernel.sessions if s.key[0] == self.two.ip)
+        session.is_cut = False
+
+    def states(self, stripe=1):
+        """States of the paths of a stripe, by host."""
+        found = self.one.kernel.path_states(f"virtman_debian_s{stripe}")
+        return {name.rpartition("_")[2]: state for name, state in found.items()}
+
+    def told_ready(self):
+        """Return a list that gets the states of stripe 1 whenever Volt is told of readiness."""
+        seen = []
+        double = fixtures.MockPatchObject(
+            self.one.agent.coordinator, "ready", lambda *_: seen.append(self.states())
+        )
+        self.useFixture(double)
+        return seen
+
+    def test_reads_go_on_through_the_standby_while_a_placement_with_the_same_parent_comes(self):
+        (image,) = self.one.agent.attachments()
+        _, feed = image._life.wanted.placement.feeds
+        self.cut_off()
+        seen = self.told_ready()
+        stripe = self.one.kernel.mappings["virtman_debian_s1"]
+        before = stripe.reloads
+        self.use(self.placement(feed.parent, feed.standby))
+        self.assertEqual([{"b": "F", "source": "A"}], seen)
+        self.assertEqual(before, stripe.reloads)
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+
+    def test_a_standby_of_before_is_kept_until_somebody_else_answers(self):
+        (image,) = self.one.agent.attachments()
+        parent = image._life.wanted.placement.feeds[1].parent
+        placement = self.placement(parent, self.away())
+        self.cut_off()
+        seen = self.told_ready()
+        image._life.times = replace(image.times, attach=0)
+        self.use(placement)
+        self.assertEqual([], seen)
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+        self.let_in()
+        self.use(placement)
+        self.assertEqual([{"b": "A"}], seen)
+        self.assertNotIn("virtman_debian_path1_source", self.one.kernel.mappings)
+
+    def test_a_parent_that_is_cut_off_gets_more_stripes_once_it_is_back(self):
+        (image,) = self.one.agent.attachments()
+        now = image._life.wanted.placement
+        feeds = (Feed(now.feeds[1].parent, now.feeds[0].parent), now.feeds[1])
+        placement = replace(now, feeds=feeds, generation=now.generation + 1)
+        self.cut_off()
+        seen = self.told_ready()
+        self.use(placement)
+        self.assertEqual(([], {"source": "A"}), (seen, self.states(0)))
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+        self.let_in()
+        self.use(placement)
+        self.assertEqual(["b", "source"], list(self.states(0)))
+        self.assertEqual(1, len(seen))
+
     def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
         self.bed.source_dies()
         self.get_stuck(self.two)
