@@ -80,7 +80,10 @@ class Transport(Protocol):
         """
 
     def abandon(self, portal: Portal) -> None:
-        """End the connections to a parent: reads then fail at once, and others can be tried."""
+        """End the connections to a parent: reads then fail at once, and others can be tried.
+
+        Those of other images to the same host go on: it may serve these well.
+        """
 
     def bear_with(self, portal: Portal) -> None:
         """Let a parent lose its connection for a moment again without failing reads."""

@@ -238,7 +238,8 @@ class PulseTest(WatchCase):
     def let_in(self):
         """Have node b well again."""
         self.bed.network.stuck.clear()
-        (session,) = (s for s in self.one.kernel.sessions if s.key[0] == self.two.ip)
+        key = (self.two.ip, 3260, iqn("b", "debian"))
+        (session,) = (s for s in self.one.kernel.sessions if s.key == key)
         session.is_cut = False
 
     def states(self, stripe=1):
@@ -296,6 +297,39 @@ class PulseTest(WatchCase):
         self.use(placement)
         self.assertEqual(["b", "source"], list(self.states(0)))
         self.assertEqual(1, len(seen))
+
+    def with_other(self):
+        """Let both nodes have another image too, which they read from each other."""
+        self.bed.register("other")
+        for node in (self.one, self.two):
+            node.create("vm2", "other")
+        self.settle(self.one, self.two)
+
+    def cut(self):
+        """Images whose sessions with node b are cut."""
+        mine = (one for one in self.one.kernel.sessions if one.key[0] == self.two.ip)
+        return {one.key[2].rpartition(":")[2]: (one.is_cut, one.patience) for one in mine}
+
+    def test_a_parent_that_is_stuck_with_one_image_is_kept_for_others(self):
+        self.with_other()
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        self.assertEqual({"debian": (True, 0), "other": (False, 2)}, self.cut())
+        self.let_in()
+        self.beat(0.1)
+        self.assertEqual({"debian": (False, 2), "other": (False, 2)}, self.cut())
+
+    def test_a_parent_whose_kernel_is_silent_is_given_up_with_all_images(self):
+        self.with_other()
+        self.bed.network.silent.add((self.two.ip, 3260))
+        self.beat(0.1)
+        self.beat(1.1)
+        self.assertEqual({"debian": (True, 0), "other": (True, 0)}, self.cut())
+        self.bed.network.silent.clear()
+        for session in self.one.kernel.sessions:
+            session.is_cut = False
+        self.beat(0.1)
+        self.assertEqual({"debian": (False, 2), "other": (False, 2)}, self.cut())
 
     def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
         self.bed.source_dies()

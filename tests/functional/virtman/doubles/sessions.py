@@ -41,6 +41,10 @@ class Sessions(Double):
                 return Portal(*one.key)
         return None
 
+    def own_ports(self, iqn: str) -> list[int]:
+        mine = (one for one in self.kernel.sessions if one.key[2] == iqn)
+        return [one.own_port for one in mine if not one.is_cut]
+
     def paths(self, image: str) -> dict[Device, Portal]:
         devices = {naming.parse(one.name): one.below for one in self.kernel.mappings.values()}
         return {

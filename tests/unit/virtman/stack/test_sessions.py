@@ -40,8 +40,8 @@ class SilenceTest(testtools.TestCase):
         self.assertFalse({"10.0.0.5", "10.0.0.3", "0.0.0.0"} & peers)
 
 
-class PathTest(testtools.TestCase):
-    def test_an_image_s_paths_are_known_by_what_lies_on_disks_of_sessions(self):
+class SessionTest(testtools.TestCase):
+    def test_what_lies_on_a_session_and_what_it_lies_on_is_known(self):
         root = Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))
         connection = root / "session1/device/connection1:0/iscsi_connection/connection1:0"
@@ -50,6 +50,7 @@ class PathTest(testtools.TestCase):
             root / "session1/targetname": "iqn.2026-11.org.virtman:b:i",
             connection / "persistent_address": "10.0.0.2",
             connection / "persistent_port": "3260",
+            connection / "local_port": "36513",
             holders / "dm-1/dm/name": "virtman_i_path1_b",
             holders / "dm-2/dm/name": "virtman_other_path0_b",
             holders / "dm-3/dm/name": "somebody-else-s",
@@ -59,3 +60,4 @@ class PathTest(testtools.TestCase):
             file.write_text(f"{text}\n")
         portal = Portal("10.0.0.2", 3260, "iqn.2026-11.org.virtman:b:i")
         self.assertEqual({Device("i", "path1", "b"): portal}, sessions.paths("i"))
+        self.assertEqual([36513], sessions.own_ports("iqn.2026-11.org.virtman:b:i"))

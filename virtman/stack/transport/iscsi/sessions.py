@@ -50,6 +50,16 @@ def session_in_use(iqn: str) -> bool:
     return any(map(_is_used, _sessions(iqn)))
 
 
+def own_ports(iqn: str) -> list[int]:
+    """Return this side's port of each connection that sessions with this target have."""
+    found = []
+    for session in _sessions(iqn):
+        for port in session.glob("device/connection*/iscsi_connection/*/local_port"):
+            with contextlib.suppress(OSError):  # it has been lost already
+                found.append(int(port.read_text()))
+    return found
+
+
 def paths(image: str) -> dict[Device, Portal]:
     """Return the devices of an image that lie on disks of sessions, and the session's portal."""
     found = {}

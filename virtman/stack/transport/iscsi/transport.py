@@ -66,15 +66,16 @@ class Iscsi:
         return sessions.paths(image)
 
     def abandon(self, portal: Portal) -> None:
-        """End the connections to a portal, and have no read wait for it."""
-        with explained(f"ending connections to {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, 0)
-            sockets.end("iscsid", portal.ip, portal.port)
+        """End the connections of sessions with a target, and have no read wait for them."""
+        with explained(f"ending connections to {portal.iqn} at {portal.ip}"):
+            iscsi.bear(portal.iqn, 0)
+            for own in sessions.own_ports(portal.iqn):
+                sockets.end("iscsid", portal.ip, portal.port, own)
 
     def bear_with(self, portal: Portal) -> None:
-        """Have reads wait for the sessions with a portal as they do from the start."""
-        with explained(f"sessions with {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
+        """Have reads wait for the sessions with a target as they do from the start."""
+        with explained(f"sessions with {portal.iqn}"):
+            iscsi.bear(portal.iqn, iscsi.PATIENCE)
 
     def idle(self) -> list[Portal]:
         """Return the sessions with targets of ours on whose disks nothing lies."""
