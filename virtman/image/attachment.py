@@ -89,7 +89,8 @@ class Attachment:
     def acquire(self, user: str) -> Mapping[Device, str]:
         """Want the image; return its devices once they are up.
 
-        Callers side by side share one bring-up, and its error.
+        Callers side by side share one bring-up, and its error. After that an image may be attached
+        all the same, if it was here before: its keep time begins anew.
         """
         with self._lock:
             self._users.add(user)
@@ -102,16 +103,15 @@ class Attachment:
         try:
             opened.result()
         except BaseException:
-            with self._lock:
-                self._users.discard(user)
+            self.release(user)
             raise
         return self._life.devices
 
     def release(self, user: str) -> None:
-        """Want the image no longer; the last one starts the keep time."""
+        """Want the image no longer; the last one starts the keep time if there is what to keep."""
         with self._lock:
             self._users.discard(user)
-            if not self._users and self._opened is not None:
+            if not self._users and self._life.is_attached:
                 self._start_timer(self.times.keep)
 
     def is_moving(self) -> bool:
@@ -159,7 +159,7 @@ class Attachment:
         :param stuck: names of what answers no reads
         """
         placement = self._life.wanted.placement
-        if placement is not None:
+        if placement is not None and (silent or stuck):
             self._witness.give_up(placement, silent, stuck)
 
     def verified(self) -> Sequence[plan.Verity]:

@@ -182,7 +182,8 @@ class Life:
     def connect(self) -> None:
         """Have all parents connected, those too who only take over.
 
-        :raises ParentUnreachable: of who does not answer, once all the others are connected
+        :raises ParentUnreachable: of who does not answer, or is cut off, once all the others are
+            connected
         """
         if self.is_here:
             built = self._reconcile(replace(self.wanted, parents=Parents.ALL))
@@ -258,7 +259,8 @@ class Life:
         missing = tuple(step for step in steps if step not in done or feeding.is_fed(step))
         built = self.stack.up(missing, self.devices, silent)
         self.devices = built.paths
-        # Not before all are there: it takes a while to leave a parent that died.
+        # Not before all are there: it takes a while to leave a parent that died. Nor while what is
+        # wanted gives no answer, for then reads go on as they did.
         if wanted.parents is Parents.ALL and not built.unfed:
             self.stack.prune(wanted.image, self.steps)
         self._done = frozenset(step for step in steps if step.device not in built.lost)
@@ -277,10 +279,12 @@ class Life:
             try:
                 wanted = replace(self.wanted, placement=placement, parents=parents)
                 built = self._reconcile(wanted)
-                if placement.parents().isdisjoint(built.silent):
-                    self._tell_ready(placement)
-                    return
-                if self._makes_do(built):
+                if built.unfed or placement.parents() & built.missing:
+                    built = self._make_do(built)
+                if not built.unfed:
+                    # else Volt goes on sending it, until they are back or we are placed anew
+                    if placement.parents().isdisjoint(built.missing):
+                        self._tell_ready(placement)
                     return
                 failure = built.failure()
             except PlacementStale:
@@ -294,19 +298,15 @@ class Life:
                 time.sleep(RETRY)
             placement, failure = self.coordinator.placement(name), None
 
-    def _makes_do(self, built: Built) -> bool:
-        """Read through standbys where a parent does not answer; tell whether that works.
-
-        Volt does not hear that we are ready, so it goes on sending the placement, until the
-        parent is back or we are placed anew.
-        """
-        for host in built.silent:
+    def _make_do(self, built: Built) -> Built:
+        """Read through standbys where a parent does not answer, or is cut off."""
+        for host in built.missing:
             self.witness.accuse(host)
         everybody = replace(self.wanted, parents=Parents.ALL)
-        if self._reconcile(everybody, built.silent).unfed:
-            return False
-        LOG.warning("image %s: %s; using standbys", self.info.name, built.failure())
-        return True
+        made = self._reconcile(everybody, built.silent)
+        if not made.unfed:
+            LOG.warning("image %s: %s; using standbys", self.info.name, built.failure())
+        return made
 
     def _tell_ready(self, placement: Placement) -> None:
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 
 from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
 from virtman.model.address import Portal
+from virtman.model.naming import Device
 from virtman.model.placement import SOURCE, Placement
 from virtman.stack.transport import transport
 
@@ -46,16 +47,18 @@ class Witness:
     def give_up(self, placement: Placement, silent: Set[tuple[str, int]], stuck: Set[str]) -> None:
         """Have reads go elsewhere that wait for somebody who does not answer.
 
+        It may be a parent of an earlier placement: reads go there until the present one is in use.
         Who is merely stuck is given up only if all that it feeds can be read from another one: it
         may wait for its own parents, and then nobody else may have what is read either.
 
         :param silent: addresses and ports of those whose kernels are silent
         :param stuck: names of what answers no reads
         """
-        for host, portal in placement.portals().items():
+        paths = transport.paths(self.image)
+        for host, portal in _portals(placement, paths).items():
             if (portal.ip, portal.port) in silent:
                 fault = f"the kernel of {host} is silent"
-            elif portal.name in stuck and _is_spare(placement, host, stuck):
+            elif portal.name in stuck and _is_spare(paths, host, stuck):
                 fault = f"{host} answers no reads"
             else:
                 continue
@@ -66,20 +69,21 @@ class Witness:
 
     def has_back(self, placement: Placement) -> bool:
         """Tell whether somebody who was given up is there again, so that reads may go there."""
-        return any(
+        return bool(self._given_up) and any(
             host in self._given_up and not transport.is_cut_off(portal)
-            for host, portal in placement.portals().items()
+            for host, portal in _portals(placement, transport.paths(self.image)).items()
         )
 
     def check_answers(self, placement: Placement) -> bool:
         """Tell of those who do not answer; return whether Volt knows all now."""
         away = set()
-        for host, portal in placement.portals().items():
+        for host, portal in _portals(placement, transport.paths(self.image)).items():
             if transport.is_cut_off(portal):
                 away.add(host)
             elif host in self._given_up:
                 transport.bear_with(portal)
                 self._given_up.discard(host)
+        away &= placement.portals().keys()  # Volt hears of nobody else
         self._accused &= away
         fresh = away - self._accused
         if not fresh:
@@ -103,12 +107,21 @@ class Witness:
             LOG.error("image %s: %s sent wrong bytes; Volt: %s", self.image, host, verdict)
 
 
-def _is_spare(placement: Placement, host: str, stuck: Set[str]) -> bool:
+def _portals(placement: Placement, paths: Mapping[Device, Portal]) -> Mapping[str, Portal]:
+    """Return where each host serves from whom this one reads, or is about to; by name."""
+    there = {device.argument: portal for device, portal in paths.items()}
+    return {**placement.portals(), **there}
+
+
+def _is_spare(paths: Mapping[Device, Portal], host: str, stuck: Set[str]) -> bool:
     """Tell whether all that a host feeds can be read from another one."""
     return all(
-        any(one.host != host and _is_well(one.portal, stuck) for one in feed.parents)
-        for feed in placement.feeds
-        if any(one.host == host for one in feed.parents)
+        any(
+            other.role == device.role and other.argument != host and _is_well(portal, stuck)
+            for other, portal in paths.items()
+        )
+        for device in paths
+        if device.argument == host
     )
 
 

@@ -82,18 +82,14 @@ def proves(target: str, user: str, secret: str) -> bool:
 
 
 @context.entrypoint
-def bear(ip: str, port: int, seconds: int) -> None:
-    """Set for how long reads wait for sessions with a portal that have lost their connection.
+def bear(target: str, seconds: int) -> None:
+    """Set for how long reads wait for sessions with a target that have lost their connection.
 
     Once this has been set, what open-iscsi has to say of it counts no more for that session.
     """
-    for session in Path("/sys/class/iscsi_session").glob("session*"):
-        for peer in session.glob("device/connection*/iscsi_connection/*"):
-            with contextlib.suppress(OSError):  # it goes just now
-                words = [(peer / f"persistent_{one}").read_text().strip()
-                         for one in ("address", "port")]  # fmt: skip
-                if words == [ip, str(port)]:
-                    (session / "recovery_tmo").write_text(str(seconds))
+    for session in _sessions(target):
+        with contextlib.suppress(OSError):  # it goes just now
+            (session / "recovery_tmo").write_text(str(seconds))
 
 
 @context.entrypoint

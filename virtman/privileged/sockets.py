@@ -17,10 +17,12 @@ _NOWHERE = (ctypes.c_uint16 * 8)(socket.AF_UNSPEC)  # an address of no family: d
 
 
 @context.entrypoint
-def end(program: str, ip: str, port: int) -> int:
-    """End a program's connections to a peer without asking the peer; return how many.
+def end(program: str, ip: str, port: int, own: int) -> int:
+    """End a program's connection to a peer without asking the peer; return how many there were.
 
     A kernel sends again for many minutes before it gives a peer up that fell silent.
+
+    :param own: this side's port
 
     :raises OSError: EPERM, or ENOSYS before Linux 5.6
     """
@@ -28,7 +30,7 @@ def end(program: str, ip: str, port: int) -> int:
     for pid in _running(program):
         for copy in _sockets(pid):
             with copy:
-                if copy.family in (socket.AF_INET, socket.AF_INET6) and _peer(copy) == (ip, port):
+                if _ends(copy) == (own, ip, port):
                     _disconnect(copy)
                     ended += 1
     return ended
@@ -53,10 +55,12 @@ def _sockets(pid: int) -> Iterator[socket.socket]:
         os.close(process)
 
 
-def _peer(connection: socket.socket) -> tuple[str, int] | None:
-    with contextlib.suppress(OSError):
-        ip, port, *_ = connection.getpeername()
-        return ip, port
+def _ends(connection: socket.socket) -> tuple[int, str, int] | None:
+    """Return this side's port, and the peer's address and port; None if there are none."""
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            ip, port, *_ = connection.getpeername()
+            return connection.getsockname()[1], ip, port
     return None
 
 

@@ -49,14 +49,19 @@ class Built:
 
     :ivar paths: of all devices so far
     :ivar lost: what could not be brought up, for a host that did not answer
-    :ivar silent: the error of each such host, by its name
-    :ivar unfed: multipaths of which no path could be
+    :ivar silent: the error of each such host, and of those who are cut off, by its name
+    :ivar unfed: multipaths of which no path could be, or all are cut off
     """
 
     paths: Mapping[Device, str]
     lost: frozenset[Device]
     silent: Mapping[str, ParentUnreachable]
     unfed: frozenset[Device]
+
+    @property
+    def missing(self) -> set[str]:
+        """Hosts to whom a path could not be brought up."""
+        return {device.argument for device in self.lost}
 
     def failure(self) -> ParentUnreachable:
         """Return what names all hosts that did not answer; there must be one."""
@@ -119,30 +124,37 @@ class Stack:
     ) -> Built:
         """Bring devices up in order, as far as parents answer; those that are up are left alone.
 
-        A multipath lies on those of its paths that are up; without any it stays as it is.
+        A multipath lies on those of its paths that are up, also on one that was there before and
+        is cut off now: it is used again once it is back. Without any other it stays as it is.
 
         :param made: devices that are up already, with their paths
         :param silent: hosts that did not answer just now: to see that may take seconds, for each
             path anew
         """
         paths, errors = dict(made or {}), dict(silent or {})
-        lost, unfed = set[Device](), set[Device]()
+        lost, cut, unfed = set[Device](), set[Device](), set[Device]()
         for step in steps:
             begin = time.monotonic()
             below = [device for device in step.below if device not in lost]
-            is_top = isinstance(step, plan.Multipath)
-            is_cut_off = len(below) < len(step.below) and not is_top
-            if is_cut_off or self._is_silent(step, errors):
+            if isinstance(step, plan.Multipath):
+                if cut.issuperset(below):
+                    below = []
+                if step.below and not below:
+                    unfed.add(step.device)
+            elif len(below) < len(step.below) or self._is_silent(step, errors):
                 lost.add(step.device)
                 continue
+            elif not cut.isdisjoint(below):
+                cut.add(step.device)
             try:
                 paths[step.device] = self.layer(step).up([paths[device] for device in below])
             except ParentUnreachable as err:
-                lost.add(step.device)
                 errors[err.host] = err
-                continue
-            if is_top and step.below and not below:
-                unfed.add(step.device)
+                if not self.layer(step).is_up():
+                    lost.add(step.device)
+                    continue
+                paths[step.device] = step.device.node
+                cut.add(step.device)
             LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
         return Built(paths, frozenset(lost), errors, frozenset(unfed))
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from virtman.model import plan
 from virtman.model.address import Portal, Proof
+from virtman.model.naming import Device
 from virtman.stack.layer import Layer
 from virtman.stack.transport.iscsi.transport import Iscsi
 
@@ -72,8 +73,17 @@ class Transport(Protocol):
     def is_connected(self, portal: Portal) -> bool:
         """Tell whether there is a session with a parent that has its connection."""
 
+    def paths(self, image: str) -> Mapping[Device, Portal]:
+        """Return the paths that an image has here, whoever placed it so, and where each is served.
+
+        The argument of a path's name is the host, and its role is where it belongs.
+        """
+
     def abandon(self, portal: Portal) -> None:
-        """End the connections to a parent: reads then fail at once, and others can be tried."""
+        """End the connections to a parent: reads then fail at once, and others can be tried.
+
+        Those of other images to the same host go on: it may serve these well.
+        """
 
     def bear_with(self, portal: Portal) -> None:
         """Let a parent lose its connection for a moment again without failing reads."""

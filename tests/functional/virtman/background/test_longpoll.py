@@ -1,6 +1,9 @@
 """A host hears at once where it is placed, and tells at once whose answers are missing."""
 
+import contextlib
 import itertools
+import threading
+from dataclasses import replace
 
 import fixtures
 
@@ -8,7 +11,9 @@ from tests.functional.virtman.image.test_placement import PlacementCase
 from virtman.background import longpoll
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
-from virtman.model.address import iqn
+from virtman.errors import ParentUnreachable
+from virtman.model.address import Portal, iqn
+from virtman.model.placement import Feed, Parent
 
 
 class WatchCase(PlacementCase):
@@ -163,6 +168,168 @@ class PulseTest(WatchCase):
             self.beat(0.1)
         self.assertEqual(before, list(map(id, self.one.kernel.sessions)))
         self.assertEqual([(True, 0)], self.sessions())
+
+    def placement(self, parent, standby=None):
+        """Return a newer placement of node a, with another feed of stripe 1."""
+        (image,) = self.one.agent.attachments()
+        now = image._life.wanted.placement
+        feeds = (now.feeds[0], Feed(parent, standby))
+        return replace(now, feeds=feeds, generation=now.generation + 1)
+
+    def away(self):
+        """Return a host that does not answer."""
+        return Parent("z", Portal("192.0.2.99", 3260, iqn("z", "debian"), 0, 1 << 20))
+
+    def use(self, placement):
+        """Let node a use a placement, whether it can or not."""
+        (image,) = self.one.agent.attachments()
+        with self.one.process.here(), contextlib.suppress(ParentUnreachable):
+            image.use(placement)
+
+    @contextlib.contextmanager
+    def following(self, placement):
+        """Let node a try meanwhile to use a placement that it cannot use."""
+        goes_on, asked = threading.Event(), threading.Event()
+
+        def ask(name):
+            asked.set()
+            goes_on.wait(5)
+            raise ParentUnreachable("enough", "z")
+
+        coordinator = self.one.agent.coordinator
+        self.useFixture(fixtures.MockPatchObject(coordinator, "placement", ask))
+        user = threading.Thread(target=self.use, args=(placement,))
+        with self.one.process.here():
+            user.start()
+        try:
+            asked.wait(5)
+            yield
+        finally:
+            goes_on.set()
+            user.join()
+
+    def test_a_parent_of_before_is_given_up_while_the_new_one_does_not_answer(self):
+        peer = (self.two.ip, 3260)
+        with self.following(self.placement(self.away())):
+            self.bed.network.silent.add(peer)
+            self.beat(0.1)
+            self.beat(1.1)
+            self.assertEqual([(True, 0)], self.sessions())
+            self.bed.network.silent.clear()
+            (session,) = (s for s in self.one.kernel.sessions if s.key[:2] == peer)
+            session.is_cut = False
+            self.beat(0.1)
+            self.assertEqual([(False, 2)], self.sessions())
+
+    def test_a_parent_of_before_that_is_stuck_is_given_up_for_its_standby(self):
+        with self.following(self.placement(self.away())):
+            self.get_stuck(self.two)
+            self.beat(2.1)
+            self.assertEqual([(True, 0)], self.sessions())
+            states = self.one.kernel.path_states("virtman_debian_s1")
+            self.assertEqual(["F", "A"], list(states.values()))
+
+    def cut_off(self):
+        """Have node b stuck, and given up."""
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        self.one.settle()
+
+    def let_in(self):
+        """Have node b well again."""
+        self.bed.network.stuck.clear()
+        key = (self.two.ip, 3260, iqn("b", "debian"))
+        (session,) = (s for s in self.one.kernel.sessions if s.key == key)
+        session.is_cut = False
+
+    def states(self, stripe=1):
+        """States of the paths of a stripe, by host."""
+        found = self.one.kernel.path_states(f"virtman_debian_s{stripe}")
+        return {name.rpartition("_")[2]: state for name, state in found.items()}
+
+    def told_ready(self):
+        """Return a list that gets the states of stripe 1 whenever Volt is told of readiness."""
+        seen = []
+        double = fixtures.MockPatchObject(
+            self.one.agent.coordinator, "ready", lambda *_: seen.append(self.states())
+        )
+        self.useFixture(double)
+        return seen
+
+    def test_reads_go_on_through_the_standby_while_a_placement_with_the_same_parent_comes(self):
+        (image,) = self.one.agent.attachments()
+        _, feed = image._life.wanted.placement.feeds
+        self.cut_off()
+        seen = self.told_ready()
+        stripe = self.one.kernel.mappings["virtman_debian_s1"]
+        before = stripe.reloads
+        self.use(self.placement(feed.parent, feed.standby))
+        self.assertEqual([{"b": "F", "source": "A"}], seen)
+        self.assertEqual(before, stripe.reloads)
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+
+    def test_a_standby_of_before_is_kept_until_somebody_else_answers(self):
+        (image,) = self.one.agent.attachments()
+        parent = image._life.wanted.placement.feeds[1].parent
+        placement = self.placement(parent, self.away())
+        self.cut_off()
+        seen = self.told_ready()
+        image._life.times = replace(image.times, attach=0)
+        self.use(placement)
+        self.assertEqual([], seen)
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+        self.let_in()
+        self.use(placement)
+        self.assertEqual([{"b": "A"}], seen)
+        self.assertNotIn("virtman_debian_path1_source", self.one.kernel.mappings)
+
+    def test_a_parent_that_is_cut_off_gets_more_stripes_once_it_is_back(self):
+        (image,) = self.one.agent.attachments()
+        now = image._life.wanted.placement
+        feeds = (Feed(now.feeds[1].parent, now.feeds[0].parent), now.feeds[1])
+        placement = replace(now, feeds=feeds, generation=now.generation + 1)
+        self.cut_off()
+        seen = self.told_ready()
+        self.use(placement)
+        self.assertEqual(([], {"source": "A"}), (seen, self.states(0)))
+        self.assertEqual({"b": "F", "source": "A"}, self.states())
+        self.let_in()
+        self.use(placement)
+        self.assertEqual(["b", "source"], list(self.states(0)))
+        self.assertEqual(1, len(seen))
+
+    def with_other(self):
+        """Let both nodes have another image too, which they read from each other."""
+        self.bed.register("other")
+        for node in (self.one, self.two):
+            node.create("vm2", "other")
+        self.settle(self.one, self.two)
+
+    def cut(self):
+        """Images whose sessions with node b are cut."""
+        mine = (one for one in self.one.kernel.sessions if one.key[0] == self.two.ip)
+        return {one.key[2].rpartition(":")[2]: (one.is_cut, one.patience) for one in mine}
+
+    def test_a_parent_that_is_stuck_with_one_image_is_kept_for_others(self):
+        self.with_other()
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        self.assertEqual({"debian": (True, 0), "other": (False, 2)}, self.cut())
+        self.let_in()
+        self.beat(0.1)
+        self.assertEqual({"debian": (False, 2), "other": (False, 2)}, self.cut())
+
+    def test_a_parent_whose_kernel_is_silent_is_given_up_with_all_images(self):
+        self.with_other()
+        self.bed.network.silent.add((self.two.ip, 3260))
+        self.beat(0.1)
+        self.beat(1.1)
+        self.assertEqual({"debian": (True, 0), "other": (True, 0)}, self.cut())
+        self.bed.network.silent.clear()
+        for session in self.one.kernel.sessions:
+            session.is_cut = False
+        self.beat(0.1)
+        self.assertEqual({"debian": (False, 2), "other": (False, 2)}, self.cut())
 
     def test_a_parent_that_is_stuck_is_kept_where_there_is_no_other(self):
         self.bed.source_dies()

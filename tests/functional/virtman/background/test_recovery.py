@@ -1,12 +1,14 @@
 """An agent that died anywhere is followed by one that makes everything right."""
 
+from dataclasses import replace
+
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import Mapping, Session
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.recovery import Recovery
-from virtman.errors import DeviceBusy, VirtmanError
+from virtman.errors import CoordinatorUnreachable, DeviceBusy, KernelFailure, VirtmanError
 from virtman.image.attachment import look
 from virtman.model.address import iqn, source_at
 
@@ -250,6 +252,34 @@ class RecoveryTest(TestCase):
         self.assertIn("virtman_debian_image", node.kernel.mappings)
         self.bed.volt.silence(False)
         self.assert_nothing_is_left(node)
+
+    def test_an_image_without_vms_whose_parents_are_away_is_left_after_the_keep_time(self):
+        node = self.bed.node(attach=0)
+        node.create("vm1")
+        node.settle()
+        node.destroy("vm1")
+        node.stop()
+        node.times = replace(node.times, keep=0.05)
+        node.start()
+        self.bed.source_dies()
+        self.assertEqual(["debian"], node.recover())
+        self.bed.source_returns()
+        self.assertEqual([], node.recover())
+        self.assert_nothing_is_left(node)
+
+    def test_an_image_that_could_not_be_left_is_left_after_a_create_that_fails_too(self):
+        one, two = self.bed.node("a", keep=0.3, leave=0.1), self.bed.node("b")
+        for node in (one, two):
+            node.create("vm1")
+        for node in (one, two) * 3:
+            node.beat()
+        one.destroy("vm1")
+        self.assertRaises(KernelFailure, one.drop)
+        away = CoordinatorUnreachable("Volt is away")
+        with fixtures.MockPatchObject(one.agent.coordinator, "join", side_effect=away):
+            self.assertRaises(CoordinatorUnreachable, one.create, "vm2")
+        two.beat()
+        self.assert_nothing_is_left(one)
 
     def test_a_place_in_an_image_of_which_a_reboot_left_nothing_is_given_up(self):
         node = self.bed.node()

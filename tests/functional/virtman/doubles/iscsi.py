@@ -53,9 +53,9 @@ class Initiator(Double):
                 return
         raise OSError(errno.EIO, "iscsiadm: status 21: no session")
 
-    def bear(self, ip: str, port: int, seconds: int) -> None:
+    def bear(self, target: str, seconds: int) -> None:
         for one in self.kernel.sessions:
-            if one.key[:2] == (ip, port):
+            if one.key[2] == target:
                 one.patience = seconds
 
     def _scan(self, target: str, lun: int | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,6 +92,7 @@ class Session:
     :ivar proved: those of its login, by which it is opened again
     :ivar is_lost: whether its target was away; it comes back if it lets in who proves this
     :ivar patience: seconds for which reads wait once it has lost its connection
+    :ivar own_port: of its connection, at this side
     """
 
     key: tuple[str, int, str]
@@ -99,6 +101,7 @@ class Session:
     is_cut: bool = False
     is_lost: bool = False
     patience: int = 2
+    own_port: int = field(default_factory=itertools.count(32768).__next__)
     proved: tuple[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from tests.functional.virtman.doubles.devices import Double
 from tests.functional.virtman.doubles.model import Session
+from virtman.model import naming
 from virtman.model.address import Portal
+from virtman.model.naming import Device
 
 
 class Sessions(Double):
@@ -38,6 +40,20 @@ class Sessions(Double):
             if any(found.name == disk for found in one.disks.values()):
                 return Portal(*one.key)
         return None
+
+    def own_ports(self, iqn: str) -> list[int]:
+        mine = (one for one in self.kernel.sessions if one.key[2] == iqn)
+        return [one.own_port for one in mine if not one.is_cut]
+
+    def paths(self, image: str) -> dict[Device, Portal]:
+        devices = {naming.parse(one.name): one.below for one in self.kernel.mappings.values()}
+        return {
+            device: Portal(*one.key)
+            for one in self.kernel.sessions
+            for disk in one.disks.values()
+            for device, below in devices.items()
+            if device is not None and device.image == image and disk.number in below
+        }
 
     def reads(self) -> dict[str, tuple[int, bool]]:
         return {

@@ -32,6 +32,8 @@ def check(kernel: Devices, table: list[Row], read_only: bool, own: str = "") -> 
             raise OSError(errno.ELOOP, "a device cannot lie on itself")
         if not sizes.keys() >= set(numbers):
             raise OSError(errno.ENXIO, f"{target}: there is none of {numbers}")
+        if _is_cut_off(kernel, numbers, own):
+            raise OSError(errno.ENXIO, f"{target}: a disk of {numbers} cannot be opened")
         offset = int(words[1]) if target == "linear" else 0
         first, last = _ORIGIN.get(target, (0, None))
         if any(sizes[n] < offset + length for n in numbers[first:last]):
@@ -44,6 +46,16 @@ def check(kernel: Devices, table: list[Row], read_only: bool, own: str = "") -> 
         _check_target(kernel, target, numbers, own)
         if SSD_NUMBER in kernel.under(numbers) and target == "linear":
             _check_extent(kernel, own, numbers, offset, length)
+
+
+def _is_cut_off(kernel: Devices, numbers: list[str], own: str) -> bool:
+    """Tell whether a disk is to be opened whose session is; one that is open already stays so."""
+    opened = set(numbers) - kernel.under([own])
+    return any(
+        kernel.is_cut_off(session)
+        for session in kernel.sessions
+        if any(disk.number in opened for disk in session.disks.values())
+    )
 
 
 def check_led(kernel: Devices, device: Mapping, table: list[Row], flush: bool) -> None:

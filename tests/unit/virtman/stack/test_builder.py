@@ -36,6 +36,7 @@ class Devices:
     def __init__(self):
         self.up = {}
         self.silent = set()
+        self.cut = set()
         self.asked = []
 
     def layer(self, step):
@@ -53,6 +54,8 @@ class _Device:
             self.devices.asked.append(host)
             if host in self.devices.silent and not self.is_up():
                 raise ParentUnreachable(f"{host} does not answer", host)
+            if host in self.devices.cut:
+                raise ParentUnreachable(f"{host} is cut off", host)
         self.devices.up[str(self.step.device)] = list(below)
         return str(self.step.device)
 
@@ -98,6 +101,28 @@ class UpTest(testtools.TestCase):
         built = self.stack.up(STEPS)
         self.assertEqual(["virtman_i_verity1_a"], self.devices.up["virtman_i_s1"])
         self.assertEqual(frozenset(), built.unfed)
+
+    def test_a_path_that_is_cut_off_stays_beside_others(self):
+        self.stack.up(STEPS)
+        self.devices.cut = {"a"}
+        built = self.stack.up(STEPS[:5])
+        self.assertEqual((frozenset(), frozenset()), (built.lost, built.unfed))
+        self.assertEqual({"a"}, built.silent.keys())
+        below = [path.rpartition("/")[2] for path in self.devices.up["virtman_i_s0"]]
+        self.assertEqual(["virtman_i_verity0_a", "virtman_i_verity0_b"], below)
+
+    def test_a_multipath_stays_as_it_is_while_all_its_paths_are_cut_off(self):
+        self.stack.up(STEPS)
+        self.devices.cut = {"a"}
+        built = self.stack.up(STEPS)
+        self.assertEqual({S1}, built.unfed)
+        self.assertEqual([], self.devices.up["virtman_i_s1"])
+
+    def test_a_new_path_to_who_is_cut_off_is_lost(self):
+        self.devices.cut = {"a"}
+        built = self.stack.up(STEPS)
+        self.assertEqual({"a"}, built.missing)
+        self.assertEqual(["virtman_i_verity0_b"], self.devices.up["virtman_i_s0"])
 
     def test_the_error_names_all_who_did_not_answer(self):
         self.devices.silent = {"a", "b"}

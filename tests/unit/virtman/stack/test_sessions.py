@@ -5,6 +5,8 @@ from pathlib import Path
 import fixtures
 import testtools
 
+from virtman.model.address import Portal
+from virtman.model.naming import Device
 from virtman.stack.transport.iscsi import sessions
 
 # as the kernel prints them: 10.0.0.1:3260 unanswered three times, 10.0.0.2:3260 once
@@ -36,3 +38,26 @@ class SilenceTest(testtools.TestCase):
     def test_a_connection_that_is_being_made_and_one_that_is_fine_say_nothing(self):
         peers = {ip for ip, _ in sessions.unacknowledging()}
         self.assertFalse({"10.0.0.5", "10.0.0.3", "0.0.0.0"} & peers)
+
+
+class SessionTest(testtools.TestCase):
+    def test_what_lies_on_a_session_and_what_it_lies_on_is_known(self):
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))
+        connection = root / "session1/device/connection1:0/iscsi_connection/connection1:0"
+        holders = root / "session1/device/target2:0:0/2:0:0:0/block/sda/holders"
+        shown = {
+            root / "session1/targetname": "iqn.2026-11.org.virtman:b:i",
+            connection / "persistent_address": "10.0.0.2",
+            connection / "persistent_port": "3260",
+            connection / "local_port": "36513",
+            holders / "dm-1/dm/name": "virtman_i_path1_b",
+            holders / "dm-2/dm/name": "virtman_other_path0_b",
+            holders / "dm-3/dm/name": "somebody-else-s",
+        }
+        for file, text in shown.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{text}\n")
+        portal = Portal("10.0.0.2", 3260, "iqn.2026-11.org.virtman:b:i")
+        self.assertEqual({Device("i", "path1", "b"): portal}, sessions.paths("i"))
+        self.assertEqual([36513], sessions.own_ports("iqn.2026-11.org.virtman:b:i"))

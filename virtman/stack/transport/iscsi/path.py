@@ -38,13 +38,20 @@ class PathLayer:
     def up(self, below: Sequence[str]) -> str:
         """Log in, wait for the disk, and show the image on it.
 
-        :raises ParentUnreachable: if the portal does not answer, refuses, or has no such disk
+        :raises ParentUnreachable: if the portal does not answer, refuses, or has no such disk; also
+            if the session is cut off: a device that is there is good then, but for no read now
         :raises ImageMismatch: if the disk is too small to be the image
         """
         portal = self.step.portal
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
         disk = self._disk(portal)
+        if sessions.is_cut_off(portal.iqn):  # Linux 6.1 opens no disk of it for a new device
+            raise ParentUnreachable(
+                f"{self._what(portal)} has lost its connection; it is used again once it lets this "
+                "node in, which one does not whose disks give no answer",
+                self.step.device.argument,
+            )
         start, length = portal.offset // SECTOR, self.step.sectors
         have = min(sysfs.sectors(disk) - start, length)
         if have <= length - BLOCK // SECTOR:
@@ -74,7 +81,8 @@ class PathLayer:
 
     def is_up(self) -> bool:
         """Tell whether the device lies on a disk that is there."""
-        return self.mapped.exists() and self._session() is not None
+        table = self.mapped.table()
+        return bool(table) and _session_below(table) is not None
 
     def is_seen(self, status: Table) -> bool:
         """Tell the same by the device's status, as far as the parent is known."""
@@ -103,8 +111,7 @@ class PathLayer:
         return disk
 
     def _log_in(self, portal: Portal) -> str:
-        host = self.step.device.argument
-        what = f"image {self.step.device.image}: {host} at {portal.ip}"
+        host, what = self.step.device.argument, self._what(portal)
         try:
             _connect(portal)
         except OSError as err:
@@ -152,18 +159,23 @@ class PathLayer:
 
     def _session(self) -> Portal | None:
         """Find the session of the disk below: the kernel knows it better than the plan."""
-        table = self.mapped.table()
-        if table:
-            session = sessions.session_of(table[0][3].split()[0])
-            if session is not None:
-                return session
-        return sessions.session_to(self.step.portal.iqn) if self.step.portal else None
+        session = _session_below(self.mapped.table())
+        if session is None and self.step.portal is not None:
+            return sessions.session_to(self.step.portal.iqn)
+        return session
+
+    def _what(self, portal: Portal) -> str:
+        return f"image {self.step.device.image}: {self.step.device.argument} at {portal.ip}"
 
 
 def log_out(portal: Portal) -> None:
     """End a session, and forget its target."""
     with explained(f"logging out of {portal.iqn}"):
         iscsi.logout(portal.ip, portal.port, portal.iqn)
+
+
+def _session_below(table: Table) -> Portal | None:
+    return sessions.session_of(table[0][3].split()[0]) if table else None
 
 
 def _words(proof: Proof | None) -> tuple[str, str]:

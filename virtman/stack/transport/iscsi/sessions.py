@@ -8,7 +8,9 @@ import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
+from virtman.model import naming
 from virtman.model.address import Portal
+from virtman.model.naming import Device
 
 _SESSIONS = Path("/sys/class/iscsi_session")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
@@ -46,6 +48,28 @@ def session_to(iqn: str) -> Portal | None:
 def session_in_use(iqn: str) -> bool:
     """Tell whether any device lies on a disk of a session with this target."""
     return any(map(_is_used, _sessions(iqn)))
+
+
+def own_ports(iqn: str) -> list[int]:
+    """Return this side's port of each connection that sessions with this target have."""
+    found = []
+    for session in _sessions(iqn):
+        for port in session.glob("device/connection*/iscsi_connection/*/local_port"):
+            with contextlib.suppress(OSError):  # it has been lost already
+                found.append(int(port.read_text()))
+    return found
+
+
+def paths(image: str) -> dict[Device, Portal]:
+    """Return the devices of an image that lie on disks of sessions, and the session's portal."""
+    found = {}
+    for session in _SESSIONS.glob("session*"):
+        with contextlib.suppress(OSError):  # it goes just now
+            for name in session.glob("device/target*/*/block/*/holders/*/dm/name"):
+                device = naming.parse(name.read_text().strip())
+                if device is not None and device.image == image:
+                    found[device] = _portal(session)
+    return found
 
 
 def idle_sessions() -> list[Portal]:

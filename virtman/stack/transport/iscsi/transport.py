@@ -6,7 +6,7 @@ import logging
 
 from virtman.model import naming, plan
 from virtman.model.address import Portal, iqn, parse_iqn
-from virtman.model.naming import MAPPER, PREFIX
+from virtman.model.naming import MAPPER, PREFIX, Device
 from virtman.privileged import iscsi, lio, sockets
 from virtman.stack.mapped import explained
 from virtman.stack.transport.iscsi import sessions, targets
@@ -61,16 +61,21 @@ class Iscsi:
         there = sessions.session_to(portal.iqn) is not None
         return there and not sessions.is_cut_off(portal.iqn)
 
+    def paths(self, image: str) -> dict[Device, Portal]:
+        """Return an image's devices on disks of sessions, and each one's portal."""
+        return sessions.paths(image)
+
     def abandon(self, portal: Portal) -> None:
-        """End the connections to a portal, and have no read wait for it."""
-        with explained(f"ending connections to {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, 0)
-            sockets.end("iscsid", portal.ip, portal.port)
+        """End the connections of sessions with a target, and have no read wait for them."""
+        with explained(f"ending connections to {portal.iqn} at {portal.ip}"):
+            iscsi.bear(portal.iqn, 0)
+            for own in sessions.own_ports(portal.iqn):
+                sockets.end("iscsid", portal.ip, portal.port, own)
 
     def bear_with(self, portal: Portal) -> None:
-        """Have reads wait for the sessions with a portal as they do from the start."""
-        with explained(f"sessions with {portal.ip}"):
-            iscsi.bear(portal.ip, portal.port, iscsi.PATIENCE)
+        """Have reads wait for the sessions with a target as they do from the start."""
+        with explained(f"sessions with {portal.iqn}"):
+            iscsi.bear(portal.iqn, iscsi.PATIENCE)
 
     def idle(self) -> list[Portal]:
         """Return the sessions with targets of ours on whose disks nothing lies."""
