@@ -11,7 +11,7 @@ from volt.db import hosts, views
 from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
-from volt.errors import HostUnknown, ReportMismatch
+from volt.errors import HostUnknown, ReportMismatch, Unavailable
 from volt.model.objects import Event, Host, News, Placement, Report, State
 from volt.registry.batches import Batches
 from volt.registry.placements import Placements
@@ -153,14 +153,23 @@ class Hosts:
     def expire(self, names: Collection[str], before: int | None = None) -> int:
         """Take dead hosts out of all trees and forget them; return how many.
 
-        With ``before``, those that were seen at that tick or later stay as they are.
+        With ``before``, those that were seen at that tick or later stay as they are. So do
+        those of an image whose trees cannot be changed: dead hosts of others shall not stay too.
         """
         ordered = sorted(names)
         for first in range(0, len(ordered), EXPELLED):
             some = ordered[first : first + EXPELLED]
             for image in self._images(some):
-                self._placements.expel(image, some, before)
+                self._expel(image, some, before)
         return self._forget(ordered, before)
+
+    def _expel(self, image: str, names: Collection[str], before: int | None) -> None:
+        try:
+            self._placements.expel(image, names, before)
+        except Unavailable:
+            raise
+        except Exception:
+            LOG.exception("Dead hosts stay in the trees of image %s", image)
 
     def expire_silent(self, expiry: int) -> int:
         """Expire all hosts that are silent for more than so many ticks; return how many.

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import counts, forests, hosts, views
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import HostRow, ImageRow, PlacementRow
+from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
 from volt.model.objects import Candidate, Figures, Image, NewImage, Trees
 from volt.placement.part import Change
@@ -195,9 +195,10 @@ def _differences(one: NewImage, other: NewImage) -> str:
 
 
 def _renew_all(session: Session, image: ImageRow) -> None:
+    """Let all hosts with a placement fetch it again; those that wait for one wait on."""
     image.generation += 1
     session.execute(
         update(PlacementRow)
-        .where(PlacementRow.image == image.name)
+        .where(PlacementRow.image == image.name, PlacementRow.generation != WAITING)
         .values(generation=image.generation)
     )

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 from sqlalchemy import event
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
@@ -191,6 +192,29 @@ class TestExpiry(HostsCase):
             self.check_trees(set(hosts) - set(dead), image)
         expired = {one.host for one in self.hosts.events() if one.kind == "expire"}
         assert expired == set(dead)
+
+    def test_an_image_whose_trees_fail_keeps_its_dead_hosts_and_no_others(self):
+        self.create("y")
+        self.join("a", "b")
+        self.join("b", "c", "d", image="y")
+        expel = self.placements.expel
+
+        def fail(image, names, before):
+            if image == "x":
+                raise errors.HostUnknown("the trees of x are broken")
+            return expel(image, names, before)
+
+        with mock.patch.object(self.placements, "expel", fail):
+            assert self.hosts.expire(["a", "b", "c"]) == 1
+        self.check_trees("ab")
+        self.check_trees("d", "y")
+        assert [one.host for one in self.hosts.index()] == ["a", "b", "d"]
+
+    def test_a_database_that_is_away_is_told_once(self):
+        self.join("a")
+        away = errors.DatabaseUnreachable("the database does not answer")
+        with mock.patch.object(self.placements, "expel", side_effect=away):
+            self.assertRaises(errors.DatabaseUnreachable, self.hosts.expire, ["a"])
 
 
 class TestTogether(HostsCase):
