@@ -125,6 +125,12 @@ class TestHeartbeats(HostsCase):
             assert about.report.images["x"].sent == number
             assert about.report.overloaded == (number % 5 == 0)
 
+    def test_a_host_may_report_as_many_images_as_the_api_lets_pass(self):
+        most = ImageReport(2**60, 2**60, 2**60, 2**60)
+        images = {f"{number:048}": most for number in range(10_000)}
+        self.hosts.heartbeat("a", Report(images))
+        assert self.hosts.show("a").report.images == images
+
 
 class TestExpiry(HostsCase):
     def test_who_reported_meanwhile_stays(self):
