@@ -16,6 +16,7 @@ from volt.db.clock import ClockTable
 from volt.model.objects import ImageReport, Report, State
 from volt.placement import shapes
 from volt.placement.rules import Shape
+from volt.registry.hosts import Hosts
 
 NOBODY = ()
 TOGETHER = 48
@@ -92,6 +93,37 @@ class TestOverload(HostsCase):
         self.overload("a", False)
         self.join(*(f"h{number}" for number in range(8)))
         assert len(self.children("a")) == 2
+
+    def test_trees_that_were_not_told_follow_with_the_next_heartbeat(self):
+        hosts = [f"h{number}" for number in range(8)]
+        self.create("y")
+        for image in "xy":
+            self.join("a", "b", image=image)
+        for overloaded in (True, False):
+            self.die_unless_told("a", overloaded)
+            self.overload("a", overloaded)
+            for image in "xy":
+                assert self.named("a", image) != overloaded
+        self.join(*hosts)
+        assert len(self.children("a")) == 2
+
+    def test_trees_that_were_not_told_that_a_host_drains_follow_too(self):
+        self.join("a", "b")
+        with mock.patch.object(self.hosts, "_reconsider", side_effect=SystemExit):
+            self.assertRaises(SystemExit, self.hosts.drain, "a", True)
+        self.overload("a", False)
+        assert self.children("a") == set()
+
+    def die_unless_told(self, host, overloaded):
+        """Let a worker die once it was written down what the host says."""
+        dying = Hosts(self.ground.engine, self.placements)
+        with mock.patch.object(self.placements, "reconsider", side_effect=SystemExit):
+            report = Report({}, overloaded=overloaded)
+            self.assertRaises(SystemExit, dying.heartbeat, host, report)
+
+    def named(self, host, image):
+        """Tell whether the host could be given a child."""
+        return host in {one.host for one in self.images.parents(image, "new", 64)}
 
 
 class TestHeartbeats(HostsCase):
