@@ -94,13 +94,16 @@ def add(
     foreign_children: int | None,
     source: dict[str, Any],
 ) -> None:
-    """Register image NAME. Its source must answer."""
+    """Register image NAME. Its source must answer.
+
+    If NAME is there already, it keeps the CHAP secret of its source.
+    """
     with reported():
         portal = parsing.portal(source)
         new = parsing.new_image(
             name, size, Shape(shape), stripes, fanout, portal, None, foreign_children
         )
-        _, is_new = _images(options).create(new, datetime.now(UTC))
+        _, is_new = _images(options).create(new, datetime.now(UTC), keeps_proof=True)
     click.echo(f"image {name} {'created' if is_new else 'was there already'}")
 
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
-from sqlalchemy.dialects.mysql import MEDIUMBLOB
+from sqlalchemy.dialects.mysql import MEDIUMBLOB, MEDIUMTEXT
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from volt.transport.columns import Served, Sourced
@@ -27,8 +27,9 @@ Name = String(48)
 
 WAITING = 0
 """Generation of a placement whose host waits for a place in the trees."""
-# MariaDB's ordinary BLOB ends at 64 KiB.
+# MariaDB's ordinary BLOB and TEXT end at 64 KiB.
 Blob = LargeBinary().with_variant(MEDIUMBLOB(), "mysql", "mariadb")
+LongText = Text().with_variant(MEDIUMTEXT(), "mysql", "mariadb")
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -102,7 +103,7 @@ class HostRow(Base):
     draining: Mapped[bool] = mapped_column(default=False)
     overloaded: Mapped[bool] = mapped_column(default=False)
     seen: Mapped[int] = mapped_column(BigInteger)
-    report: Mapped[str] = mapped_column(Text, default="{}")
+    report: Mapped[str] = mapped_column(LongText, default="{}")
 
     __table_args__ = (Index(None, "seen"),)
 

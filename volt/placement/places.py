@@ -80,6 +80,10 @@ class Places(ABC):
         """The counts of each stripe as a whole."""
         return [links.totals for links in self._stripes]
 
+    def holds(self, host: str, stripe: int = 0) -> bool:
+        """Tell whether the host's place in that stripe is here."""
+        return host in self._stripes[stripe].nodes
+
     def inner_in(self, host: str) -> tuple[int, ...]:
         """Return the stripes in which the host may feed others."""
         self._check_placed(host)
@@ -132,5 +136,5 @@ class Places(ABC):
         return host in self._stripes[stripe].stored
 
     def _check_placed(self, host: str, stripe: int = 0) -> None:
-        if host not in self._stripes[stripe].nodes:
+        if not self.holds(host, stripe):
             raise HostUnknown(f"host {host} has no place in these trees; let it join first")

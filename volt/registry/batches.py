@@ -1,11 +1,16 @@
 """How calls that want the same thing at the same moment take turns, or share one piece of work."""
 
+import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Sequence
 from threading import Event, Lock
 from typing import Generic, TypeVar, cast
 from weakref import WeakValueDictionary
+
+from volt.errors import Unavailable
+
+LOG = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
@@ -38,7 +43,8 @@ class Batches(Generic[Key, Item, Result]):
         """Let ``work`` answer up to ``largest`` items of a key, in their order.
 
         The first caller waits ``gathering`` seconds for others, for work that is not urgent.
-        An error of ``work`` goes to all callers whose items it was given.
+        Where it fails, it is given the items one by one, so that only those that are at fault
+        fail; but not while Volt is unavailable, when each would fail.
         """
         self._work = work
         self._largest = largest
@@ -77,6 +83,11 @@ class Batches(Generic[Key, Item, Result]):
             for call, result in zip(batch, results, strict=True):
                 call.result = result
         except Exception as err:
+            if len(batch) > 1 and not isinstance(err, Unavailable):
+                LOG.debug("A batch of %d failed (%s)", len(batch), err)
+                for call in batch:
+                    self._answer(key, [call])
+                return
             for call in batch:
                 call.error = err
         for call in batch:

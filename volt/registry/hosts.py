@@ -2,16 +2,17 @@
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Engine, case, delete, func, select
+from sqlalchemy import Engine, and_, case, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import hosts, views
 from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import WAITING, EventRow, HostRow, PlacementRow
-from volt.errors import HostUnknown, ReportMismatch
+from volt.db.models import WAITING, EventRow, HostRow, NodeRow, PlacementRow
+from volt.errors import HostUnknown, ReportMismatch, Unavailable
 from volt.model.objects import Event, Host, News, Placement, Report, State
 from volt.registry.batches import Batches
 from volt.registry.placements import Placements
@@ -29,9 +30,20 @@ EXPELLED = 100
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
 
 _PLACES: Any = PlacementRow.__table__
-_USED = select(
-    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state"))
-).where(among(_PLACES.c.host, "hosts"), _PLACES.c.generation != WAITING)
+_NODES: Any = NodeRow.__table__
+# A host accepts children in all stripes or in none.
+_IN_A_TREE = and_(
+    _NODES.c.image == _PLACES.c.image, _NODES.c.host == _PLACES.c.host, _NODES.c.stripe == 0
+)
+_COMPARED: tuple[Any, ...] = (
+    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state")),
+    _NODES.c.accepting,
+)
+_USED = (
+    select(*_COMPARED)
+    .select_from(_PLACES.outerjoin(_NODES, _IN_A_TREE))
+    .where(among(_PLACES.c.host, "hosts"), _PLACES.c.generation != WAITING)
+)
 
 _Beat = tuple[str, Report]
 
@@ -51,35 +63,43 @@ class Hosts:
 
     def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
-        for host in self._hear(reports):
-            self._reconsider(host)
-        news, forgotten = self._compare(reports)
+        feeds = self._hear(reports)
+        news, forgotten, untold = self._compare(reports, feeds)
+        for image, host in untold:
+            self._placements.reconsider(image, host)
         if forgotten:
             self._placements.confirm(forgotten)
         return [news[host] for host, _ in beats]
 
     @retried
-    def _hear(self, reports: Mapping[str, Report]) -> list[str]:
-        """Store reports; return the hosts that began or ceased to be overloaded."""
+    def _hear(self, reports: Mapping[str, Report]) -> dict[str, bool]:
+        """Store reports; return which of the hosts may feed others now."""
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
-            turned = [
-                name for name, row in held.items() if row.overloaded != reports[name].overloaded
-            ]
             hosts.heard(session, reports)
-        return turned
+        return {
+            name: replace(row, overloaded=reports[name].overloaded).feeds
+            for name, row in held.items()
+        }
 
     @retried
     def _compare(
-        self, reports: Mapping[str, Report]
-    ) -> tuple[dict[str, News], list[tuple[str, str, int]]]:
-        """Return the news of each host, and placements whose use was reported but not noted."""
-        forgotten, stale = [], []
+        self, reports: Mapping[str, Report], feeds: Mapping[str, bool]
+    ) -> tuple[dict[str, News], list[tuple[str, str, int]], list[tuple[str, str]]]:
+        """Return the news of each host, and what else is not as the hosts say.
+
+        That is: placements whose use was reported but not noted, and images and hosts where the
+        trees do not know yet whether the host may feed others. These are found here, not when
+        its word changes: whoever heard that may have died before the trees knew.
+        """
+        forgotten, stale, untold = [], [], []
         images: dict[str, set[str]] = {host: set() for host in reports}
         with self._reading.begin() as session:
             rows = session.connection().execute(_USED, {"hosts": sorted(reports)})
-            for image, host, generation, confirmed, state in rows:
+            for image, host, generation, confirmed, state, accepting in rows:
                 images[host].add(image)
+                if accepting not in (None, feeds[host]):
+                    untold.append((image, host))
                 used = reports[host].images.get(image)
                 if used is None or state == State.LEAVING:
                     continue
@@ -95,7 +115,7 @@ class Hosts:
             host: News(tuple(changed[host]), tuple(sorted(report.images.keys() - images[host])))
             for host, report in reports.items()
         }
-        return news, forgotten
+        return news, forgotten, untold
 
     @retried
     def index(self, after: str = "", limit: int = 1000) -> list[Host]:
@@ -153,14 +173,23 @@ class Hosts:
     def expire(self, names: Collection[str], before: int | None = None) -> int:
         """Take dead hosts out of all trees and forget them; return how many.
 
-        With ``before``, those that were seen at that tick or later stay as they are.
+        With ``before``, those that were seen at that tick or later stay as they are. So do
+        those of an image whose trees cannot be changed: dead hosts of others shall not stay too.
         """
         ordered = sorted(names)
         for first in range(0, len(ordered), EXPELLED):
             some = ordered[first : first + EXPELLED]
             for image in self._images(some):
-                self._placements.expel(image, some, before)
+                self._expel(image, some, before)
         return self._forget(ordered, before)
+
+    def _expel(self, image: str, names: Collection[str], before: int | None) -> None:
+        try:
+            self._placements.expel(image, names, before)
+        except Unavailable:
+            raise
+        except Exception:
+            LOG.exception("Dead hosts stay in the trees of image %s", image)
 
     def expire_silent(self, expiry: int) -> int:
         """Expire all hosts that are silent for more than so many ticks; return how many.

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import counts, forests, hosts, views
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import HostRow, ImageRow, PlacementRow
+from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
 from volt.model.objects import Candidate, Figures, Image, NewImage, Trees
 from volt.placement.part import Change
@@ -38,17 +38,18 @@ class Images:
         self._turns = turns
         self._source_timeout = source_timeout
 
-    def create(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
+    def create(self, new: NewImage, now: datetime, keeps_proof: bool = False) -> tuple[Image, bool]:
         """Store an image; return it and whether it is new.
 
-        The source's secret may differ from the stored one: it is the new one then. Raises
-        ImageExists for other content under the name, SourceUnreachable.
+        The source's secret may differ from the stored one: it is the new one then, unless the
+        image ``keeps_proof``, as its caller cannot tell the secret. Raises ImageExists for other
+        content under the name, SourceUnreachable.
         """
-        present = self._find_same(new)
+        present = self._find_same(new, keeps_proof)
         if present is not None:
             return present, False
         source.check_answers(new.source, self._source_timeout)
-        return self._store(new, now)
+        return self._store(new, now, keeps_proof)
 
     @retried
     def index(self, after: str = "", limit: int | None = None) -> list[Image]:
@@ -123,14 +124,14 @@ class Images:
             return counts.count(session)
 
     @retried
-    def _find_same(self, new: NewImage) -> Image | None:
+    def _find_same(self, new: NewImage, keeps_proof: bool) -> Image | None:
         with self._writing.begin() as session:
-            return _same(session, new)
+            return _same(session, new, keeps_proof)
 
     @retried
-    def _store(self, new: NewImage, now: datetime) -> tuple[Image, bool]:
+    def _store(self, new: NewImage, now: datetime, keeps_proof: bool) -> tuple[Image, bool]:
         with self._writing.begin() as session:
-            present = _same(session, new)
+            present = _same(session, new, keeps_proof)
             if present is not None:
                 return present, False
             row = ImageRow(
@@ -169,7 +170,7 @@ def known(session: Session, name: str, lock: bool = False) -> ImageRow:
     return row
 
 
-def _same(session: Session, new: NewImage) -> Image | None:
+def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
     """Return the stored image if it has this content; raise ImageExists if it has other."""
     row = session.get(ImageRow, new.name, with_for_update=True)
     if row is None:
@@ -180,7 +181,7 @@ def _same(session: Session, new: NewImage) -> Image | None:
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
-    if row.source_proof != new.source_proof:
+    if not keeps_proof and row.source_proof != new.source_proof:
         row.source_proof = new.source_proof
         _renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
@@ -195,9 +196,10 @@ def _differences(one: NewImage, other: NewImage) -> str:
 
 
 def _renew_all(session: Session, image: ImageRow) -> None:
+    """Let all hosts with a placement fetch it again; those that wait for one wait on."""
     image.generation += 1
     session.execute(
         update(PlacementRow)
-        .where(PlacementRow.image == image.name)
+        .where(PlacementRow.image == image.name, PlacementRow.generation != WAITING)
         .values(generation=image.generation)
     )

@@ -34,10 +34,14 @@ def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]
 
 
 def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
-    """Take hosts out of the trees and place again whom they fed."""
+    """Take hosts out of the trees and place again whom they fed.
+
+    One that the trees lack is out of them already, whatever its placement says: else it could
+    never be forgotten, nor could those that go with it.
+    """
 
     def act(places: Places) -> None:
-        for host in names:
+        for host in filter(places.holds, names):
             places.leave(host)
 
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)

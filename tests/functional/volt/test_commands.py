@@ -16,6 +16,7 @@ from volt.db.clock import ClockTable, Reading
 from volt.model.objects import ImageReport, NewImage, Report
 from volt.placement.rules import Shape
 from volt.transport import Portal
+from volt.transport.iscsi import Chap
 
 
 class TestCommands(TestCase):
@@ -59,6 +60,16 @@ class TestCommands(TestCase):
         shown = json.loads(self.run_manage("tree", "show", "demo", "--json").output)
         served = self.ground.client().get("/v1/images/demo/trees").json
         assert shown == served
+
+    def test_an_image_that_is_added_again_keeps_the_secret_of_its_source(self):
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        asked = Chap("source", "secretsecret")
+        new = NewImage("demo", 1024, Shape.FOREST, 2, 2, source, asked)
+        self.ground.images.create(new, datetime.now(UTC))
+        before, _ = self.ground.placements.join("demo", "node1", source)
+        assert before.stripes[0].parent.chap == asked
+        assert self.add().output == "image demo was there already\n"
+        assert self.ground.placements.show("demo", "node1") == before
 
     def test_hosts_are_listed_and_drained(self):
         self.ground.hosts.heartbeat("node1", Report({"demo": ImageReport(1)}))

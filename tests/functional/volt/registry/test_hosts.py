@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 from sqlalchemy import event
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
@@ -15,6 +16,7 @@ from volt.db.clock import ClockTable
 from volt.model.objects import ImageReport, Report, State
 from volt.placement import shapes
 from volt.placement.rules import Shape
+from volt.registry.hosts import Hosts
 
 NOBODY = ()
 TOGETHER = 48
@@ -92,6 +94,37 @@ class TestOverload(HostsCase):
         self.join(*(f"h{number}" for number in range(8)))
         assert len(self.children("a")) == 2
 
+    def test_trees_that_were_not_told_follow_with_the_next_heartbeat(self):
+        hosts = [f"h{number}" for number in range(8)]
+        self.create("y")
+        for image in "xy":
+            self.join("a", "b", image=image)
+        for overloaded in (True, False):
+            self.die_unless_told("a", overloaded)
+            self.overload("a", overloaded)
+            for image in "xy":
+                assert self.named("a", image) != overloaded
+        self.join(*hosts)
+        assert len(self.children("a")) == 2
+
+    def test_trees_that_were_not_told_that_a_host_drains_follow_too(self):
+        self.join("a", "b")
+        with mock.patch.object(self.hosts, "_reconsider", side_effect=SystemExit):
+            self.assertRaises(SystemExit, self.hosts.drain, "a", True)
+        self.overload("a", False)
+        assert self.children("a") == set()
+
+    def die_unless_told(self, host, overloaded):
+        """Let a worker die once it was written down what the host says."""
+        dying = Hosts(self.ground.engine, self.placements)
+        with mock.patch.object(self.placements, "reconsider", side_effect=SystemExit):
+            report = Report({}, overloaded=overloaded)
+            self.assertRaises(SystemExit, dying.heartbeat, host, report)
+
+    def named(self, host, image):
+        """Tell whether the host could be given a child."""
+        return host in {one.host for one in self.images.parents(image, "new", 64)}
+
 
 class TestHeartbeats(HostsCase):
     def test_a_lost_ready_is_repaired(self):
@@ -123,6 +156,12 @@ class TestHeartbeats(HostsCase):
             about = self.hosts.show(hosts[number])
             assert about.report.images["x"].sent == number
             assert about.report.overloaded == (number % 5 == 0)
+
+    def test_a_host_may_report_as_many_images_as_the_api_lets_pass(self):
+        most = ImageReport(2**60, 2**60, 2**60, 2**60)
+        images = {f"{number:048}": most for number in range(10_000)}
+        self.hosts.heartbeat("a", Report(images))
+        assert self.hosts.show("a").report.images == images
 
 
 class TestExpiry(HostsCase):
@@ -191,6 +230,29 @@ class TestExpiry(HostsCase):
             self.check_trees(set(hosts) - set(dead), image)
         expired = {one.host for one in self.hosts.events() if one.kind == "expire"}
         assert expired == set(dead)
+
+    def test_an_image_whose_trees_fail_keeps_its_dead_hosts_and_no_others(self):
+        self.create("y")
+        self.join("a", "b")
+        self.join("b", "c", "d", image="y")
+        expel = self.placements.expel
+
+        def fail(image, names, before):
+            if image == "x":
+                raise errors.HostUnknown("the trees of x are broken")
+            return expel(image, names, before)
+
+        with mock.patch.object(self.placements, "expel", fail):
+            assert self.hosts.expire(["a", "b", "c"]) == 1
+        self.check_trees("ab")
+        self.check_trees("d", "y")
+        assert [one.host for one in self.hosts.index()] == ["a", "b", "d"]
+
+    def test_a_database_that_is_away_is_told_once(self):
+        self.join("a")
+        away = errors.DatabaseUnreachable("the database does not answer")
+        with mock.patch.object(self.placements, "expel", side_effect=away):
+            self.assertRaises(errors.DatabaseUnreachable, self.hosts.expire, ["a"])
 
 
 class TestTogether(HostsCase):

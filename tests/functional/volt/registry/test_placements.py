@@ -4,14 +4,19 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
+from sqlalchemy import update
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from tests.functional.volt.registry.base import TreesCase, portal
+from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
-from volt.model.objects import ImageReport, Report, State
+from volt.db.models import PlacementRow
+from volt.model.objects import ImageReport, NewImage, Report, State
+from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.placements import Placements
+from volt.transport import Portal
+from volt.transport.iscsi import Chap
 
 
 class TestLeaving(TreesCase):
@@ -188,12 +193,49 @@ class TestInterruptedJoins(TreesCase):
                    self.placements.show("x", "d").stripes}  # fmt: skip
         assert parents["b"] == portal(7)
 
+    def test_another_secret_is_no_place(self):
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        proof = Chap("source", "secretsecret")
+        self.images.rotate("x")
+        self.images.create(NewImage("x", 512, Shape.FOREST, 2, 2, source, proof), NOW)
+        assert self.placements.of_host("b") == ()
+        self.join("b")
+        self.check_trees("ab")
+        assert len(self.placements.show("x", "b").stripes) == 2
+
     def test_it_can_be_removed_or_expired_instead(self):
         self.interrupt("c")
         self.placements.remove("x", "b")
         assert self.ground.hosts.expire(["c"]) == 1
         self.join("d")
         self.check_trees("ad")
+
+
+class TestLostPlaces(TreesCase):
+    """A placement that says it has a place in the trees, which have none."""
+
+    def setUp(self):
+        super().setUp()
+        self.join("a", "b", "c")
+        self.lose("b")
+
+    def lose(self, host):
+        self.placements.leave("x", host)
+        lost = update(PlacementRow).where(PlacementRow.host == host)
+        with self.ground.engine.begin() as connection:
+            connection.execute(lost.values(left=None, told=None, state=State.JOINING))
+
+    def test_it_can_leave_or_be_removed_and_join_again(self):
+        for end in (self.placements.leave, self.placements.remove):
+            end("x", "b")
+            assert self.placements.of_host("b") == ()
+            self.join("b")
+            self.check_trees("abc")
+            self.lose("b")
+
+    def test_it_expires_with_others(self):
+        assert self.ground.hosts.expire(["b", "c"]) == 2
+        self.check_trees("a")
 
 
 class TestRemovedBeforeTheAnswer(TreesCase):

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import testtools
 
+from volt.errors import DatabaseUnreachable
 from volt.registry.batches import Batches
 
 PATIENCE = 30  # seconds
@@ -17,13 +18,14 @@ class Work:
         self.batches = []
         self.begun = threading.Semaphore(0)
         self.go = threading.Semaphore(0)
+        self.error = ValueError("bad")
 
     def __call__(self, key, items):
         self.batches.append((key, list(items)))
         self.begun.release()
         assert self.go.acquire(timeout=PATIENCE)
         if "bad" in items:
-            raise ValueError("bad")
+            raise self.error
         return [item * 2 for item in items]
 
 
@@ -76,15 +78,28 @@ class TestBatches(testtools.TestCase):
         self.work.go.release(2)
         assert (first.result(PATIENCE), second.result(PATIENCE)) == (2, 4)
 
-    def test_an_error_goes_to_those_who_came_together_and_to_no_others(self):
-        batches = Batches(self.work, largest=2)
+    def test_an_error_goes_to_those_alone_who_fail_by_themselves(self):
+        batches = Batches(self.work, largest=3)
         first = self.begin(batches, "x", 1)
-        waiting = self.queue(batches, "x", ["bad", "good", "fine"])
-        self.work.go.release(3)
+        waiting = self.queue(batches, "x", ["good", "bad", "fine", "late"])
+        self.work.go.release(6)
         assert first.result(PATIENCE) == 2
-        for future in waiting[:2]:
-            self.assertRaises(ValueError, future.result, PATIENCE)
-        assert waiting[2].result(PATIENCE) == "finefine"
+        self.assertRaises(ValueError, waiting.pop(1).result, PATIENCE)
+        told = [future.result(PATIENCE) for future in waiting]
+        assert told == ["goodgood", "finefine", "latelate"]
+        tried = [items for _, items in self.work.batches]
+        assert tried == [[1], ["good", "bad", "fine"], ["good"], ["bad"], ["fine"], ["late"]]
+
+    def test_while_the_database_is_away_nothing_is_tried_one_by_one(self):
+        self.work.error = DatabaseUnreachable("the database does not answer")
+        batches = Batches(self.work, largest=10)
+        first = self.begin(batches, "x", 1)
+        waiting = self.queue(batches, "x", ["good", "bad"])
+        self.work.go.release(2)
+        assert first.result(PATIENCE) == 2
+        for future in waiting:
+            self.assertRaises(DatabaseUnreachable, future.result, PATIENCE)
+        assert [items for _, items in self.work.batches] == [[1], ["good", "bad"]]
 
     def test_nothing_is_kept_once_all_are_answered(self):
         batches = Batches(self.work, largest=2)
