@@ -199,7 +199,7 @@ class DatabaseBusy(Unavailable):
 
 
 class DatabaseUnreachable(Unavailable):
-    """The database server is down, or accepts no more connections."""
+    """The database server is down, accepts no more connections, or does not let Volt in."""
 
     code = "volt.database.unreachable"
 

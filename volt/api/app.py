@@ -7,6 +7,7 @@ from functools import partial
 
 from flask import Blueprint, Flask, Response, jsonify, request
 from oslo_config import cfg
+from oslo_policy import policy
 from werkzeug.exceptions import HTTPException, InternalServerError
 from werkzeug.routing import PathConverter
 
@@ -16,7 +17,6 @@ from volt.api.handlers import Service
 from volt.api.handlers.openapi import DOCUMENT
 from volt.api.heartbeat import Heartbeats
 from volt.api.routes import NOUNS, ROUTES, Route
-from volt.auth import policies
 from volt.auth.access import Access, BothTokens, Identities, StoredTokens
 from volt.auth.keystone import KeystoneTokens
 from volt.auth.ratelimit import Rates
@@ -57,10 +57,10 @@ HTTP_CODES = {
 }
 
 
-def from_conf(conf: cfg.ConfigOpts, worker: Worker) -> Flask:
-    """Return the application that these options describe, served by that worker."""
+def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> Flask:
+    """Return the application that these options and rules describe, served by that worker."""
     rates = Rates(conf.api.rate, conf.api.burst)
-    guard = Access(_identities(conf, worker), policies.load(conf), rates)
+    guard = Access(_identities(conf, worker), rules, rates)
     service = Service(
         worker.images,
         worker.placements,

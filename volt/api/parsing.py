@@ -108,8 +108,10 @@ def new_image(
     check_name("image", name)
     whole = isinstance(size, int) and not isinstance(size, bool)
     if not whole or not 0 < size <= LARGEST or size % SECTOR:
+        # Anything but a number may be a secret in the wrong place.
+        shown = f" {str(size)[:32]}" if isinstance(size, (int, float)) else ""
         raise ImageSizeInvalid(
-            f"size {str(size)[:32]} of image {name} is not allowed: "
+            f"size{shown} of image {name} is not allowed: "
             f"give the bytes as a positive multiple of {SECTOR}, at most {LARGEST}"
         )
     usual = shapes.usual(shape)

@@ -101,7 +101,7 @@ def list_rules() -> list[policy.RuleDefault]:
 def load(conf: cfg.ConfigOpts) -> policy.Enforcer:
     """Return the rules as the policy file has them; raises PolicyInvalid.
 
-    They stay as they are then, since decisions are kept: a worker reads them as it starts.
+    They stay as they are then, since decisions are kept: a reload starts new workers.
     """
     enforcer = policy.Enforcer(conf)
     enforcer.suppress_default_change_warnings = True
@@ -109,8 +109,16 @@ def load(conf: cfg.ConfigOpts) -> policy.Enforcer:
     try:
         enforcer.load_rules()
         enforcer.check_rules(raise_on_violation=True)
-    # An AttributeError is how oslo.policy fails on a file that holds no mapping.
-    except (ValueError, AttributeError, OSError, cfg.Error, policy.InvalidDefinitionError) as err:
+    # AttributeError and TypeError are how oslo.policy fails on a file that holds no mapping,
+    # and on a rule that is a number.
+    except (
+        ValueError,
+        AttributeError,
+        TypeError,
+        OSError,
+        cfg.Error,
+        policy.InvalidDefinitionError,
+    ) as err:
         raise PolicyInvalid(
             f"policy file {conf.oslo_policy.policy_file} cannot be used: {err}"
         ) from err

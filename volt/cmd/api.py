@@ -17,14 +17,17 @@ import resource  # noqa: E402
 import shutil  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
 from importlib.util import find_spec  # noqa: E402
 from typing import Any  # noqa: E402
 
 import click  # noqa: E402
 import gevent  # noqa: E402
 from gunicorn.app.base import BaseApplication  # noqa: E402
+from gunicorn.arbiter import Arbiter  # noqa: E402
 from gunicorn.workers.ggevent import GeventWorker  # noqa: E402
 from oslo_config import cfg  # noqa: E402
+from oslo_policy import policy  # noqa: E402
 
 from volt import conf, metrics  # noqa: E402
 from volt.api import app  # noqa: E402
@@ -120,12 +123,37 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
         self.app.worker.stop()
 
 
+@dataclass(frozen=True)
+class _Files:
+    """What other files than that of the options say.
+
+    The master reads them and workers get them as they fork: so a worker that is started anew
+    cannot fail at a file that somebody is changing, which would end all of Volt.
+    """
+
+    rules: policy.Enforcer
+    tls: ssl.SSLContext | None
+
+    @classmethod
+    def read(cls, options: cfg.ConfigOpts) -> "_Files":
+        """Raise PolicyInvalid or ClickException if one cannot be used."""
+        return cls(policies.load(options), _tls(options))
+
+
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     worker: Worker
 
-    def __init__(self, options: cfg.ConfigOpts) -> None:
+    def __init__(self, options: cfg.ConfigOpts, files: _Files) -> None:
         self._options = options
+        self._files = files
         super().__init__()
+
+    def run(self) -> None:
+        _Master(self).run()
+
+    def read_again(self) -> None:
+        """Let workers that start from now on go by the files as they are now."""
+        self._files = _Files.read(self._options)
 
     def load_config(self) -> None:
         settings = {
@@ -141,8 +169,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "control_socket_disable": True,  # nothing listens that was not asked for
             "certfile": self._options.api.tls_cert,
             "keyfile": self._options.api.tls_key,
-            "ca_certs": self._options.api.tls_ca,
-            "cert_reqs": ssl.CERT_REQUIRED if self._options.api.tls_ca else ssl.CERT_NONE,
+            "ssl_context": lambda config, make: self._files.tls,
             "child_exit": _forget,
         }
         for name, value in settings.items():
@@ -152,13 +179,26 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         """Build the application in the worker: connections must not cross a fork."""
         self.worker = Worker(self._options)
         self.worker.start()
-        served = app.from_conf(self._options, self.worker)
+        served = app.from_conf(self._options, self.worker, self._files.rules)
         # What is loaded by now stays. Looking through it again and again for garbage, as
         # Python would at the pace in which requests come, takes a third of the time.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         return served
+
+
+class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    """A master that starts new workers only with files that can be used."""
+
+    def reload(self) -> None:
+        try:
+            with reported():
+                self.app.read_again()
+        except click.ClickException as err:
+            LOG.error("Not reloaded, all goes on as before: %s", err.message)
+        else:
+            super().reload()
 
 
 def _forget(server: object, worker: Any) -> None:
@@ -184,8 +224,7 @@ def _serve(files: tuple[str, ...], debug: bool) -> None:
         options = conf.load(files or None)
         engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
         engine.dispose()  # no connection may cross a fork
-        policies.load(options)
-        _check_tls(options)
+        beside = _Files.read(options)
         _check_broker(options)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.api.workers > 1 and engine.dialect.name == "sqlite":
@@ -194,23 +233,25 @@ def _serve(files: tuple[str, ...], debug: bool) -> None:
         logging.getLogger("volt").setLevel(logging.DEBUG)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a connection each
-    _Server(options).run()
+    _Server(options, beside).run()
 
 
-def _check_tls(options: cfg.ConfigOpts) -> None:
-    """Tell before the start what gunicorn would find out at each connection."""
+def _tls(options: cfg.ConfigOpts) -> ssl.SSLContext | None:
+    """Return what connections are encrypted with; None is nothing."""
     api = options.api
     if not (api.tls_cert or api.tls_key or api.tls_ca):
-        return
+        return None
     if not (api.tls_cert and api.tls_key):
         raise click.ClickException("[api] tls_cert and tls_key go together: set both or none")
     try:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=api.tls_ca)
         context.load_cert_chain(api.tls_cert, api.tls_key)
+        context.verify_mode = ssl.CERT_REQUIRED if api.tls_ca else ssl.CERT_NONE
     except OSError as err:
         raise click.ClickException(
             f"[api] tls_cert {api.tls_cert}, tls_key {api.tls_key}, tls_ca {api.tls_ca}: {err}"
         ) from err
+    return context
 
 
 def _check_broker(options: cfg.ConfigOpts) -> None:

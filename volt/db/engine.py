@@ -33,7 +33,7 @@ class _Fault(Enum):
 
     RACE = auto()  # another one came first; repeat it at once
     WAIT = auto()  # others held a lock for longer than the busy timeout
-    DOWN = auto()  # the server went away, or takes no more connections
+    DOWN = auto()  # the server went away, or lets nobody in, or not us
 
 
 # Each attempt at a lock waits for the busy timeout by itself.
@@ -56,6 +56,9 @@ _ERRNOS = {
     1213: _Fault.RACE,  # ER_LOCK_DEADLOCK
     1205: _Fault.WAIT,  # ER_LOCK_WAIT_TIMEOUT
     1040: _Fault.DOWN,  # ER_CON_COUNT_ERROR
+    1044: _Fault.DOWN,  # ER_DBACCESS_DENIED_ERROR: not to this database
+    1045: _Fault.DOWN,  # ER_ACCESS_DENIED_ERROR: another account or password
+    1049: _Fault.DOWN,  # ER_BAD_DB_ERROR: there is no such database
     1053: _Fault.DOWN,  # ER_SERVER_SHUTDOWN
     1927: _Fault.DOWN,  # ER_CONNECTION_KILLED
     2003: _Fault.DOWN,  # CR_CONN_HOST_ERROR
@@ -189,7 +192,8 @@ def retried(transaction: Callable[P, R]) -> Callable[P, R]:
 def _refusal(fault: _Fault) -> Unavailable:
     if fault is _Fault.DOWN:
         return DatabaseUnreachable(
-            "the database does not answer: start it, or correct [database] connection"
+            "the database does not answer or does not let Volt in: start it, or correct "
+            "[database] connection"
         )
     return DatabaseBusy(_BUSY)
 
@@ -211,4 +215,7 @@ def _fault(error: DBAPIError) -> _Fault | None:
     ):
         # Without a state it was not the server that spoke: it could not be reached.
         return _SQLSTATES.get(original.sqlstate or "57P03")
-    return _Fault.WAIT if "locked" in str(original) else None
+    told = str(original)  # SQLite's errors have no number in their args
+    if "unable to open" in told:
+        return _Fault.DOWN
+    return _Fault.WAIT if "locked" in told else None

@@ -19,11 +19,15 @@ _PATIENCE = 60  # seconds: upgrades are short
 
 @retried
 def upgrade(engine: Engine) -> None:
-    """Bring the schema to the newest revision; do nothing if it is there."""
+    """Bring the schema to the newest revision; do nothing if it is there.
+
+    Raises SchemaOutdated if a newer Volt was here.
+    """
     config = _config()
     with for_writing(engine).connect() as connection:
         connection.begin()
         with _turn(connection):
+            _needed(_revision(connection))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
             connection.commit()  # before the next one's turn
@@ -66,12 +70,23 @@ def check(engine: Engine) -> None:
     """Raise SchemaOutdated unless the schema is at the newest revision."""
     with engine.connect() as connection:
         present = _revision(connection)
-    needed = ScriptDirectory.from_config(_config()).get_current_head()
+    needed = _needed(present)
     if present != needed:
         raise SchemaOutdated(
             f"the database is at schema revision {present}, this Volt needs {needed}: "
             "run volt-manage db upgrade"
         )
+
+
+def _needed(present: str | None) -> str | None:
+    """Return the revision that this Volt needs; raises SchemaOutdated at one it cannot reach."""
+    script = ScriptDirectory.from_config(_config())
+    if present not in {None, *(one.revision for one in script.walk_revisions())}:
+        raise SchemaOutdated(
+            f"the database is at schema revision {present}, which this Volt does not know: "
+            "start the newer Volt that it is from, or restore a backup"
+        )
+    return script.get_current_head()
 
 
 def _revision(connection: Connection) -> str | None:

@@ -24,14 +24,16 @@ class _Call(Generic[Item, Result]):
         self.item = item
         self.result: Result | None = None
         self.error: Exception | None = None
-        self.done = Event()
+        self.leads = False  # whether this caller works for all of the next batch
+        self.woken = Event()  # set once there is an answer, or once it leads
 
 
 class Batches(Generic[Key, Item, Result]):
     """Calls of one key at a time; those that come meanwhile wait and then go together.
 
     Under load a transaction's fixed cost is shared, and who waits longest goes first, so
-    that no caller is left behind.
+    that no caller is left behind. Who waits longest does the work of its batch too, and of no
+    other: as long as others come, a caller that worked for them all would get no answer.
     """
 
     def __init__(
@@ -59,23 +61,34 @@ class Batches(Generic[Key, Item, Result]):
         mine: _Call[Item, Result] = _Call(item)
         with self._lock:
             self._waiting[key].append(mine)
-            leads = key not in self._busy
+            is_alone = mine.leads = key not in self._busy
             self._busy.add(key)
-        if leads and self._gathering:
+        if not is_alone:
+            mine.woken.wait()
+        elif self._gathering:
             time.sleep(self._gathering)
-        while leads:
-            with self._lock:
-                waiting = self._waiting[key]
-                batch = [waiting.popleft() for _ in range(min(len(waiting), self._largest))]
-                if not batch:
-                    self._busy.discard(key)
-                    del self._waiting[key]
-                    break
-            self._answer(key, batch)
-        mine.done.wait()
+        if mine.leads:
+            self._lead(key)
         if mine.error is not None:
             raise mine.error
         return cast("Result", mine.result)
+
+    def _lead(self, key: Key) -> None:
+        """Answer the first who wait, and let the next one lead."""
+        with self._lock:
+            waiting = self._waiting[key]
+            batch = [waiting.popleft() for _ in range(min(len(waiting), self._largest))]
+        self._answer(key, batch)
+        with self._lock:
+            if waiting:
+                # Before those who are answered: the database is busy while they send it on.
+                waiting[0].leads = True
+                waiting[0].woken.set()
+            else:
+                self._busy.discard(key)
+                del self._waiting[key]
+        for call in batch:
+            call.woken.set()
 
     def _answer(self, key: Key, batch: Sequence[_Call[Item, Result]]) -> None:
         try:
@@ -90,8 +103,6 @@ class Batches(Generic[Key, Item, Result]):
                 return
             for call in batch:
                 call.error = err
-        for call in batch:
-            call.done.set()
 
 
 class _Turn:

@@ -17,6 +17,7 @@ from virtman import conf as agent_options
 from virtman.cmd.golden import main as golden
 from volt import conf as volt_options
 from volt.api import app
+from volt.auth import policies
 from volt.background.worker import Worker
 
 TOP = Path(__file__).resolve().parents[3]
@@ -141,7 +142,7 @@ class DevstackTest(testtools.TestCase):
         options = volt_options.load([str(file)])
         worker = Worker(options)
         self.addCleanup(worker.engine.dispose)
-        client = Client(app.from_conf(options, worker))
+        client = Client(app.from_conf(options, worker, policies.load(options)))
         own = (self.etc / "virtman" / "reader.token").read_text().strip()
         for token, status in (("of-admin", 200), ("of-demo", 403), (own, 200), ("of-nobody", 401)):
             answer = client.get("/v1/images", headers={"X-Auth-Token": token})

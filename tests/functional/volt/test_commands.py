@@ -7,6 +7,7 @@ import traceback
 from datetime import UTC, datetime, timedelta
 
 from click.testing import CliRunner
+from sqlalchemy import text
 
 from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
@@ -221,3 +222,12 @@ class TestCommands(TestCase):
         for _ in range(2):
             assert self.run_manage("db", "upgrade", conf=conf).exit_code == 0
         assert self.run_manage("image", "list", conf=conf).exit_code == 0
+
+    def test_a_schema_of_a_newer_volt_is_refused_and_left_as_it_is(self):
+        revision = text("UPDATE alembic_version SET version_num = 'later'")
+        with self.ground.engine.begin() as connection:
+            connection.execute(revision)
+        for words in (["image", "list"], ["db", "upgrade"]):
+            refused = self.run_manage(*words)
+            assert refused.exit_code == 1
+            assert "revision later, which this Volt does not know" in refused.output

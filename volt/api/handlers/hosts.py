@@ -44,15 +44,25 @@ def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
 
 def placements(service: Service, host: str) -> ResponseReturnValue:
     """Show all placements of the host, once they are not those that it names by its ETag."""
-    end = time.monotonic() + parsing.wait(request.args)
+    seconds = parsing.wait(request.args)
+    if not seconds:  # it needs no place among those who wait, of which there may be none left
+        return _present(service, host)
+    end = time.monotonic() + seconds
     with metrics.LONG_POLLS.track_inprogress(), service.watch.waiting(host) as waiter:
-        while True:
-            found = service.placements.of_host(host)
-            tag = _tag(found)
-            if not request.if_none_match.contains(tag):
-                return {"placements": found}, 200, {"ETag": f'"{tag}"'}
-            if not waiter.wait(end - time.monotonic()):
-                return "", 304, {"ETag": f'"{tag}"'}
+        answer = _present(service, host)
+        while answer[1] == 304 and waiter.wait(end - time.monotonic()):
+            answer = _present(service, host)
+        return answer
+
+
+def _present(service: Service, host: str) -> tuple[Any, int, dict[str, str]]:
+    """Return the answer of this moment: 304 if the request names these placements."""
+    found = service.placements.of_host(host)
+    tag = _tag(found)
+    headers = {"ETag": f'"{tag}"'}
+    if request.if_none_match.contains(tag):
+        return "", 304, headers
+    return {"placements": found}, 200, headers
 
 
 def _tag(placements: Collection[Placement]) -> str:

@@ -2,8 +2,10 @@
 
 import json
 import re
+from contextlib import ExitStack
 
 from tests.functional.volt.base import TestCase
+from volt.background.waiters import LARGEST_CROWD
 
 LIMIT = 1024 * 1024
 
@@ -24,6 +26,22 @@ class TestBodySize(TestCase):
             answer = self.put(body, **environ)
             assert answer.status_code == 413
             assert answer.json["error"]["code"] == "volt.request.too_large"
+
+
+class TestLongPoll(TestCase):
+    def ask(self, query):
+        return self.ground.client().get(f"/v1/hosts/a/placements{query}")
+
+    def test_when_too_many_wait_those_who_do_not_are_answered(self):
+        with ExitStack() as crowd:
+            for _ in range(LARGEST_CROWD):
+                crowd.enter_context(self.ground.watch.waiting("b"))
+            refused = self.ask("?wait=1")
+            assert refused.status_code == 503
+            assert refused.json["error"]["code"] == "volt.watch.full"
+            for query in ("", "?wait=0"):
+                assert self.ask(query).json == {"placements": []}
+        assert self.ask("?wait=1").status_code == 200
 
 
 class TestHeartbeat(TestCase):

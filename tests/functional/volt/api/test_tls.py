@@ -1,9 +1,12 @@
 """The real volt-api: over https, with certificates made on the spot, and reloaded."""
 
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import requests
 
@@ -94,6 +97,67 @@ class TestService(TestCase):
         (self.ground.folder / "policy.yaml").write_text('"image:list": "role:reader"')
         self.process.send_signal(signal.SIGHUP)
         wait_until(lambda: status() == 403, "the new policy", 30)
+
+    def test_a_reload_with_a_policy_that_cannot_be_used_changes_nothing(self):
+        url = self.start()
+        policy = self.ground.folder / "policy.yaml"
+        for fault in ("- broken\n: [", '"image:list": 5'):
+            policy.write_text(fault)
+            self.refuse_to_reload("policy file policy.yaml cannot be used")
+            self.replace_worker()
+            assert requests.get(f"{url}/healthz", timeout=30).status_code == 200
+        policy.unlink()
+        self.reload()
+        assert requests.get(f"{url}/healthz", timeout=30).status_code == 200
+
+    def test_a_reload_between_a_new_certificate_and_its_key_changes_nothing(self):
+        self.certificate("old")
+        self.certificate("new")
+        cert, key = self.file("volt.pem"), self.file("volt.key")
+        shutil.copy(self.file("old.pem"), cert)
+        shutil.copy(self.file("old.key"), key)
+        url = self.start(tls_cert=cert, tls_key=key)
+
+        def is_served(name):
+            trusted = self.file(f"{name}.pem")
+            return requests.get(f"{url}/healthz", verify=trusted, timeout=30).status_code == 200
+
+        shutil.copy(self.file("new.pem"), cert)
+        self.refuse_to_reload(r"\[api\] tls_cert")
+        assert is_served("old")
+        self.replace_worker()
+        assert is_served("old")
+        shutil.copy(self.file("new.key"), key)
+        self.reload()
+        assert is_served("new")
+
+    def reload(self):
+        """Ask for a reload; return once new workers alone serve."""
+        before = self.workers()
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: self.workers() and not before & self.workers(), "new workers", 30)
+
+    def refuse_to_reload(self, why):
+        """Ask for a reload; return once it is refused, with the same workers."""
+        wait_until(self.workers, "workers", 30)
+        log, before = self.ground.folder / "log", self.workers()
+        refused = re.compile(f"ERROR .*Not reloaded.*{why}")
+        count = len(refused.findall(log.read_text()))
+        self.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(refused.findall(log.read_text())) > count, "a refusal", 30)
+        assert self.workers() == before
+
+    def replace_worker(self):
+        """Kill the worker; return once another one is there."""
+        before = self.workers()
+        for worker in before:
+            os.kill(worker, signal.SIGKILL)
+        wait_until(lambda: self.workers() - before, "another worker", 30)
+
+    def workers(self):
+        """Return the processes that serve."""
+        pid = self.process.pid
+        return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
     def test_what_does_not_fit_is_told_before_the_start(self):
         self.certificate("other")

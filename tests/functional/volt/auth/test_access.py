@@ -109,7 +109,7 @@ class TestPolicyFile(TestCase):
 
     def test_one_that_cannot_be_used_is_told(self):
         path = self.ground.folder / "app.conf"
-        for text in ("{", '"image:list": "rule:nobody"', "- list"):
+        for text in ("{", '"image:list": "rule:nobody"', "- list", '"image:list": 5'):
             (self.ground.folder / "policy.yaml").write_text(text)
             self.assertRaises(errors.PolicyInvalid, policies.load, conf.load([str(path)]))
 

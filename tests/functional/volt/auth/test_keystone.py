@@ -9,6 +9,7 @@ from tests.functional.volt.base import TestCase
 from tests.functional.volt.keystone import Keystone, StandIn
 from volt import conf
 from volt.api import app
+from volt.auth import policies
 from volt.background.worker import Worker
 
 HEARTBEAT = {"images": {}}
@@ -41,7 +42,7 @@ class KeystoneCase(TestCase):
         options = conf.load([str(path)])
         worker = Worker(options)
         self.addCleanup(worker.engine.dispose)
-        return app.from_conf(options, worker)
+        return app.from_conf(options, worker, policies.load(options))
 
 
 class TestKeystone(KeystoneCase):

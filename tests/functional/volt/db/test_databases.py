@@ -10,7 +10,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, MetaData, Table, inspect, text
+from sqlalchemy import Engine, MetaData, Table, inspect, make_url, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
@@ -105,6 +105,20 @@ class TestSchema(DatabaseCase):
             list(pool.map(upgrade.upgrade, engines))
         upgrade.check(self.engine)
         assert self.differences() == []
+
+
+class TestAccess(DatabaseCase):
+    def test_who_is_not_let_in_is_told_so_without_the_password(self):
+        url = make_url(databases.empty(self.database, self.cleanups))
+        wrong = [url.set(database=f"{url.database}-none/volt")]
+        if self.database != "sqlite":
+            wrong.append(url.set(username="nobody", password="sesame"))
+        for one in wrong:
+            engine = self.open(one.render_as_string(hide_password=False))
+            for verb in (upgrade.check, upgrade.upgrade):
+                refusal = self.assertRaises(errors.DatabaseUnreachable, verb, engine)
+                assert "correct [database] connection" in str(refusal)
+                assert "sesame" not in f"{refusal} {refusal.__cause__}"
 
 
 class TestTransactions(DatabaseCase):

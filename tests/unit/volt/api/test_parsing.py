@@ -93,7 +93,9 @@ class TestMessages(testtools.TestCase):
 
     def test_all_that_may_be_is_listed(self):
         text = self.refused(parsing.image, image(shape="bush"))
-        assert text == "shape: 'bush' is not one of forest, tree, star, chain"
+        assert text == "shape: it is not one of forest, tree, star, chain"
+        text = self.refused(parsing.state, body(state="joining"))
+        assert text == "state: 'joining' is not one of ready, leaving"
 
     def test_a_secret_is_not_shown_but_its_rule_is(self):
         for chap in ({"user": "a", "secret": "sesame"}, "sesame", {"user": "a", "sesame": 1}):
@@ -103,6 +105,21 @@ class TestMessages(testtools.TestCase):
         assert "{12,255}" in self.refused(
             parsing.image, image(source_chap={"user": "a", "secret": "sesame"})
         )
+
+    def test_a_secret_in_the_wrong_place_is_not_shown_either(self):
+        chap = {"source_chap": {"secret": "sesame"}}
+        for content in (
+            json.dumps([chap]).encode(),
+            b'"sesame"',
+            image(source=[chap]),
+            image(source="sesame"),
+            image(shape=["sesame"]),
+            image(stripes=chap),
+        ):
+            assert "sesame" not in self.refused(parsing.image, content)
+        for size in ("sesame", ["sesame"]):
+            error = self.assertRaises(errors.ImageSizeInvalid, parsing.image, image(size=size))
+            assert "sesame" not in str(error)
 
     def test_a_long_value_leaves_room_for_the_rule(self):
         text = self.refused(parsing.join, body(portal=PORTAL | {"ip": "x" * 900}))

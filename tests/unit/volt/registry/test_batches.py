@@ -71,6 +71,15 @@ class TestBatches(testtools.TestCase):
         assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6, 8]
         assert [items for _, items in self.work.batches] == [[1], [2, 3], [4]]
 
+    def test_who_leads_is_answered_with_its_own_batch_and_another_leads_the_next(self):
+        batches = Batches(self.work, largest=2)
+        first = self.begin(batches, "x", 1)
+        waiting = self.queue(batches, "x", [2, 3, 4])
+        for ended, expected in ([first], [2]), (waiting[:2], [4, 6]), (waiting[2:], [8]):
+            self.work.go.release()
+            assert [future.result(PATIENCE) for future in ended] == expected
+        assert [items for _, items in self.work.batches] == [[1], [2, 3], [4]]
+
     def test_other_keys_do_not_wait(self):
         batches = Batches(self.work, largest=10)
         first = self.begin(batches, "x", 1)
