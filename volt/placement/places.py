@@ -11,8 +11,8 @@ from volt.placement.part import Change, Pick, Stored
 class Places(ABC):
     """All places of an image or a part of them, and the changes that a shape makes to them.
 
-    A part holds what a change chooses among, so that it decides as the whole would; where it
-    cannot, the change raises PartTooSmall.
+    A part holds what a change needs to come to places that are valid in the whole; where it
+    does not, the change raises PartTooSmall. The whole may have better ones, as to racks.
     """
 
     def __init__(self, stripes: Sequence[Links]) -> None:
