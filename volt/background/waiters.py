@@ -15,6 +15,7 @@ from volt.errors import TooManyWaiting
 
 INTERVAL = 0.25  # seconds between two questions: news are late by this at most
 LARGEST_CROWD = 10_000  # requests that may wait in one worker
+LARGEST_OF_HOST = 32  # of them for one host: an agent has one, and leaves some as it restarts
 STALE = 2.0  # seconds without an answer after which the database counts as unreachable
 
 
@@ -96,6 +97,11 @@ class Watch:
             if self._waiting >= self._crowd:
                 raise TooManyWaiting(
                     f"{self._crowd} requests wait in this worker already: ask without waiting"
+                )
+            if len(self._waiters.get(host, ())) >= LARGEST_OF_HOST:
+                raise TooManyWaiting(
+                    f"{LARGEST_OF_HOST} requests wait for news of host {host} in this worker "
+                    "already: ask without waiting"
                 )
             self._waiting += 1
             self._waiters[host].add(waiter)

@@ -17,6 +17,7 @@ import resource  # noqa: E402
 import shutil  # noqa: E402
 import socket  # noqa: E402
 import ssl  # noqa: E402
+import time  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from importlib.util import find_spec  # noqa: E402
 from typing import Any  # noqa: E402
@@ -41,6 +42,8 @@ LOG = logging.getLogger(__name__)
 KEEP_ALIVE = 75  # seconds: longer than any heartbeat interval, no new connection for each
 LAST_WORD = 0.5  # seconds in which a request may still come to a worker that stops
 GRACE = 10  # seconds in which a worker that was told to stop answers what it has begun
+BODY = 60  # seconds for which a request's body is waited for: all of it, not each part
+_AT_ONCE = 0.001  # seconds
 CONNECTIONS = 12_000  # of one worker: all that may wait for news, and some to be served
 
 
@@ -61,6 +64,28 @@ class _Idle(gevent.Timeout):  # type: ignore[misc]  # gevent's stubs do not say 
 
     def cut(self) -> None:
         gevent.get_hub().loop.run_callback(self._waits.throw, self)
+
+
+class _Body:
+    """A request's body; if it takes too long, it ends as if the client had hung up."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self._body = request.body
+        self._left: float = BODY
+
+    def read(self, size: int | None = None) -> bytes:
+        begun = time.monotonic()
+        with gevent.Timeout(self._left, False):
+            part: bytes = self._body.read(size)
+            self._left = max(_AT_ONCE, self._left - (time.monotonic() - begun))
+            return part
+        self._left = _AT_ONCE
+        self._request.force_close()  # what comes yet is no request
+        return b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)
 
 
 class _Answer:
@@ -108,6 +133,7 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def handle_request(self, listener: str, request: Any, client: Any, address: Any) -> Any:
         answer = _Answer(client)
+        request.body = _Body(request)
         try:
             return super().handle_request(listener, request, answer, address)
         finally:

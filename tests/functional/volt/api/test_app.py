@@ -5,7 +5,7 @@ import re
 from contextlib import ExitStack
 
 from tests.functional.volt.base import TestCase
-from volt.background.waiters import LARGEST_CROWD
+from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
 
 LIMIT = 1024 * 1024
 
@@ -34,13 +34,23 @@ class TestLongPoll(TestCase):
 
     def test_when_too_many_wait_those_who_do_not_are_answered(self):
         with ExitStack() as crowd:
-            for _ in range(LARGEST_CROWD):
-                crowd.enter_context(self.ground.watch.waiting("b"))
+            for number in range(LARGEST_CROWD):
+                crowd.enter_context(self.ground.watch.waiting(f"b{number}"))
             refused = self.ask("?wait=1")
             assert refused.status_code == 503
             assert refused.json["error"]["code"] == "volt.watch.full"
             for query in ("", "?wait=0"):
                 assert self.ask(query).json == {"placements": []}
+        assert self.ask("?wait=1").status_code == 200
+
+    def test_one_host_does_not_take_the_places_of_others(self):
+        with ExitStack() as crowd:
+            for _ in range(LARGEST_OF_HOST):
+                crowd.enter_context(self.ground.watch.waiting("a"))
+            refused = self.ask("?wait=1")
+            assert refused.json["error"]["code"] == "volt.watch.full"
+            assert "host a" in refused.json["error"]["message"]
+            assert self.ground.client().get("/v1/hosts/b/placements?wait=1").status_code == 200
         assert self.ask("?wait=1").status_code == 200
 
 

@@ -4,8 +4,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import requests
@@ -17,6 +20,8 @@ LISTENING = re.compile(r"Listening at: (https?://127\.0\.0\.1:\d+)")
 
 
 class TestService(TestCase):
+    program: tuple[str, ...] = ("-m", "volt.cmd.api")
+
     def setUp(self):
         super().setUp()
         self.certificate("volt")
@@ -49,7 +54,7 @@ class TestService(TestCase):
     def start(self, **options):
         """Start volt-api; return the URL at which it says it listens."""
         log = self.ground.folder / "log"
-        command = [sys.executable, "-m", "volt.cmd.api", "--config-file", self.configure(**options)]
+        command = [sys.executable, *self.program, "--config-file", self.configure(**options)]
         with log.open("wb") as output:
             self.process = subprocess.Popen(command, stdout=output, stderr=output)
         self.addCleanup(self.process.wait, 30)
@@ -158,6 +163,33 @@ class TestService(TestCase):
         """Return the processes that serve."""
         pid = self.process.pid
         return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+    def test_a_body_that_trickles_is_not_waited_for(self):
+        self.program = ("-c", "from volt.cmd import api; api.BODY = 1; api.main()")
+        port = int(self.start().rpartition(":")[2])
+        for method, path in (("GET", "/healthz"), ("PUT", "/v1/hosts/a/heartbeat")):
+            token = f"Authorization: Bearer {self.ground.operator}"
+            head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{token}\r\nContent-Length: 999\r\n\r\n"
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(head.encode())
+                assert "Connection: close" in self.trickle(connection)
+
+    def trickle(self, connection):
+        """Send a byte now and then; return what was answered before the end."""
+        answer = b""
+        connection.settimeout(0.1)
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            with suppress(TimeoutError):
+                try:
+                    connection.sendall(b" ")
+                    part = connection.recv(4096)
+                except (ConnectionResetError, BrokenPipeError):
+                    part = b""
+                if not part:
+                    return answer.decode()
+                answer += part
+        raise AssertionError("the connection is still open")
 
     def test_what_does_not_fit_is_told_before_the_start(self):
         self.certificate("other")
