@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import wraps
 from pathlib import PurePath
@@ -127,7 +127,7 @@ def show(volt: VoltClient, image: str, workload: str, revision: int | None, as_j
         return
     click.echo(f"root hash: {head['root_hash']}")
     click.echo(f"runs: {head['runs']}")
-    click.echo(f"pieces: {_pieces(found)}")
+    click.echo(f"pieces: {_pieces(head)}")
     click.echo(f"in at least half of the runs: {head['common']}")
     table.table(("SECONDS", "PIECES", "MIB", "SHARE"), rows(found))
 
@@ -171,7 +171,9 @@ def import_(volt: VoltClient, image: str, file: BinaryIO, workload: str) -> None
         )
     present = volt.profile(image, workload)
     volt.store_profile(image, workload, content, present and present[1])
-    click.echo(f"profile {workload} of image {image}: runs: {found.runs}, pieces: {_pieces(found)}")
+    click.echo(
+        f"profile {workload} of image {image}: runs: {found.runs}, pieces: {_pieces(_head(found))}"
+    )
 
 
 @profile.command()
@@ -231,7 +233,6 @@ def _head(found: Profile) -> dict[str, Any]:
     }
 
 
-def _pieces(found: Profile) -> str:
-    head = _head(found)
-    size = table.rounded(found.piece_size)
+def _pieces(head: Mapping[str, Any]) -> str:
+    size = table.rounded(head["piece_size"])
     return f"{head['pieces']} of {size}, {head['bytes'] / 2**20:.1f} MiB"

@@ -77,7 +77,10 @@ class Witness:
     def check_answers(self, placement: Placement) -> bool:
         """Tell of those who do not answer; return whether Volt knows all now."""
         away = set()
-        for host, portal in _portals(placement, transport.paths(self.image)).items():
+        portals = placement.portals()
+        if self._given_up:  # some may be parents of before; else no disk has to be looked at
+            portals = _portals(placement, transport.paths(self.image))
+        for host, portal in portals.items():
             if transport.is_cut_off(portal):
                 away.add(host)
             elif host in self._given_up:

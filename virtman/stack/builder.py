@@ -146,11 +146,12 @@ class Stack:
                 continue
             elif not cut.isdisjoint(below):
                 cut.add(step.device)
+            layer = self.layer(step)
             try:
-                paths[step.device] = self.layer(step).up([paths[device] for device in below])
+                paths[step.device] = layer.up([paths[device] for device in below])
             except ParentUnreachable as err:
                 errors[err.host] = err
-                if not self.layer(step).is_up():
+                if not layer.is_up():
                     lost.add(step.device)
                     continue
                 paths[step.device] = step.device.node
