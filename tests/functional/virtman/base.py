@@ -432,3 +432,13 @@ class TestCase(testtools.TestCase):
             ),
         )
         self.assertEqual([], node.records.all())
+
+
+class UsedCase(TestCase):
+    """A node that has a VM."""
+
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node(keep=FOREVER)
+        self.node.create("vm1")
+        self.node.settle()

@@ -5,19 +5,13 @@ from unittest import mock
 
 import fixtures
 
-from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.base import UsedCase
 from virtman.errors import VirtmanError
 
 NAMES = ("a/b", "a b", "Debian", "", "a_b", "a:b", "-a", "../etc", "x" * 49, "ü", "a\n", "a\0b")
 
 
-class RefusalTest(TestCase):
-    def setUp(self):
-        super().setUp()
-        self.node = self.bed.node(keep=FOREVER)
-        self.node.create("vm1")
-        self.node.settle()
-
+class RefusalTest(UsedCase):
     def refused(self, code, verb, *arguments):
         before = self.node.everywhere()
         error = self.assertRaises(VirtmanError, verb, *arguments)

@@ -4,17 +4,11 @@ import stat
 
 import requests
 
-from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.base import UsedCase
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown
 
 
-class RememberingTest(TestCase):
-    def setUp(self):
-        super().setUp()
-        self.node = self.bed.node(keep=FOREVER)
-        self.node.create("vm1")
-        self.node.settle()
-
+class RememberingTest(UsedCase):
     def kept(self):
         return {path.name: path for path in (self.node.folder / "volt").iterdir()}
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.functional.virtman.base import FOREVER, PATIENCE, TestCase, hashes
+from tests.functional.virtman.base import PATIENCE, TestCase, UsedCase, hashes
 from virtman.coordinator.client import VoltClient
 from virtman.errors import (
     CoordinatorUnreachable,
@@ -109,12 +109,9 @@ class VoltTest(TestCase):
         return self.host.profile_history("debian", "boot")
 
 
-class RememberingTest(TestCase):
+class RememberingTest(UsedCase):
     def setUp(self):
         super().setUp()
-        self.node = self.bed.node(keep=FOREVER)
-        self.node.create("vm1")
-        self.node.settle()
         self.volt = self.node.agent.coordinator
 
     def profile(self):
