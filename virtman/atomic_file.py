@@ -15,6 +15,17 @@ from typing import BinaryIO
 _PART = ".part"
 
 
+def prepare(folder: Path) -> None:
+    """Make a folder for such files, its owner's only; what writers that died left there goes.
+
+    Nobody may be writing in it.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for file in folder.iterdir():
+        if is_partial(file):
+            file.unlink()
+
+
 def write(file: Path, content: bytes) -> None:
     """Put this in place of a file, for good once this returns."""
     with replacing(file) as new:

@@ -10,6 +10,7 @@ from typing import Protocol
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from virtman import atomic_file
 from virtman.api.local import Api
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.liveness import Pulse
@@ -91,10 +92,11 @@ def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
 
 def _agent(conf: cfg.ConfigOpts) -> Agent:
     folder = Path(conf.agent.state_dir)
+    images = folder / "images"
+    for one in (folder, images):
+        atomic_file.prepare(one)
     records = Records(folder)
     records.prepare()
-    images = folder / "images"
-    images.mkdir(exist_ok=True)
     memory = Memory(folder / "volt")
     memory.prepare()
     stack = Stack(

@@ -40,7 +40,7 @@ class Memory:
 
     def prepare(self) -> None:
         """Make the folder."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        atomic_file.prepare(self.folder)
 
     def get(self, image: str) -> Known | None:
         """Return what is known of an image; None if nothing is."""

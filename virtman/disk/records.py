@@ -53,7 +53,7 @@ class Records:
     def prepare(self) -> None:
         """Make the folders and read the records, those of earlier versions too."""
         for folder in (self.stores, self.instances, self.snapshots, self.moves, self.arrivals):
-            folder.mkdir(parents=True, exist_ok=True)
+            atomic_file.prepare(folder)
         vms = []
         for one in _all(self.instances):
             if "store_size" in one:

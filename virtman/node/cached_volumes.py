@@ -87,6 +87,7 @@ class CachedVolumes:
         self.folder = folder
         # A verb changes a volume from its first look to its last; they are few and short.
         self._lock = threading.Lock()
+        atomic_file.prepare(folder)
         group.protect(self._written_back)
 
     def attach(self, path: str, mode: str = WRITETHROUGH) -> Shown:
@@ -213,7 +214,6 @@ class CachedVolumes:
         return sorted(found, key=lambda one: one.path)
 
     def _put(self, one: Cached) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
         atomic_file.write(self._file(one), json.dumps(asdict(one)).encode())
 
     def _file(self, one: Cached) -> Path:

@@ -76,3 +76,13 @@ class AtomicFileTest(testtools.TestCase):
         atomic_file.write(one, b"one")
         self.assertEqual((b"one", b"other"), (one.read_bytes(), other.read_bytes()))
         self.assertFalse(atomic_file.is_partial(other))
+
+    def test_a_folder_is_made_and_rid_of_what_writers_that_died_left(self):
+        folder = self.folder / "state" / "stores"
+        atomic_file.prepare(folder)
+        self.assertEqual(0o700, stat.S_IMODE(folder.stat().st_mode))
+        kept = [folder / name for name in ("a.json", "a.part", ".hidden")]
+        for file in (*kept, folder / ".a.json.part"):
+            file.touch()
+        atomic_file.prepare(folder)
+        self.assertEqual(sorted(kept), sorted(folder.iterdir()))
