@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 _BLOCK = Path("/sys/class/block")
+_HASHES = Path("/sys/module/dm_verity/parameters/prefetch_cluster")
 _CACHE_SETS = Path("/sys/fs/bcache")
 
 
@@ -144,6 +145,11 @@ def dirty(bcache: str) -> int:
     text = Path(f"/sys/block/{bcache}/bcache/dirty_data").read_text().strip()
     number, unit = re.fullmatch(r"([0-9.]+)([kMGTPEZY]?)", text).groups()  # type: ignore[union-attr]
     return int(float(number) * 1024 ** " kMGTPEZY".index(unit or " "))
+
+
+def hashes_fetched() -> int:
+    """Return how many bytes of hashes dm-verity fetches at a time, on this host."""
+    return int(_HASHES.read_text())
 
 
 def identity(device: str) -> str:

@@ -6,6 +6,8 @@ from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting
 
+FEW = 32 * 1024  # bytes; all hashes of the image are 256 KiB
+
 
 class TestWrongBytes(Rotting, DeployedCase):
     name = "verity"
@@ -40,6 +42,16 @@ class TestWrongBytes(Rotting, DeployedCase):
         self.assertEqual(self.sha256, sha256(parent, f"/dev/mapper/virtman_{self.image}_image"))
         self.assertEqual([], self.scrub(parent))
         self.assertEqual([], self.scrub(child))
+
+    def test_a_read_fetches_the_hashes_that_it_needs_and_no_more(self):
+        node, leaves = self.nodes[0], f"virtman_{self.image}_leaves"
+        device = self.create(node, "vm")
+        before = read_bytes(node, leaves)
+        direct = ("iflag=direct", "bs=4k", "count=1", f"skip={self.size // 2 // BLOCK}")
+        node.run(["dd", f"if={device}", "of=/dev/null", *direct])
+        fetched = read_bytes(node, leaves) - before
+        report(f"a cold read fetched {fetched >> 10} KiB of hashes")
+        self.assertLessEqual(fetched, FEW)
 
     def fed(self):
         """A child, who feeds it, and in which stripe."""

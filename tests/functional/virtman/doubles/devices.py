@@ -35,6 +35,7 @@ class Devices:
     :ivar disk: folder of the files behind logical volumes
     :ivar flushed: devices and files that were
     :ivar forgotten: devices, and where on them the page cache was dropped
+    :ivar hashes_fetched: bytes of hashes that dm-verity fetches at a time
     :ivar rotten: where in an image its cache, of this name, gives wrong bytes
     """
 
@@ -49,6 +50,7 @@ class Devices:
         self.members: dict[str, Member] = {}
         self.cache_sets: dict[str, CacheSet] = {}
         self.missing_modules: set[str] = set()
+        self.hashes_fetched = 256 * 1024
         self.held: set[str] = set()
         self.harm: list[str] = []
         self.log: list[tuple[str, str]] = []

@@ -10,3 +10,6 @@ class Modules(Double):
 
     def load_modules(self, names: list[str]) -> list[str]:
         return [name for name in names if name in self.kernel.missing_modules]
+
+    def fetch_hashes(self, size: int) -> None:
+        self.kernel.hashes_fetched = size

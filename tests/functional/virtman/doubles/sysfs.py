@@ -44,6 +44,9 @@ class Sysfs(Double):
                 return name
         return None
 
+    def hashes_fetched(self) -> int:
+        return self.kernel.hashes_fetched
+
     def idle_loops(self) -> list[tuple[str, int]]:
         held = {number for one in self.kernel.mappings.values() for number in one.below}
         return [

@@ -7,6 +7,7 @@ import testtools
 
 from virtman.privileged import kernel
 
+FETCH = kernel.fetch_hashes.args[0]
 LOAD = kernel.load_modules.args[0]  # what the privileged part calls
 
 
@@ -20,3 +21,9 @@ class ModulesTest(testtools.TestCase):
         for name in ("dm_mod", "loop"):
             (self.loaded / name).mkdir()
         self.assertEqual([], LOAD(["dm-mod", "loop"]))
+
+    def test_how_much_is_fetched_of_hashes_is_a_parameter_of_its_module(self):
+        parameter = self.loaded / "dm_verity" / "parameters" / "prefetch_cluster"
+        parameter.parent.mkdir(parents=True)
+        FETCH(4096)
+        self.assertEqual("4096", parameter.read_text())

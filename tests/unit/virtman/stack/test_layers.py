@@ -11,7 +11,7 @@ from virtman.model import plan
 from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.privileged import block, dm, lio, loop
+from virtman.privileged import block, dm, kernel, lio, loop
 from virtman.stack import mapped
 from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
@@ -39,6 +39,7 @@ class Tables(fixtures.Fixture):
         self.live = {}
         self.swapped = []
         self.settled = []
+        self.hashes_fetched = 256 * 1024
 
     def _setUp(self):
         for module, name, stand_in in (
@@ -54,6 +55,8 @@ class Tables(fixtures.Fixture):
             (sysfs, "kernel_name", lambda device: device),
             (sysfs, "number", NUMBERS.__getitem__),
             (sysfs, "mapped_name", {"254:8": "x", "254:9": "y"}.__getitem__),
+            (sysfs, "hashes_fetched", lambda: self.hashes_fetched),
+            (kernel, "fetch_hashes", lambda size: setattr(self, "hashes_fetched", size)),
             (sysfs, "loop_of", lambda path, offset=0: None),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
@@ -118,6 +121,7 @@ class TableTest(testtools.TestCase):
             [(0, MIB, "verity", "1 254:8 254:9 4096 4096 256 0 sha256 aa bb")],
             self.table(VerityLayer, step, "/dev/x", "/dev/y"),
         )
+        self.assertEqual(4096, self.tables.hashes_fetched)
 
     def test_the_leaves_lie_behind_the_upper_levels(self):
         step = plan.Hashes(Device("i", "hashes"), 80, (), 16)
