@@ -21,7 +21,7 @@ does not keep the line to a parent busy."""
 PIECE = 128 * 1024
 """Bytes of a region that one reader reads before the next one takes its turn."""
 
-READ_AHEAD = 64 * 1024
+READ_AHEAD = 32 * 1024
 """Bytes that a reader, and who serves children, asks for before they are wanted."""
 
 

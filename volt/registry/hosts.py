@@ -230,22 +230,24 @@ class Hosts:
             return sorted(session.scalars(images))
 
     @retried
-    def suspect(self, image: str, host: str, parent: str | None) -> tuple[Portal, Portal]:
-        """Return where the host's parent or standby, and the host itself, serve.
+    def suspects(
+        self, image: str, host: str, parent: str | None
+    ) -> tuple[Mapping[str | None, Portal], Portal]:
+        """Return where the host's parents and standbys serve, by name, and where the host does.
 
-        None is the source.
+        :param parent: one of them; None is the source
 
         Raises ImageUnknown, HostUnknown, ReportMismatch.
         """
         placement = self._placements.show(image, host)
-        peers = [peer for feed in placement.stripes for peer in (feed.parent, feed.standby)]
-        for peer in peers:
-            if peer is not None and peer.host == parent:
-                return peer.portal, self._portal(image, host)
-        raise ReportMismatch(
-            f"host {host} does not read image {image} from {parent or 'the source'}: "
-            "fetch its placement again"
-        )
+        peers = (peer for feed in placement.stripes for peer in (feed.parent, feed.standby))
+        portals = {peer.host: peer.portal for peer in peers if peer is not None}
+        if parent not in portals:
+            raise ReportMismatch(
+                f"host {host} does not read image {image} from {parent or 'the source'}: "
+                "fetch its placement again"
+            )
+        return portals, self._portal(image, host)
 
     @retried
     def accuse(self, host: str, reporter: str, memory: int) -> int:

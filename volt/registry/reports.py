@@ -2,7 +2,8 @@
 
 It takes nobody's word. A parent that is said to be dead it tries itself, and as a control the
 host that reported. If neither answers, it is Volt who cannot see the storage network, and only
-missing heartbeats count.
+missing heartbeats count. The other parents and standbys of that host it tries in the same second:
+a rack dies at once, and the host must not be sent from one that is dead to the next.
 
 Wrong bytes Volt cannot see. The host that met them reads from its standby already; what one
 host says is kept for the operator, and a parent is drained once several have said it.
@@ -76,10 +77,10 @@ class Reports:
     def _hear(self, image: str, host: str, parent: str) -> Verdict:
         """Keep the word of a host that got wrong bytes; the source feeds on all the same."""
         if parent == SOURCE:
-            self._hosts.suspect(image, host, None)
+            self._hosts.suspects(image, host, None)
             self._hosts.note("source_corrupt", image, None, f"reported by {host}")
             return Verdict.NOTED
-        self._hosts.suspect(image, host, parent)
+        self._hosts.suspects(image, host, parent)
         self._hosts.note("parent_corrupt", image, parent, f"reported by {host}")
         if self._hosts.accuse(parent, host, MEMORY) < WITNESSES:
             return Verdict.NOTED
@@ -87,9 +88,10 @@ class Reports:
         return Verdict.DRAINED
 
     def _probe(self, image: str, host: str, parent: str) -> Verdict:
-        suspect, control = self._hosts.suspect(image, host, parent)
-        of_parent, is_news = self._prober.probe(suspect)
+        suspects, control = self._hosts.suspects(image, host, parent)
+        probes = {name: self._prober.probe(portal) for name, portal in suspects.items() if name}
         of_control, _ = self._prober.probe(control)
+        of_parent, is_news = probes.pop(parent)
         if of_parent.result():
             if is_news:
                 self._hosts.note("parent_alive", image, parent, f"reported by {host}")
@@ -99,7 +101,11 @@ class Reports:
             return Verdict.UNCLEAR
         if is_news:
             self._hosts.note("parent_dead", image, parent, f"reported by {host}")
-        metrics.EXPIRIES.inc(self._hosts.expire([parent]))
+        dead = {name: is_first for name, (lives, is_first) in probes.items() if not lives.result()}
+        for name, is_first in dead.items():
+            if is_first:
+                self._hosts.note("parent_dead", image, name, f"feeds {host}, as {parent} did")
+        metrics.EXPIRIES.inc(self._hosts.expire([parent, *dead]))
         return Verdict.DEAD
 
 

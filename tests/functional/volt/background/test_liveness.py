@@ -264,9 +264,7 @@ class TestReports(ServiceCase):
         super().setUp()
         self.sockets = {}
         for host in ("p", "c", "d"):
-            self.sockets[host] = socket.create_server(("127.0.0.1", 0))
-            self.addCleanup(self.sockets[host].close)
-            self.api.join("x", host, self.sockets[host].getsockname()[1])
+            self.join(host)
         # With fan-out 2 and two stripes the second and third host read from the first one.
         self.child = next(
             host
@@ -274,6 +272,11 @@ class TestReports(ServiceCase):
             for feed in self.feeds(host)
             if feed["parent"]["host"] == "p"
         )
+
+    def join(self, host):
+        self.sockets[host] = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(self.sockets[host].close)
+        self.api.join("x", host, self.sockets[host].getsockname()[1])
 
     def feeds(self, host):
         return self.api.call("GET", f"/v1/images/x/hosts/{host}").json()["stripes"]
@@ -300,6 +303,19 @@ class TestReports(ServiceCase):
         assert self.names() == [["c", "d"]] * 2
         assert "p" not in {feed["parent"]["host"] for feed in self.feeds(self.child)}
         assert self.api.report("x", self.child, "p").status_code == 409
+
+    def test_parent_and_standby_that_are_dead_are_expired_at_once(self):
+        self.join("far")
+        feed = next(feed for feed in self.feeds("far") if feed["standby"])
+        parent, standby = (feed[role]["host"] for role in ("parent", "standby"))
+        for host in (parent, standby):
+            self.sockets[host].close()
+        assert self.verdict("far", parent) == "dead"
+        alive = sorted({"p", "c", "d", "far"} - {parent, standby})
+        assert self.names() == [alive] * 2
+        events = {(event.kind, event.host, event.detail) for event in self.ground.hosts.events()}
+        assert ("parent_dead", parent, "reported by far") in events
+        assert ("parent_dead", standby, f"feeds far, as {parent} did") in events
 
     def test_a_parent_that_hangs_is_dead_too(self):
         port = self.hang("p")

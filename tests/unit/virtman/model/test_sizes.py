@@ -16,4 +16,4 @@ class SizesTest(testtools.TestCase):
 
     def test_readers_take_whole_turns_in_a_region(self):
         self.assertEqual(0, sizes.REGION % (sizes.PIECE * sizes.READERS))
-        self.assertEqual((4096, 65536), (sizes.BLOCK, sizes.READ_AHEAD))
+        self.assertEqual((4096, 32768), (sizes.BLOCK, sizes.READ_AHEAD))
