@@ -165,7 +165,7 @@ class Sender:
         """Wait for the word; return False once what was written meanwhile is worth a round.
 
         The destination is asked all the time: before a VM's memory goes there for good, its
-        hypervisor wants to know whether the data can.
+        hypervisor wants to know whether the data can. They still can while a round goes.
         """
         while not self.course.is_told:
             self._check_wanted()
@@ -175,7 +175,6 @@ class Sender:
             self.course.enter(Phase.READY)
             self.course.await_word(_AGAIN)
             if not self.course.is_told and self._rest(kept) > PAUSE:
-                self.course.enter(Phase.SENDING)
                 return False
         return True
 

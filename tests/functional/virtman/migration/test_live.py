@@ -73,6 +73,24 @@ class LiveTest(test_moves.MoveCase):
         self.assertEqual([], self.names(self.b))
         self.assert_tidy(self.a, self.b)
 
+    def test_it_stays_ready_while_what_it_wrote_meanwhile_is_sent(self):
+        self.begin()
+        stores, seen = self.a.agent.stores, []
+        freeze = stores.snapshot
+
+        def snapshot(*words):
+            seen.append(self.status(self.a, "vm1").state)
+            return freeze(*words)
+
+        self.useFixture(fixtures.MockPatchObject(stores, "snapshot", snapshot))
+        with fixtures.MockPatchObject(sender, "PAUSE", -1):  # always worth a round
+            self.await_(lambda: len(seen) > 2, lambda: self.status(self.a, "vm1"))
+        self.assertEqual({"ready"}, set(seen))
+        self.write(self.a, "vm1", c1="c")
+        self.a.finish("vm1")
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("ac.b....", self.read(self.b, "vm1"))
+
     def test_it_is_ready_only_while_the_other_host_answers(self):
         self.begin()
         self.b.die()
