@@ -169,6 +169,8 @@ class Deployment:
             "export": {"ip": node.address},
             "volt": {"url": self.volt, "token_file": AGENT_TOKEN},
             "cache": {"devices": CACHE_DISK},
+            # else what one boot read would be fetched ahead of the next, and be counted too
+            "profile": {"record": 0},
         }
         (node.share / "virtman.conf").write_text(ini(defaults, options))
         give(node, AGENT_TOKEN, self.token("host", node.name), "virtman")

@@ -12,6 +12,7 @@ from oslo_log import log as logging
 
 from virtman import atomic_file
 from virtman.api.local import Api
+from virtman.background.boots import Boots
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
@@ -31,18 +32,21 @@ from virtman.disk.volumes import Backing
 from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.errors import VirtmanError
+from virtman.image.boot import Options
 from virtman.image.life import Times
+from virtman.image.prefetch import How, SharedCap
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
 from virtman.migration.tls import Credentials, renewal
+from virtman.model.prefetch_order import Policy
 from virtman.node.agent import Agent, Host
 from virtman.server import Server
 from virtman.stack.builder import Stack
 
 LOG = logging.getLogger(__name__)
 
-_MIB = 1024 * 1024
+_KIB, _MIB = 1024, 1024 * 1024
 
 
 class Service(Protocol):
@@ -152,6 +156,12 @@ def _limits(conf: cfg.ConfigOpts) -> Limits:
     )
 
 
+def _boots(conf: cfg.ConfigOpts) -> Options:
+    given = conf.profile
+    how = How(Policy(given.policy), given.window, SharedCap(given.rate * _MIB))
+    return Options(given.record, given.piece_size * _KIB, how if given.prefetch else None)
+
+
 def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     """Make what goes on beside the local API."""
     url = conf.notify.transport_url
@@ -161,7 +171,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
-    services += [Merger(agent.stores), Supply(agent.stores)]
+    services += [Merger(agent.stores), Supply(agent.stores), Boots(agent, _boots(conf))]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

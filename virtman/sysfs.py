@@ -20,7 +20,17 @@ def number(device: str) -> str:
 
 def reads(device: str) -> int:
     """Return how many reads a block device was asked for since it was made."""
-    return int(Path(f"/sys/dev/block/{number(device)}/stat").read_text().split()[0])
+    return _statistics(device)[0]
+
+
+def sectors_read(device: str) -> int:
+    """Return how many sectors were read of a block device since it was made."""
+    return _statistics(device)[2]
+
+
+def is_read(device: str) -> bool:
+    """Tell whether a block device owes answers to reads."""
+    return int(Path(f"/sys/dev/block/{number(device)}/inflight").read_text().split()[0]) > 0
 
 
 def kernel_name(device: str) -> str:
@@ -161,6 +171,10 @@ def identity(device: str) -> str:
             if found:
                 return found
     return ""
+
+
+def _statistics(device: str) -> list[int]:
+    return [int(one) for one in Path(f"/sys/dev/block/{number(device)}/stat").read_text().split()]
 
 
 def _shown(loop: Path) -> tuple[str, int]:

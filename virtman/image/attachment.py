@@ -25,6 +25,7 @@ from virtman.model.placement import Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.mapped import Table, statuses
+from virtman.stack.reads import Reads
 from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
@@ -64,6 +65,17 @@ class Attachment:
     def devices(self) -> Mapping[Device, str]:
         """Paths of the image's devices, as far as they are there."""
         return self._life.devices
+
+    @property
+    def exports(self) -> Sequence[str]:
+        """Paths of what VMs and children read, one a stripe; only while the image is here."""
+        devices = self._life.devices
+        return [devices[Device(self.info.name, f"export{one}")] for one in range(self.info.stripes)]
+
+    @property
+    def reads(self) -> Reads | None:
+        """The count of what VMs read since the image came; None if it was here before."""
+        return self._life.reads
 
     @property
     def generation(self) -> int:

@@ -46,6 +46,7 @@ from virtman.model.wanted import Parents, Wanted
 from virtman.stack.builder import Built, Stack
 from virtman.stack.layer import wait_until
 from virtman.stack.mapped import Table
+from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class Life:
     :ivar steps: all that has to be there for that, once the standbys are connected too
     :ivar devices: paths of those that are there; empty before the first, and from when they go
     :ivar generation: of the placement in use; 0 if there is none, or Volt does not know
+    :ivar reads: counts what VMs read, if the image was not here before; None without it
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Life:
         # Of the placement that is in use, not of one that could not be reached yet: Volt
         # sends that one again with every heartbeat.
         self.generation = 0
+        self.reads: Reads | None = None
         self.health = Health(stack, self.wanted)
         self._warmth = Warmth(times.warm)
         # What is known to be done of the plan; nothing while a change is under way or has failed.
@@ -156,6 +159,7 @@ class Life:
             # A stack that was there before keeps its standbys: no table is swapped under its VMs.
             parents = Parents.ALL if found else Parents.FIRST
             self._follow(placement, begin + self.times.attach, parents)
+            self._count_reads(begins=not found)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
             if not found:
@@ -329,6 +333,18 @@ class Life:
             LOG.info("image %s: VMs read it %s", self.info.name, way)
             self._reconcile(replace(self.wanted, parents=Parents.ALL, warm=warm))
 
+    def _count_reads(self, *, begins: bool) -> None:
+        """Count what VMs read from the first one on; after that, nobody knows what they read."""
+        self.reads, counter = None, Reads(self.info.name, self.info.size)
+        try:
+            if begins:
+                counter.begin()
+                self.reads = counter
+            else:  # an agent that died may have left one
+                counter.end()
+        except VirtmanError as err:
+            LOG.warning("image %s: %s", self.info.name, err)
+
     def _as_found(self, wanted: Wanted) -> Wanted:
         """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
         return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
@@ -344,7 +360,7 @@ class Life:
 
     def _take_down(self) -> None:
         """Take away all devices that the kernel may have of the image."""
-        self._done, self.devices = frozenset(), {}
+        self._done, self.devices, self.reads = frozenset(), {}, None
         voids = self.stack.voids(self.info.name)
         self.stack.down(planner.remains(self.wanted, voids, *self.stack.paths(self.info.name)))
 

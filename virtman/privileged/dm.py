@@ -34,6 +34,13 @@ _CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _M
 
 _ADD_NODE_ON_CREATE = 1
 
+_SECTOR = 512
+_COUNTER = "virtman"
+"""By which counters of ours are told from those of others."""
+
+_CLASSES = "histogram:1000000"
+"""Nanoseconds: two classes of reads, answered from memory or not."""
+
 # The library keeps pending device-node changes in a global list, so only one verb
 # that makes or removes nodes may run at a time. Suspend and resume may wait for I/O, so they
 # run outside: they must never hold up the verb that lets the I/O end. Suspend touches no node,
@@ -64,6 +71,7 @@ def _load() -> ctypes.CDLL:
     lib.dm_task_create.restype = ctypes.c_void_p
     lib.dm_task_get_names.restype = ctypes.POINTER(_Names)
     lib.dm_get_next_target.restype = ctypes.c_void_p
+    lib.dm_task_get_message_response.restype = ctypes.c_char_p
     lib.dm_log_with_errno_init.argtypes = (ctypes.c_void_p,)
     # The library's own messages go nowhere: every failure is reported with its errno.
     lib.dm_log_with_errno_init(ctypes.cast(_silent, ctypes.c_void_p))
@@ -123,8 +131,18 @@ class _Task:
                 )
             )  # fmt: skip
 
+    def owner(self, account: int) -> None:
+        self._must(self.lib.dm_task_set_uid(self.handle, account))
+
+    def message(self, words: str) -> None:
+        self._must(self.lib.dm_task_set_sector(self.handle, ctypes.c_uint64(0)))
+        self._must(self.lib.dm_task_set_message(self.handle, words.encode()))
+
     def run(self) -> None:
         self._must(self.lib.dm_task_run(self.handle))
+
+    def read_answer(self) -> str:
+        return (self.lib.dm_task_get_message_response(self.handle) or b"").decode()
 
     def read_table(self) -> Table:
         start, length = ctypes.c_uint64(), ctypes.c_uint64()
@@ -166,13 +184,15 @@ def _with_nodes(task: _Task) -> None:
 
 
 @context.entrypoint
-def create(name: str, table: Table, read_only: bool) -> None:
+def create(name: str, table: Table, read_only: bool, owner: int = 0) -> None:
     """Make a device with a live table.
 
+    :param owner: number of the account that its node belongs to
     :raises OSError: EBUSY if the name is taken, EINVAL for a table the kernel refuses
     """
     with _Task(_CREATE, name, read_only=read_only) as task:
         task.targets(table)
+        task.owner(owner)
         _with_nodes(task)
 
 
@@ -399,10 +419,62 @@ def remove(name: str) -> None:
 @context.entrypoint
 def message(name: str, words: str) -> None:
     """Send a target its message, such as ``reinstate_path 8:0``."""
+    _asked(name, words)
+
+
+@context.entrypoint
+def count_reads(name: str, area: int) -> None:
+    """Begin to count a device's reads by areas, from nothing (dm-statistics).
+
+    :param area: bytes of one; the kernel takes some 100 bytes a processor for each
+    """
+    _count_no_more(name)
+    _asked(name, f"@stats_create - {area // _SECTOR} 2 precise_timestamps {_CLASSES} {_COUNTER}")
+
+
+@context.entrypoint
+def counted(name: str) -> list[tuple[int, int, int, int]]:
+    """Return what was read of each area of which something was: reads that are counted.
+
+    :returns: number of the area, sectors that were read, reads that took longer than a
+        millisecond, nanoseconds that all reads took; nothing if reads are not counted
+    """
+    found = []
+    for region in _counters(name):
+        for number, line in enumerate(_asked(name, f"@stats_print {region}").splitlines()):
+            words = line.split()
+            if int(words[1]):
+                waited = int(words[-1].split(":")[1])
+                found.append((number, int(words[3]), waited, int(words[4])))
+    return found
+
+
+@context.entrypoint
+def count_no_more(name: str) -> None:
+    """Count a device's reads no longer; a device that is not there, or not counted, is fine."""
+    try:
+        _count_no_more(name)
+    except OSError as err:
+        if err.errno != errno.ENXIO:
+            raise
+
+
+def _count_no_more(name: str) -> None:
+    for region in _counters(name):
+        _asked(name, f"@stats_delete {region}")
+
+
+def _counters(name: str) -> list[str]:
+    listed = _asked(name, f"@stats_list {_COUNTER}").splitlines()
+    return [line.split(":")[0] for line in listed]
+
+
+def _asked(name: str, words: str) -> str:
+    """Send a message; return what the kernel answers."""
     with _Task(_MESSAGE, name) as task:
-        task.lib.dm_task_set_sector(task.handle, ctypes.c_uint64(0))
-        task.lib.dm_task_set_message(task.handle, words.encode())
+        task.message(words)
         task.run()
+        return task.read_answer()
 
 
 @context.entrypoint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Protocol, runtime_checkable
@@ -129,12 +130,14 @@ class Mapped:
     """A device-mapper device whose table follows from what lies below it.
 
     :cvar read_ahead: bytes that its page cache reads ahead; None if nobody reads it so
+    :cvar is_ours: whether this account may read it, and see what its page cache holds
     """
 
     flush = True
     freeze = False
     read_only = True
     read_ahead: int | None = None
+    is_ours = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -168,14 +171,15 @@ class Mapped:
             raise
 
     def _create(self, table: Table) -> None:
+        owner = os.getuid() if self.is_ours else 0
         try:
-            dm.create(self.name, table, self.read_only)
+            dm.create(self.name, table, self.read_only, owner)
         except OSError as err:
             if err.errno != errno.EBUSY or self.table():
                 raise
             # an agent that died in the middle of this left a device without a table
             dm.remove(self.name)
-            dm.create(self.name, table, self.read_only)
+            dm.create(self.name, table, self.read_only, owner)
 
     def down(self) -> None:
         """Remove the device.

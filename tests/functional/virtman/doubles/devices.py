@@ -35,6 +35,8 @@ class Devices:
     :ivar disk: folder of the files behind logical volumes
     :ivar flushed: devices and files that were
     :ivar forgotten: devices, and where on them the page cache was dropped
+    :ivar ahead: devices, and which bytes of them were fetched ahead
+    :ivar cache_answers: whether what is fetched is in the cache already
     :ivar hashes_fetched: bytes of hashes that dm-verity fetches at a time
     :ivar rotten: where in an image its cache, of this name, gives wrong bytes
     """
@@ -65,6 +67,8 @@ class Devices:
         self.rotten: dict[str, set[int]] = defaultdict(set)
         self.lacking: dict[str, set[int]] = defaultdict(set)
         self.fetched = 0
+        self.ahead: list[tuple[str, int, int]] = []
+        self.cache_answers = False
         self.minors = itertools.count()
         network.kernels.append(self)
 

@@ -26,13 +26,13 @@ class DeviceMapper(Double):
         super().__init__(kernel)
         self._chunks = chunks
 
-    def create(self, name: str, table: Table, read_only: bool) -> None:
+    def create(self, name: str, table: Table, read_only: bool, owner: int = 0) -> None:
         if name in self.kernel.mappings:
             raise OSError(errno.EBUSY, f"{name} is there")
         tables.check(self.kernel, table, read_only)
         number = f"253:{next(self.kernel.minors)}"
         self.kernel.mappings[name] = Mapping(
-            name, number, [tables.reworded(row) for row in table], read_only
+            name, number, [tables.reworded(row) for row in table], read_only, owner=owner
         )
         stores.begin(self.kernel, table)
 
@@ -98,6 +98,17 @@ class DeviceMapper(Double):
             device.table = [tables.with_queueing(row, words[0] == "q") for row in device.table]
         if words.startswith("reinstate_path "):
             device.failed.discard(words.split()[1])
+
+    def count_reads(self, name: str, area: int) -> None:
+        device = self.kernel.mapping(name)
+        device.area, device.counts = area, {}
+
+    def counted(self, name: str) -> list[tuple[int, int, int, int]]:
+        return [(area, *count) for area, count in self.kernel.mapping(name).counts.items()]
+
+    def count_no_more(self, name: str) -> None:
+        if name in self.kernel.mappings:
+            self.kernel.mappings[name].area, self.kernel.mappings[name].counts = 0, {}
 
     def table(self, name: str) -> Table:
         return list(self.kernel.mappings[name].table) if name in self.kernel.mappings else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from types import ModuleType
 
-from tests.functional.virtman.doubles import stores
+from tests.functional.virtman.doubles import reading, stores
 from tests.functional.virtman.doubles.bcache import Bcache
 from tests.functional.virtman.doubles.block import Blocks
 from tests.functional.virtman.doubles.chunks import Chunks
@@ -20,6 +20,7 @@ from tests.functional.virtman.doubles.lvm import LogicalVolumes
 from tests.functional.virtman.doubles.model import NUMBER
 from tests.functional.virtman.doubles.modules import Modules
 from tests.functional.virtman.doubles.network import Network
+from tests.functional.virtman.doubles.page_cache import PageCache
 from tests.functional.virtman.doubles.sessions import Sessions
 from tests.functional.virtman.doubles.sockets import Connections
 from tests.functional.virtman.doubles.ssd import CacheDevices
@@ -41,6 +42,7 @@ from virtman.privileged import (
     sockets,
     ssd,
 )
+from virtman.stack import page_cache
 from virtman.stack.transport.iscsi import sessions, targets
 
 _STORE = re.compile(r"(?:(?<=_store_)|(?<=/stores/))s(\d+)\b")
@@ -72,6 +74,7 @@ class Kernel(Devices):
             lio: self.lio,
             loop: self.loop,
             lvm: self.lvm,
+            page_cache: PageCache(self),
             sockets: Connections(self),
             ssd: CacheDevices(self),
             sysfs: Sysfs(self),
@@ -157,6 +160,11 @@ class Kernel(Devices):
     def read(self, name: str, chunk: int) -> str:
         """Read from a device as a VM does; empty where the image shows."""
         return stores.read(self, name, chunk)
+
+    def vm_reads(self, image: str, offset: int, length: int, ahead: int = 0) -> None:
+        """Read from an image as a VM of this node does; the kernel reads some bytes ahead."""
+        with self.lock:
+            reading.read(self, image, offset, length, ahead)
 
     def end_reads(self) -> None:
         """Let all reads on their way end, and with them what waited for that."""

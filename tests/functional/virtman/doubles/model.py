@@ -26,6 +26,11 @@ class Mapping:
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
     :ivar read_ahead: bytes, for those who open it from now on
+    :ivar owner: number of the account that may open its node
+    :ivar pages: that the page cache holds of it
+    :ivar sectors_read: of it
+    :ivar area: bytes for which reads are counted together; 0 if they are not
+    :ivar counts: sectors, reads that waited, and nanoseconds, by area
     """
 
     name: str
@@ -40,6 +45,11 @@ class Mapping:
     failed: set[str] = field(default_factory=set)
     corrupt: bool = False
     read_ahead: int = 128 * 1024
+    owner: int = 0
+    pages: set[int] = field(default_factory=set)
+    sectors_read: int = 0
+    area: int = 0
+    counts: dict[int, tuple[int, int, int]] = field(default_factory=dict)
 
     @property
     def below(self) -> list[str]:

@@ -15,6 +15,12 @@ class Sysfs(Double):
         self.kernel.number(device)
         return self.kernel.fetched
 
+    def sectors_read(self, device: str) -> int:
+        return self.kernel.mapping(device.rsplit("/", 1)[-1]).sectors_read
+
+    def is_read(self, device: str) -> bool:
+        return self.kernel.mapping(device.rsplit("/", 1)[-1]).hung
+
     def number(self, device: str) -> str:
         return self.kernel.number(device)
 

@@ -10,6 +10,7 @@ from functools import partial
 from types import ModuleType
 
 from virtman import privileged, sysfs
+from virtman.stack import page_cache
 from virtman.stack.transport.iscsi import sessions, targets
 
 
@@ -37,4 +38,4 @@ _MODULES = [
 ]
 
 ROOT_VERBS = {module: found for module in _MODULES if (found := _root_verbs(module))}
-LOOK_UPS = {module: _look_ups(module) for module in (sysfs, sessions, targets)}
+LOOK_UPS = {module: _look_ups(module) for module in (sysfs, page_cache, sessions, targets)}

@@ -43,7 +43,7 @@ class Tables(fixtures.Fixture):
 
     def _setUp(self):
         for module, name, stand_in in (
-            (dm, "create", lambda name, table, ro: self.live.update({name: table})),
+            (dm, "create", lambda name, table, ro, owner: self.live.update({name: table})),
             (dm, "reload", self._reload),
             (dm, "table", lambda name: self.live.get(name, [])),
             (dm, "statuses", lambda names: {}),

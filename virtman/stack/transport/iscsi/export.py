@@ -20,6 +20,7 @@ class ExportLayer(Mapped):
 
     flush = False
     read_ahead = READ_AHEAD
+    is_ours = True
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))

@@ -1,0 +1,378 @@
+"""First boots are recorded, later ones are helped; whatever fails, VMs and images go on."""
+
+import threading
+import time
+
+import fixtures
+
+from tests.functional.virtman.base import MIB, PATIENCE, SIZE, TestCase, hashes
+from virtman.background.boots import Boots
+from virtman.coordinator.client import VoltClient
+from virtman.image import boot, prefetch, recording
+from virtman.image.boot import Options
+from virtman.image.prefetch import How, SharedCap
+from virtman.model.prefetch_order import Policy
+from virtman.model.profile import decode, encode, merged
+
+KIB = 1024
+PIECE = 64 * KIB
+BOOT = (0, 1, 17, 40, 41, 42, 100)
+HOW = How(Policy.IN_ORDER, 4, SharedCap(0))
+SETTLED = 0.2
+
+
+class Quick(fixtures.Fixture):
+    """A boot is over soon, and looked at often."""
+
+    def _setUp(self):
+        for module, name, value in (
+            (boot, "LOOK", 0.01),
+            (boot, "_AGAIN", 0.02),
+            (prefetch, "LOOK", 0.01),
+            (prefetch, "_IDLE_S", 0.0),
+            (recording, "_SETTLED", SETTLED),
+        ):
+            self.useFixture(fixtures.MockPatchObject(module, name, value))
+
+
+class BootsCase(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.useFixture(Quick())
+        self.addCleanup(self.end)
+        self.all = []
+
+    def end(self):
+        """Wait until nobody follows a boot."""
+        for one in self.all:
+            one.stop()
+        self.await_(lambda: not following())
+
+    def boots(self, node, record=1, how=HOW, piece=PIECE):
+        made = Boots(node.agent, Options(record, piece, how))
+        self.all.append(made)
+        return made
+
+    def follow(self, node, boots):
+        """Look for boots until those that there are are over."""
+        with node.process.here():
+            boots.look()
+        self.await_(lambda: not following(), following)
+
+    def record(self, node, numbers=BOOT, **options):
+        """Have a VM read pieces, and its boot followed."""
+        boots = self.boots(node, **options)
+        with node.process.here():
+            boots.look()
+        for number in numbers:
+            node.kernel.vm_reads("debian", number * PIECE, PIECE)
+        self.follow(node, boots)
+
+    def store(self, numbers=BOOT, content="debian", runs=1):
+        """Have a profile at Volt."""
+        made = None
+        for _ in range(runs):
+            made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root)
+        volt = self.volt()
+        present = volt.profile("debian", "boot")
+        volt.store_profile("debian", "boot", encode(made), present and present[1])
+
+    def volt(self):
+        """Return Volt as an operator asks it."""
+        access = self.bed.access("operator", self.bed.volt.ground.operator)
+        return VoltClient(self.bed.volt.url, "any", PATIENCE, access)
+
+    def stored(self, node):
+        """Return the profile at Volt."""
+        found = node.agent.coordinator.profile("debian", "boot")
+        return decode(found[0]) if found else None
+
+
+def following():
+    return [one.name for one in threading.enumerate() if one.name.startswith(("boot ", "ahead "))]
+
+
+class RecordingTest(BootsCase):
+    def test_what_a_first_boot_reads_becomes_the_profile(self):
+        node = self.bed.node()
+        node.create("vm1")
+        self.record(node)
+        found = self.stored(node)
+        self.assertEqual((1, BOOT), (found.runs, found.wanted()))
+        self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
+
+    def test_what_the_kernel_reads_ahead_is_left_out(self):
+        node = self.bed.node()
+        node.create("vm1")
+        boots = self.boots(node)
+        with node.process.here():
+            boots.look()
+        node.kernel.vm_reads("debian", 3 * PIECE, PIECE, ahead=32 * KIB)
+        node.kernel.vm_reads("debian", 9 * PIECE, 4 * KIB, ahead=60 * KIB)
+        self.follow(node, boots)
+        self.assertEqual((3, 9), self.stored(node).wanted())
+
+    def test_pieces_may_be_smaller(self):
+        node = self.bed.node()
+        node.create("vm1")
+        boots = self.boots(node, piece=4 * KIB)
+        with node.process.here():
+            boots.look()
+        node.kernel.vm_reads("debian", 16 * KIB, 4 * KIB)
+        self.follow(node, boots)
+        found = self.stored(node)
+        self.assertEqual((4 * KIB, (4,)), (found.piece_size, found.wanted()))
+
+    def test_boots_at_once_on_several_nodes_are_merged(self):
+        nodes = [self.bed.node(name) for name in "abc"]
+        for node in nodes:
+            node.create("vm1")
+        found = []
+        for number, node in enumerate(nodes):
+            boots = self.boots(node, record=2)
+            with node.process.here():
+                boots.look()
+            node.kernel.vm_reads("debian", number * PIECE, PIECE)
+            node.kernel.vm_reads("debian", 50 * PIECE, PIECE)
+            found.append(boots)
+        self.await_(lambda: not following(), following)
+        self.assertEqual(2, self.stored(nodes[0]).runs)
+        self.assertIn(50, self.stored(nodes[0]).wanted())
+
+    def test_only_the_first_boot_after_an_image_came_is_recorded(self):
+        node = self.bed.node()
+        node.create("vm1")
+        self.record(node, record=9)
+        node.create("vm2")
+        self.follow(node, self.all[0])
+        self.assertEqual(1, self.stored(node).runs)
+
+    def test_a_boot_that_the_cache_answers_does_not_count(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.kernel.cache_answers = True
+        self.record(node)
+        self.assertIsNone(self.stored(node))
+        self.assertIn("the cache had what its VMs read", self.log.output)
+
+    def test_a_vm_that_goes_before_its_boot_is_over_does_not_count(self):
+        node = self.bed.node()
+        node.create("vm1")
+        boots = self.boots(node)
+        with node.process.here():
+            boots.look()
+        node.kernel.vm_reads("debian", 0, PIECE)
+        node.destroy("vm1")
+        self.follow(node, boots)
+        self.assertIsNone(self.stored(node))
+
+    def test_nothing_binds_a_profile_to_an_image_without_hashes(self):
+        self.bed.register("plain", hashed=False)
+        node = self.bed.node()
+        node.create("vm1", "plain")
+        self.follow(node, self.boots(node))
+        self.assertEqual(0, node.kernel.mappings["virtman_plain_origin"].area)
+        self.assertNotIn("WARNING", self.log.output)
+
+    def test_none_is_recorded_if_none_is_wanted(self):
+        node = self.bed.node()
+        node.create("vm1")
+        self.record(node, record=0)
+        self.assertIsNone(self.stored(node))
+
+    def test_one_that_volt_does_not_hear_of_is_stored_once_it_does(self):
+        node = self.bed.node()
+        node.create("vm1")
+        boots = self.boots(node)
+        with node.process.here():
+            boots.look()
+        node.kernel.vm_reads("debian", 0, PIECE)
+        time.sleep(0.05)
+        self.bed.volt.silence()
+        self.await_(lambda: "is not stored yet" in self.log.output)
+        self.bed.volt.silence(False)
+        self.await_(lambda: not following())
+        self.assertEqual((0,), self.stored(node).wanted())
+
+    def test_an_agent_that_starts_counts_nothing_of_what_it_did_not_see(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.die()
+        node.start()
+        self.assertEqual([], list(node.recover()))
+        node.settle()
+        self.assertEqual(0, node.kernel.mappings["virtman_debian_origin"].area)
+        self.record(node)
+        self.assertIsNone(self.stored(node))
+
+
+class PrefetchTest(BootsCase):
+    def setUp(self):
+        super().setUp()
+        self.store()
+        self.node = self.bed.node()
+
+    def fetched(self):
+        """Return the pieces that were fetched ahead, in order."""
+        found = []
+        for name, offset, length in self.node.kernel.ahead:
+            numbers = range((offset - MIB) // PIECE, -(-(offset - MIB + length) // PIECE))
+            stripes = {number // 16 % 2 for number in numbers}
+            self.assertEqual({int(name[-1])}, stripes)
+            found += numbers
+        return found
+
+    def help(self, **options):
+        self.node.create("vm1")
+        boots = self.boots(self.node, **options)
+        self.follow(self.node, boots)
+        return boots
+
+    def test_what_the_profile_names_is_fetched_once(self):
+        boots = self.help()
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+        self.assertEqual(len(BOOT) * PIECE, boots.totals.fetched)
+        self.assertIn("0.4 MiB were fetched ahead", self.log.output)
+
+    def test_neighbours_come_at_once_while_no_vm_waits(self):
+        self.help()
+        requests = [length // PIECE for _, _, length in self.node.kernel.ahead]
+        self.assertEqual([1, 1, 2, 3], sorted(requests))
+
+    def test_a_vm_that_waits_is_not_held_up_by_more_than_a_piece(self):
+        self.node.create("vm1")
+        self.node.kernel.mappings["virtman_debian_origin"].hung = True
+        self.follow(self.node, self.boots(self.node))
+        self.assertEqual({PIECE}, {length for _, _, length in self.node.kernel.ahead})
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+        self.node.kernel.end_reads()
+
+    def test_at_random_is_all_too(self):
+        self.help(how=How(Policy.WINDOW_RANDOM, 8, SharedCap(0)))
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+
+    def test_what_is_there_is_not_fetched(self):
+        self.node.create("vm1")
+        self.node.kernel.vm_reads("debian", 17 * PIECE, PIECE)
+        self.follow(self.node, self.boots(self.node))
+        self.assertEqual([0, 1, 40, 41, 42, 100], sorted(self.fetched()))
+
+    def test_what_vms_read_of_it_is_counted(self):
+        self.store(range(128))
+        self.node.create("vm1")
+        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(20 * MIB)))
+        with self.node.process.here():
+            boots.look()
+        self.await_(lambda: len(self.fetched()) > 8)
+        self.node.kernel.vm_reads("debian", 2 * PIECE, PIECE)
+        self.node.kernel.vm_reads("debian", 3 * PIECE, 4 * KIB)
+        self.await_(lambda: boots.totals.used == 2 * PIECE, lambda: boots.totals)
+
+    def test_no_more_than_the_cap_is_fetched_a_second(self):
+        self.store(range(128))
+        rate = 8 * MIB
+        begin = time.monotonic()
+        self.help(how=How(Policy.IN_ORDER, 8, SharedCap(rate)))
+        spent = time.monotonic() - begin
+        self.assertEqual(128, len(self.fetched()))
+        self.assertGreater(spent, 0.85 * SIZE / rate)
+
+    def test_a_boot_that_is_still_to_be_recorded_gets_no_help(self):
+        self.node.create("vm1")
+        self.record(self.node, record=2)
+        self.assertEqual([], self.fetched())
+        self.assertEqual(2, self.stored(self.node).runs)
+
+    def test_one_of_another_image_is_refused(self):
+        foreign = encode(merged(None, {1: 0.5}, "ab" * 32))
+        coordinator = self.node.agent.coordinator
+        self.useFixture(
+            fixtures.MockPatchObject(coordinator, "profile", lambda *_: (foreign, "tag"))
+        )
+        self.help(record=0)
+        self.assertIn("its profile is of another image", self.log.output)
+        self.assertEqual([], self.fetched())
+
+    def test_while_volt_is_away_the_last_one_is_used(self):
+        self.help()
+        self.node.destroy("vm1")
+        self.node.kernel.ahead.clear()
+        self.node.create("vm1")
+        with self.node.process.here():
+            self.assertIsNotNone(self.node.agent.coordinator.profile("debian", "boot"))
+        attachment = self.node.agent.attached("debian")
+        for name in attachment.exports:
+            self.node.kernel.mapping(name.removeprefix("/dev/mapper/")).pages.clear()
+        self.bed.volt.silence()
+        self.follow(self.node, self.boots(self.node))
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+
+    def test_one_that_vms_do_not_read_stops_by_itself(self):
+        wanted, other = range(64), range(64, 128)
+        self.store(wanted)
+        self.node.create("vm1")
+        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(MIB)))
+        with self.node.process.here():
+            boots.look()
+        for number in other:
+            self.node.kernel.vm_reads("debian", number * PIECE, PIECE)
+        self.await_(lambda: not following(), following)
+        self.assertIn("VMs hardly read what the profile says", self.log.output)
+        self.assertEqual(1, boots.totals.useless)
+        self.assertLess(len(self.fetched()), 64)
+
+    def test_it_ends_with_the_last_vm(self):
+        self.store(range(128))
+        self.node.create("vm1")
+        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(2 * MIB)))
+        with self.node.process.here():
+            boots.look()
+        self.await_(self.fetched)
+        self.node.destroy("vm1")
+        self.await_(lambda: not following(), following)
+        self.node.drop()
+        self.volt().remove_profile("debian", "boot")
+        self.assertNotIn("is not followed any more", self.log.output)
+        self.assertTrue(self.node.kernel.is_clean())
+
+    def test_a_parent_that_does_not_answer_is_no_fault_of_the_vm(self):
+        self.node.create("vm1")
+        for stripe in (0, 1):
+            self.node.kernel.mappings[f"virtman_debian_export{stripe}"].hung = True
+        self.follow(self.node, self.boots(self.node))
+        self.assertIn("no more is fetched ahead", self.log.output)
+        self.node.kernel.end_reads()
+        self.node.destroy("vm1")
+
+    def test_an_image_that_is_attached_again_is_helped_again(self):
+        boots = self.help()
+        self.node.destroy("vm1")
+        self.node.drop()
+        self.node.kernel.ahead.clear()
+        self.node.create("vm1")
+        self.follow(self.node, boots)
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+
+
+class KillsTest(BootsCase):
+    def test_an_agent_that_dies_at_any_verb_of_it_leaves_nothing(self):
+        """Neither recording nor help leaves anything, and the image can be left."""
+        for record in (1, 0):
+            verbs, number = 1, 0
+            while number < verbs:
+                number += 1
+                node = self.bed.node(f"n{record}-{number}", keep=0)
+                node.create("vm1")
+                node.process.fate(kill_at=number)
+                try:
+                    self.record(node, record=record)
+                except BaseException as err:
+                    self.assertEqual("Killed", type(err).__name__)
+                verbs = max(verbs, node.process.count) if number == 1 else verbs
+                self.await_(lambda: not following(), following)
+                node.die()
+                node.start()
+                self.assertEqual([], list(node.recover()))
+                self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
+                node.destroy("vm1")
+                self.await_(node.kernel.is_clean, node.kernel.state)

@@ -1,0 +1,31 @@
+"""The double of ``virtman.stack.page_cache``."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from tests.functional.virtman.doubles import reading
+from tests.functional.virtman.doubles.devices import Double
+from tests.functional.virtman.doubles.model import Mapping
+
+
+class PageCache(Double):
+    """What the page cache holds of devices that belong to the agent's account."""
+
+    def held(self, device: str, offset: int, length: int) -> bytes:
+        pages = self._opened(device).pages
+        return bytes(page in pages for page in reading.pages(offset, length))
+
+    def fetch(self, device: str, offset: int, length: int) -> None:
+        opened = self._opened(device)
+        if opened.hung:
+            raise OSError(errno.EIO, device)
+        self.kernel.ahead.append((opened.name, offset, length))
+        reading.fetch(self.kernel, opened, offset, length)
+
+    def _opened(self, device: str) -> Mapping:
+        found = self.kernel.mapping(device.removeprefix("/dev/mapper/"))
+        if found.owner != os.getuid():
+            raise PermissionError(errno.EACCES, device)
+        return found

@@ -1,0 +1,57 @@
+"""Options of boot profiles: what VMs read when they boot, and fetching it ahead."""
+
+from __future__ import annotations
+
+from oslo_config import cfg, types
+
+GROUP = "profile"
+OPTS = [
+    cfg.IntOpt(
+        "record",
+        default=4,
+        min=0,
+        max=64,
+        help="Number of boots from which an image's boot profile is made. Each is the first boot "
+        "on a node after the image was attached. Such boots are recorded and get no help; after "
+        "them, boots are helped. Higher: the profile has less of what only one boot happened to "
+        "read. 0: nothing is recorded; profiles that Volt has are used.",
+    ),
+    cfg.Opt(
+        "piece_size",
+        type=types.Integer(choices=[4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+        default=64,
+        help="KiB of a piece in a new profile. Lower: less is fetched that nobody reads, in more "
+        "requests.",
+    ),
+    cfg.BoolOpt(
+        "prefetch",
+        default=True,
+        help="Whether a node fetches what the profile names ahead of its VMs, as soon as an image "
+        "is attached.",
+    ),
+    cfg.StrOpt(
+        "policy",
+        default="in-order",
+        choices=[
+            ("in-order", "as the boots that were recorded read it"),
+            ("window-random", "one at random of the next 300"),
+        ],
+        help="Which piece is fetched next. With window-random, nodes that boot at once fetch "
+        "different pieces, but later what VMs want first.",
+    ),
+    cfg.IntOpt(
+        "window",
+        default=8,
+        min=1,
+        max=8,
+        help="Requests in flight for each stripe, at most. There are fewer while VMs wait longer "
+        "for what they read than without prefetch.",
+    ),
+    cfg.FloatOpt(
+        "rate",
+        default=0.0,
+        min=0.0,
+        help="Limit for what this node fetches ahead, in MiB/s, over all images. What VMs read "
+        "themselves is not limited. 0: no limit.",
+    ),
+]

@@ -1,0 +1,160 @@
+"""What is done for the first boot from an image that was just attached: it is recorded, or helped.
+
+The first boots are recorded, without help: what is fetched ahead cannot be told from what VMs
+want. Each merges what it read into the profile at Volt. Once there are enough, boots are helped.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from virtman.coordinator.interface import Coordinator
+from virtman.errors import CoordinatorUnreachable, ProfileInvalid, ProfileStale, VirtmanError
+from virtman.image.attachment import Attachment
+from virtman.image.prefetch import How, Prefetch, Totals
+from virtman.image.recording import LOOK, Recording
+from virtman.model.profile import Profile, Run, decode, encode, merged
+from virtman.stack.reads import Reads
+
+LOG = logging.getLogger(__name__)
+
+WORKLOAD = "boot"
+
+_AGAIN = 10.0
+"""Seconds between two tries to tell Volt what was recorded."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is done for boots.
+
+    :ivar record: boots of which a profile is made; 0 for none
+    :ivar piece: bytes of a piece in a new profile
+    :ivar how: what is known is fetched ahead; None if it is not
+    """
+
+    record: int
+    piece: int
+    how: How | None
+
+
+class Boot:
+    """One boot, on a thread of its own.
+
+    :param sleep: lets seconds pass; returns whether the agent stops
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        reads: Reads,
+        coordinator: Coordinator,
+        options: Options,
+        totals: Totals,
+        sleep: Callable[[float], bool],
+    ) -> None:
+        self.attachment = attachment
+        self.reads = reads
+        self.coordinator = coordinator
+        self.options = options
+        self.totals = totals
+        self._name = attachment.info.name
+        self._sleep = sleep
+        self._stops = False
+
+    def run(self) -> None:
+        """Record the boot, or fetch ahead for it."""
+        try:
+            if self.attachment.info.tree is None:
+                return  # nothing would bind a profile to the image's data
+            found = self._profile()
+            if found is None or found.runs < self.options.record:
+                if self.options.record:
+                    self._record(found.piece_size if found else self.options.piece)
+            elif self.options.how is not None:
+                self._help(found, self.options.how)
+        except (VirtmanError, OSError) as err:
+            if self.goes_on():  # else the image was left meanwhile
+                LOG.warning("image %s: its boot is not followed any more: %s", self._name, err)
+        finally:
+            if self.attachment.reads is self.reads:
+                self.reads.end()
+
+    def goes_on(self) -> bool:
+        """Tell whether VMs use the image, and it was not left since."""
+        is_same = self.attachment.reads is self.reads and bool(self.attachment.users)
+        return is_same and not self._stops
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
+        self._stops = self._sleep(seconds)
+
+    def _profile(self) -> Profile | None:
+        """Return the image's profile; None if nobody knows one that is of it."""
+        stored = self.coordinator.profile(self._name, WORKLOAD)
+        if stored is None:
+            return None
+        try:
+            found = decode(stored[0])
+        except ProfileInvalid as err:
+            LOG.warning("image %s: %s", self._name, err)
+            return None
+        tree = self.attachment.info.tree
+        if tree is None or found.identity != tree.root:
+            LOG.warning("image %s: its profile is of another image, and is not used", self._name)
+            return None
+        return found
+
+    def _help(self, found: Profile, how: How) -> None:
+        begin = time.monotonic()
+        prefetch = Prefetch(self.attachment, self.reads, found, how, self.totals)
+        prefetch.run(self.goes_on, self.pause)
+        LOG.info(
+            "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
+            self._name,
+            prefetch.fetched / 2**20,
+            time.monotonic() - begin,
+        )
+        if prefetch.verdict and self.goes_on():
+            LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+
+    def _record(self, piece: int) -> None:
+        recording = Recording(self.attachment, self.reads, piece)
+        while not recording.is_over():
+            self.pause(LOOK)
+            if not self.goes_on() or self.attachment.is_warm:
+                return  # what VMs read of the cache itself cannot be seen
+            recording.look()
+        if not recording.counts():
+            LOG.info("image %s: the cache had what its VMs read: not recorded", self._name)
+            return
+        self.reads.end()
+        self._store(recording.run, piece)
+
+    def _store(self, run: Run, piece: int) -> None:
+        """Have the run in Volt's profile, unless others have stored enough meanwhile."""
+        tree = self.attachment.info.tree
+        assert tree is not None
+        while True:
+            try:
+                stored = self.coordinator.profile(self._name, WORKLOAD)
+                found = decode(stored[0]) if stored else None
+                if found is not None and found.runs >= self.options.record:
+                    return
+                made = merged(found, run, tree.root, piece)
+                self.coordinator.store_profile(
+                    self._name, WORKLOAD, encode(made), stored[1] if stored else None
+                )
+            except ProfileStale:
+                continue
+            except CoordinatorUnreachable as err:
+                LOG.warning("image %s: its boot is not stored yet: %s", self._name, err)
+                self.pause(_AGAIN)
+                if not self.goes_on():
+                    return
+                continue
+            LOG.info("image %s: a boot that read %d pieces is recorded", self._name, len(run))
+            return

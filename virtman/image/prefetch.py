@@ -1,0 +1,331 @@
+"""Fetches what VMs will read before they do (VMTorrent, 2.2.4).
+
+Pieces are read through the exports, as VMs and children read them: whoever wants one that is on
+its way waits for that one, and it is fetched once. Each stripe comes from another parent, so each
+has pieces of its own in flight; how many, and for how long, ``prefetch_pace`` decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from virtman import sysfs
+from virtman.image.attachment import Attachment
+from virtman.model import pieces, sizes
+from virtman.model.prefetch_order import AHEAD, Policy, order
+from virtman.model.prefetch_pace import Cap, Usefulness, Window
+from virtman.model.profile import Profile
+from virtman.stack import page_cache
+from virtman.stack.reads import Count, Reads
+
+LOG = logging.getLogger(__name__)
+
+LOOK = 0.5
+"""Seconds between two looks at what VMs read."""
+
+_MERGED = 1024 * 1024
+"""Bytes that are fetched at a time while no VM waits."""
+
+_IDLE_READS = 8
+"""Reads of VMs that tell how long one takes with one piece in flight a stripe ..."""
+
+_IDLE_S = 2.0
+"""... but if there are not as many, windows grow after so many seconds."""
+
+_LATELY = 32
+"""Areas that were read last, which tell how far the boot is."""
+
+_FOREIGN = 0.1
+"""Share of the areas that VMs read which a profile has at least, if it is of their workload."""
+
+
+@dataclass
+class Totals:
+    """What an agent has done ahead of its VMs, in all images.
+
+    :ivar fetched: bytes
+    :ivar used: of them, bytes that VMs have read
+    :ivar useless: images of which it gave a profile up
+    """
+
+    fetched: int = 0
+    used: int = 0
+    useless: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, fetched: int = 0, used: int = 0, useless: int = 0) -> None:
+        """Count more."""
+        with self.lock:
+            self.fetched += fetched
+            self.used += used
+            self.useless += useless
+
+
+class SharedCap:
+    """One cap for whoever fetches ahead on this node."""
+
+    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cap = Cap(rate)
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def delay(self, amount: int) -> float:
+        """Take so many bytes; return how many seconds to wait before they are fetched."""
+        with self._lock:
+            return self._cap.delay(self._clock(), amount)
+
+
+@dataclass(frozen=True)
+class How:
+    """In which order pieces are fetched, and how fast.
+
+    :ivar largest: pieces in flight a stripe, at most
+    """
+
+    policy: Policy
+    largest: int
+    cap: SharedCap
+
+
+class _Lane:
+    """The pieces of one stripe: which is next, and how many are on their way."""
+
+    def __init__(self, numbers: Iterator[int], window: Window) -> None:
+        self.window = window
+        self._coming = numbers
+        self._next = next(numbers, None)
+        self._flying = 0
+        self._changed = threading.Condition()
+        self._is_over = False
+
+    def take(self, most: int) -> list[int]:
+        """Return the next pieces, neighbours, once one may fly; none if that is all.
+
+        :param most: how many, if they lie behind each other
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or self._flying < self.window.size)
+            taken: list[int] = []
+            while self._next is not None and not self._is_over and len(taken) < most:
+                if taken and self._next != taken[-1] + 1:
+                    break
+                taken.append(self._next)
+                self._next = next(self._coming, None)
+            self._flying += bool(taken)
+            return taken
+
+    def came(self, *, grows: bool) -> None:
+        """Take notice that what was taken has come."""
+        with self._changed:
+            self._flying -= 1
+            if grows:
+                self.window.came()
+            self._changed.notify_all()
+
+    def hurt(self, read_s: float, idle_s: float) -> None:
+        """Take notice of how long VMs wait."""
+        with self._changed:
+            self.window.demand(read_s, idle_s)
+
+    def end(self) -> None:
+        """Let nothing more fly."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+
+class Prefetch:
+    """Fetches a profile's pieces of an image that was just attached.
+
+    :ivar fetched: bytes that came ahead
+    :ivar verdict: why it ended early, in words; empty if it did not
+    """
+
+    def __init__(
+        self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
+    ) -> None:
+        self.fetched = 0
+        self.verdict = ""
+        self._name = attachment.info.name
+        self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
+        self._exports = attachment.exports
+        self._origin = f"/dev/mapper/{reads.device}"
+        self._reads = reads
+        self._piece = profile.piece_size
+        self._how = how
+        self._totals = totals
+        self._lock = threading.Lock()
+        self._judge = _Judge(profile, reads.area)
+        self._idle = _Idle()
+        self._lanes = [
+            _Lane(
+                order(how.policy, numbers, random.Random(), AHEAD),  # noqa: S311 - no secret
+                Window(how.largest),
+            )
+            for numbers in self._by_stripe(profile.wanted())
+        ]
+
+    def run(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
+        """Fetch all, as long as it goes on and VMs read what comes.
+
+        Reads that wait for a parent that does not answer are left behind: they end with the image.
+
+        :param sleep: is called with the seconds between two looks
+        """
+        workers = [
+            threading.Thread(
+                target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
+            )
+            for lane in self._lanes
+            for _ in range(self._how.largest)
+        ]
+        for one in workers:
+            one.start()
+        try:
+            while any(one.is_alive() for one in workers) and not self.verdict and goes_on():
+                sleep(LOOK)
+                self._look()
+        finally:
+            for lane in self._lanes:
+                lane.end()
+
+    def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self._exports]
+        for number in numbers:
+            offset = number * self._piece
+            if offset < self._size:
+                found[pieces.stripe(offset, len(found))].append(number)
+        return found
+
+    def _look(self) -> None:
+        """See what VMs read meanwhile, and how long they had to wait."""
+        seen = self._reads.look()
+        read_s = self._idle.look(seen)
+        for lane in self._lanes:
+            lane.hurt(read_s, self._idle.seconds)
+        with self._lock:
+            self._totals.add(used=self._judge.look(seen) * self._piece)
+            if self._judge.is_poor():
+                self._totals.add(useless=1)
+                self.verdict = "VMs hardly read what the profile says"
+
+    def _work(self, lane: _Lane) -> None:
+        most = max(1, _MERGED // self._piece)
+        try:
+            while taken := lane.take(1 if sysfs.is_read(self._origin) else most):
+                try:
+                    self._fetch(taken)
+                finally:
+                    lane.came(grows=self._idle.is_known())
+        except OSError as err:
+            self.verdict = self.verdict or str(err)
+
+    def _fetch(self, taken: Sequence[int]) -> None:
+        start = taken[0] * self._piece
+        length = min(len(taken) * self._piece, self._size - start)
+        export = self._exports[pieces.stripe(start, len(self._exports))]
+        if all(page_cache.held(export, pieces.in_export(start), length)):
+            return
+        time.sleep(self._how.cap.delay(length))
+        page_cache.fetch(export, pieces.in_export(start), length)
+        with self._lock:
+            self.fetched += length
+            self._totals.add(fetched=length)
+            for number in taken:
+                self._judge.fetched(number)
+
+
+class _Idle:
+    """How long a read takes that memory does not answer, while hardly anything is fetched ahead.
+
+    :ivar seconds: mean; 0 as long as it is not known
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = 0.0
+        self._clock = clock
+        self._begin = clock()
+        self._last = Count()
+
+    def look(self, seen: dict[int, Count]) -> float:
+        """Return how long reads took since the last look, on average; 0 if none waited."""
+        waited = sum(one.waited for one in seen.values())
+        seconds = sum(one.seconds for one in seen.values())
+        fresh = waited - self._last.waited
+        mean = (seconds - self._last.seconds) / fresh if fresh else 0.0
+        if not self.is_known() and fresh < _IDLE_READS:
+            return 0.0
+        self._last = Count(0, waited, seconds)
+        if not self.is_known():
+            self.seconds = mean
+        return mean
+
+    def is_known(self) -> bool:
+        """Tell whether windows may grow."""
+        return bool(self.seconds) or self._clock() - self._begin > _IDLE_S
+
+
+class _Judge:
+    """Whether VMs read what is fetched ahead.
+
+    A boot may be slower than those that were recorded. So time is not what passes here, but how
+    far the boot has come in the profile: the band of what VMs read last.
+
+    :param area: bytes of which it is known together how much was read
+    """
+
+    def __init__(self, profile: Profile, area: int) -> None:
+        self._usefulness = Usefulness()
+        self._piece = profile.piece_size
+        self._area = area
+        self._bucket = max(area, self._piece)
+        self._times: dict[int, float] = {}
+        for group in profile.groups:
+            seconds = group.band * profile.band_ms / 1000
+            self._times |= dict.fromkeys(group.pieces, seconds)
+        self._known = {self._bucket_of(piece) for piece in self._times}
+        self._unused: dict[int, list[int]] = {}
+        self._sectors: dict[int, int] = {}
+        self._lately: deque[float] = deque(maxlen=_LATELY)
+
+    def fetched(self, piece: int) -> None:
+        """Take notice that a piece came, fetched ahead."""
+        self._usefulness.fetched(self._times[piece], piece)
+        self._unused.setdefault(self._bucket_of(piece), []).append(piece)
+
+    def look(self, seen: dict[int, Count]) -> int:
+        """Return how many of the pieces that came ahead were read since the last look."""
+        read: dict[int, int] = {}
+        for area, count in seen.items():
+            bucket = area * self._area // self._bucket
+            read[bucket] = read.get(bucket, 0) + count.sectors
+        used = 0
+        for bucket, sectors in read.items():
+            fresh = sectors - self._sectors.get(bucket, 0)
+            most = -(-fresh * sizes.SECTOR // self._piece)
+            waiting = self._unused.get(bucket, [])
+            for piece in waiting[:most]:
+                self._usefulness.used(piece)
+                self._lately.append(self._times[piece])
+            used += len(waiting[:most])
+            del waiting[:most]
+        self._sectors = read
+        return used
+
+    def is_poor(self) -> bool:
+        """Tell whether the profile is of another workload than what runs."""
+        known = len(self._sectors.keys() & self._known)
+        if len(self._sectors) >= 2 * _LATELY and known < _FOREIGN * len(self._sectors):
+            return True
+        if len(self._lately) < _LATELY:
+            return False
+        return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
+
+    def _bucket_of(self, piece: int) -> int:
+        return piece * self._piece // self._bucket

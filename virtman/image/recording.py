@@ -1,0 +1,105 @@
+"""Which pieces of an image its VMs read while they boot, and when (VMTorrent, 2.2.3).
+
+The kernel counts the reads of VMs, by areas; which pieces of an area they were, the page caches
+of the exports tell, through which VMs read. So one look costs as much as was read since the last
+one, not as much as the image is long. An area is one piece up to 256 MiB, and 10 MiB at 40 GiB.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from virtman import sysfs
+from virtman.image.attachment import Attachment
+from virtman.model import pieces, sizes
+from virtman.model.naming import Device
+from virtman.stack import page_cache
+from virtman.stack.reads import Reads
+
+LOOK = 0.5
+"""Seconds between two looks: half of a profile's band."""
+
+_LONGEST = 300.0
+"""Seconds that are recorded at most: a server that works is no boot."""
+
+_SETTLED, _NEW = 20.0, 0.01
+"""A boot is over when less than this share of its pieces is new in so many seconds."""
+
+_FETCHED = 0.5
+"""Share of what VMs read that has to come from below the cache: else the cache boots them."""
+
+
+class Recording:
+    """One boot from an image that was just attached, of one VM or some at once.
+
+    :param piece: bytes of one
+    :ivar run: the pieces that were read, and seconds from the first read to theirs
+    """
+
+    def __init__(
+        self,
+        attachment: Attachment,
+        reads: Reads,
+        piece: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        name = attachment.info.name
+        self.run: dict[int, float] = {}
+        self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
+        self._reads = reads
+        self._piece = piece
+        self._clock = clock
+        self._exports = attachment.exports
+        self._below = attachment.devices[Device(name, "stripe")]
+        self._begin = clock()
+        self._first: float | None = None
+        self._sectors: dict[int, int] = {}
+        self._pages: dict[int, int] = {}
+        self._lengths: deque[tuple[float, int]] = deque()
+
+    def look(self) -> None:
+        """Take notice of what was read since the last look."""
+        now = self._clock()
+        seen = self._reads.look()
+        if seen and self._first is None:
+            self._first = now
+        for area, count in seen.items():
+            if self._sectors.get(area) != count.sectors:
+                self._sectors[area] = count.sectors
+                self._look_at(area, now - (self._first or now))
+        self._lengths.append((now, len(self.run)))
+        while now - self._lengths[0][0] > _SETTLED:
+            self._lengths.popleft()
+
+    def is_over(self) -> bool:
+        """Tell whether hardly anything new is read, or it takes too long for a boot."""
+        now = self._clock()
+        if now - self._begin >= _LONGEST:
+            return True
+        if self._first is None or now - self._first < _SETTLED:
+            return False
+        return len(self.run) - self._lengths[0][1] < _NEW * len(self.run)
+
+    def counts(self) -> bool:
+        """Tell whether VMs booted, and what they read had to be fetched."""
+        fetched = sysfs.sectors_read(self._below) * sizes.SECTOR  # since the image came
+        held = sum(self._pages.values()) * pieces.PAGE
+        return bool(self.run) and fetched >= _FETCHED * held
+
+    def _look_at(self, area: int, since: float) -> None:
+        """Add the pieces of an area that were read."""
+        start = area * self._reads.area
+        length = min(self._reads.area, self._size - start)
+        self._pages[area] = 0
+        stripes = {
+            pieces.stripe(at, len(self._exports))
+            for at in range(start, start + length, sizes.REGION)
+        }
+        for one in stripes:
+            # where a stripe has no region, its page cache has no pages
+            held = page_cache.held(self._exports[one], pieces.in_export(start), length)
+            self._pages[area] += held.count(1)
+            for number in pieces.wanted(held, self._piece):
+                self.run.setdefault(start // self._piece + number, since)

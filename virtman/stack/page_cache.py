@@ -1,0 +1,66 @@
+"""What the page cache holds of a block device, and having it hold more: no root is needed.
+
+The device's node must belong to this account: to others the kernel shows all pages as held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+from collections.abc import Iterator
+
+PAGE = mmap.PAGESIZE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+)  # fmt: skip
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+def held(device: str, offset: int, length: int) -> bytes:
+    """Return a byte for each page: 1 if it is held. Nothing is read, and no page is touched.
+
+    :param offset: bytes, and ``length`` too: whole pages
+    """
+    found = ctypes.create_string_buffer(length // PAGE)
+    with _opened(device) as descriptor:
+        flags = mmap.MAP_SHARED
+        begin = _libc.mmap(None, length, mmap.PROT_READ, flags, descriptor, offset)
+        if begin == _FAILED:
+            raise _failure(device)
+        try:
+            if _libc.mincore(begin, length, found):
+                raise _failure(device)
+        finally:
+            _libc.munmap(begin, length)
+    return bytes(one & 1 for one in found.raw)
+
+
+def fetch(device: str, offset: int, length: int) -> None:
+    """Have bytes held, and return once they are: no more, as nothing is read ahead of them.
+
+    The kernel waits for as long as what lies below does not answer.
+    """
+    with _opened(device) as descriptor:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        os.pread(descriptor, length, offset)
+
+
+@contextlib.contextmanager
+def _opened(device: str) -> Iterator[int]:
+    descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _failure(device: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"page cache of {device}: {os.strerror(number)}")
