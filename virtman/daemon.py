@@ -16,6 +16,7 @@ from virtman.background.boots import Boots
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
+from virtman.background.metrics import Figures, Metrics
 from virtman.background.nic import Card, Overload
 from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
@@ -171,7 +172,9 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
-    services += [Merger(agent.stores), Supply(agent.stores), Boots(agent, _boots(conf))]
+    boots = Boots(agent, _boots(conf))
+    metrics = Metrics(Figures(agent, boots.totals), conf.metrics.ip, conf.metrics.port)
+    services += [Merger(agent.stores), Supply(agent.stores), boots, metrics]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -6,9 +6,21 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
-from virtman.conf import agent, cache, export, image, keystone, notify, peers, profile, store, volt
+from virtman.conf import (
+    agent,
+    cache,
+    export,
+    image,
+    keystone,
+    metrics,
+    notify,
+    peers,
+    profile,
+    store,
+    volt,
+)
 
-_GROUPS = (agent, cache, export, image, keystone, notify, peers, profile, store, volt)
+_GROUPS = (agent, cache, export, image, keystone, metrics, notify, peers, profile, store, volt)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -156,6 +156,10 @@ class Attachment:
         """Return what the cache has done for the image."""
         return self._life.health.figures(seen)
 
+    def failed_paths(self, seen: Mapping[str, Table]) -> int:
+        """Return how many paths to parents and standbys do not work."""
+        return self._life.health.failed_paths(self._life.steps, seen)
+
     def faults(self, seen: Mapping[str, Table]) -> Sequence[tuple[str, Device]]:
         """Return what is not as it should be with the image's devices: a code, and which."""
         if not self.is_attached:

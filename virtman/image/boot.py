@@ -156,5 +156,6 @@ class Boot:
                 if not self.goes_on():
                     return
                 continue
+            self.totals.add(recorded=1)
             LOG.info("image %s: a boot that read %d pieces is recorded", self._name, len(run))
             return

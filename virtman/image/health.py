@@ -15,7 +15,7 @@ from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.multipath import MultipathLayer
-from virtman.stack.mapped import Mapped, Seen, Table, failed
+from virtman.stack.mapped import Mapped, Seen, Table, failed, failed_paths
 from virtman.stack.transport import ExportLayer, transport
 
 
@@ -58,6 +58,11 @@ class Health:
         """Tell whether a path to a parent has failed, so that reads may hang."""
         tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
         return any(failed(seen.get(name, [])) for name in tops)
+
+    def failed_paths(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
+        """Return how many paths to parents and standbys do not work."""
+        tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
+        return sum(len(failed_paths(seen.get(name, []))) for name in tops)
 
     def is_whole(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
         """Tell whether all is there and works but, perhaps, paths to parents."""

@@ -47,24 +47,27 @@ _FOREIGN = 0.1
 
 @dataclass
 class Totals:
-    """What an agent has done ahead of its VMs, in all images.
+    """What an agent has done for boots since it started, in all images.
 
-    :ivar fetched: bytes
+    :ivar fetched: bytes that came ahead of VMs
     :ivar used: of them, bytes that VMs have read
-    :ivar useless: images of which it gave a profile up
+    :ivar useless: boots whose VMs hardly read what came
+    :ivar recorded: boots
     """
 
     fetched: int = 0
     used: int = 0
     useless: int = 0
+    recorded: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, fetched: int = 0, used: int = 0, useless: int = 0) -> None:
+    def add(self, *, fetched: int = 0, used: int = 0, useless: int = 0, recorded: int = 0) -> None:
         """Count more."""
         with self.lock:
             self.fetched += fetched
             self.used += used
             self.useless += useless
+            self.recorded += recorded
 
 
 class SharedCap:

@@ -2,7 +2,7 @@
 
 The kernel counts the reads of VMs, by areas; which pieces of an area they were, the page caches
 of the exports tell, through which VMs read. So one look costs as much as was read since the last
-one, not as much as the image is long. An area is one piece up to 256 MiB, and 10 MiB at 40 GiB.
+one, not as much as the image is long. An area is one piece up to 256 MiB, and 16 MiB at 40 GiB.
 """
 
 from __future__ import annotations

@@ -91,9 +91,14 @@ def statuses(names: Iterable[str]) -> dict[str, Table]:
     }
 
 
+def failed_paths(status: Table) -> list[str]:
+    """Return the numbers of the paths of a multipath that do not work."""
+    return [number for number, state in _paths(status) if state == "F"]
+
+
 def failed(status: Table) -> bool:
     """Tell whether any path of a multipath does not work."""
-    return any(state == "F" for _, state in _paths(status))
+    return bool(failed_paths(status))
 
 
 def works(status: Table) -> bool:

@@ -1,0 +1,71 @@
+"""What Prometheus hears of an agent, over HTTP."""
+
+import socket
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.functional.virtman.base import TestCase
+from virtman.background.metrics import Figures, Metrics
+from virtman.image.prefetch import Totals
+
+
+class MetricsTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.node = self.bed.node()
+        self.totals = Totals()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+
+    def start(self):
+        metrics = Metrics(Figures(self.node.agent, self.totals), "127.0.0.1", self.port)
+        with self.node.process.here():
+            metrics.start()
+        return metrics
+
+    def scrape(self):
+        """Return all figures, by name and labels."""
+        answer = requests.get(f"http://127.0.0.1:{self.port}/metrics", timeout=5)
+        self.assertEqual(200, answer.status_code)
+        return {
+            (sample.name, *sorted(sample.labels.values())): sample.value
+            for family in text_string_to_metric_families(answer.text)
+            for sample in family.samples
+        }
+
+    def test_all_figures_are_told(self):
+        self.addCleanup(self.start().stop)
+        self.node.create("vm1")
+        self.node.create("vm2")
+        self.node.settle()
+        self.totals.add(fetched=65536, used=4096, useless=1, recorded=2)
+        found = self.scrape()
+        self.assertEqual(2, found["virtman_image_vms", "debian"])
+        self.assertEqual(0, found["virtman_image_paths_failed", "debian"])
+        self.assertIn(("virtman_image_reads_total", "debian", "hit"), found)
+        self.assertIn(("virtman_image_sent_bytes_total", "debian"), found)
+        self.assertEqual(65536, found["virtman_prefetch_fetched_bytes_total",])
+        self.assertEqual(4096, found["virtman_prefetch_used_bytes_total",])
+        self.assertEqual(1, found["virtman_prefetch_useless_total",])
+        self.assertEqual(2, found["virtman_boots_recorded_total",])
+
+    def test_paths_that_fail_are_counted(self):
+        self.addCleanup(self.start().stop)
+        self.node.create("vm1")
+        self.node.settle()
+        self.bed.source_dies()
+        self.assertLess(0, self.scrape()["virtman_image_paths_failed", "debian"])
+        self.bed.source_returns()
+
+    def test_an_address_that_is_taken_does_not_keep_the_agent_from_starting(self):
+        first = self.start()
+        self.addCleanup(first.stop)
+        self.start().stop()
+        self.assertIn(f"no figures for Prometheus: 127.0.0.1 port {self.port}", self.log.output)
+        self.scrape()
+
+    def test_without_a_port_nobody_is_answered(self):
+        metrics = Metrics(Figures(self.node.agent, self.totals), "127.0.0.1", 0)
+        metrics.start()
+        metrics.stop()

@@ -1,0 +1,132 @@
+"""A profile of what a VM really read on a real kernel, and what it is worth to the next one."""
+
+import json
+import random
+import time
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from virtman.model.profile import decode
+
+PIECE = 64 * 1024
+READ = 200  # pieces that a VM reads
+FULL_PIECES = 160  # of these, read whole; of the others a block of 4 KiB
+LEAVES = 1.02  # what comes with the data: leaves of the hash tree, headers of the network
+
+
+class ProfileCase(DeployedCase):
+    node_count = 2
+    size = 64 * MIB
+    record = 1
+    rate = 0
+
+    @classmethod
+    def setUpClass(cls):
+        cls.options = {"profile": {"record": cls.record, "rate": cls.rate}}
+        super().setUpClass()
+
+    def setUp(self):
+        super().setUp()
+        dice = random.Random(7)
+        self.pieces = dice.sample(range(self.size // PIECE), READ)
+        self.addCleanup(self.forget)
+
+    def forget(self):
+        """Have no profile of the image at Volt."""
+        self.deployment.ask("DELETE", f"/v1/images/{self.image}/profiles/boot")
+
+    def read(self, node, device):
+        """Read the pieces as a VM does, past its own page cache."""
+        whole, parts = self.pieces[:FULL_PIECES], self.pieces[FULL_PIECES:]
+        reads = [(number * PIECE, PIECE) for number in whole]
+        reads += [(number * PIECE + 8192, 4096) for number in parts]
+        program = (
+            "import json, mmap, os, sys\n"
+            "device, reads = json.load(sys.stdin)\n"
+            "opened = os.open(device, os.O_RDONLY | os.O_DIRECT)\n"
+            "memory = mmap.mmap(-1, 65536)\n"
+            "for offset, length in reads:\n"
+            "    os.preadv(opened, [memoryview(memory)[:length]], offset)\n"
+        )
+        node.run(["python3", "-c", program], input=json.dumps([device, reads]), timeout=300)
+
+    def profile(self):
+        """Return the profile that Volt has, encoded; None if there is none."""
+        answer = self.deployment.request("GET", f"/v1/images/{self.image}/profiles/boot")
+        return answer.content if answer.status_code == 200 else None
+
+    def kill(self, node, device):
+        """Kill a node's agent, and start another, which follows no boot; the VM has its data."""
+        counter = ["dmsetup", "message", f"virtman_{self.image}_origin", "0", "@stats_list"]
+        self.assertIn("virtman", node.run(counter).stdout)
+        self.deployment.kill_agent(node)
+        self.deployment.start_agent(node, self.options)
+        wait_until(lambda: not node.run(counter).stdout, "no reads being counted", 30, 0.2)
+        self.assertEqual(self.sha256, sha256(node, device))
+
+    def await_log(self, node, words):
+        log = node.share / "agent.log"
+        wait_until(lambda: words in log.read_text(), f"{words!r} of {node.name}", 90, 0.2)
+
+
+class TestProfile(ProfileCase):
+    name = "profiles"
+
+    def test_what_one_node_recorded_the_next_one_has_before_its_vm_reads(self):
+        first, second = self.nodes
+        self.read(first, self.create(first, "vm1"))
+        wait_until(self.profile, "a profile at Volt", 90, 0.5)
+        found = set(decode(self.profile()).wanted())
+        wanted = set(self.pieces)
+        covered = len(wanted & found) / len(wanted)
+        extra = found - wanted
+        self.assertEqual((1.0, set()), (covered, extra))
+
+        before = second.received_bytes()
+        device = self.create(second, "vm2")
+        self.await_log(second, "were fetched ahead of VMs")
+        ahead = second.received_bytes() - before
+        self.assertLess(ahead, LEAVES * READ * PIECE + 2 * MIB)
+        before = second.received_bytes()
+        self.read(second, device)
+        late = second.received_bytes() - before
+        self.assertLess(late, 0.02 * READ * PIECE)
+        report(
+            f"boot profile: {len(found)} pieces of {READ} recorded, {len(extra)} that nobody read; "
+            f"{ahead >> 10} KiB came ahead, {late >> 10} KiB when the VM read"
+        )
+
+    def test_a_boot_whose_agent_is_killed_is_not_recorded(self):
+        node, _ = self.nodes
+        device = self.create(node, "vm1")
+        self.read(node, device)
+        self.kill(node, device)
+        time.sleep(30)  # longer than a boot that is over takes to be recorded
+        self.assertIsNone(self.profile())
+
+
+class TestCap(ProfileCase):
+    name = "profile-cap"
+    rate = 2  # MiB a second
+
+    def test_what_is_fetched_ahead_stays_below_its_cap_and_ends_with_an_agent_that_is_killed(self):
+        first, second = self.nodes
+        self.read(first, self.create(first, "vm1"))
+        wait_until(self.profile, "a profile at Volt", 90, 0.5)
+        device = self.create(second, "vm2")
+        time.sleep(2)
+        self.kill(second, device)
+        self.destroy(second, "vm2")
+        self.deployment.drop(second, self.image)
+        self.create(second, "vm2")
+        samples = []
+        log = second.share / "agent.log"
+        while "were fetched ahead of VMs" not in log.read_text():
+            samples.append((time.monotonic(), second.received_bytes()))
+            time.sleep(0.25)
+        (begin, before), (end, after) = samples[0], samples[-1]
+        rate = (after - before) / (end - begin)
+        self.assertLess(rate, 1.1 * self.rate * MIB)
+        self.assertGreater(rate, 0.8 * self.rate * MIB)
+        self.assertLess(after - before, LEAVES * READ * PIECE)
+        report(f"cap of {self.rate} MiB/s for what is fetched ahead: {rate / MIB:.2f} MiB/s")

@@ -1,0 +1,108 @@
+"""What the agent counts, for Prometheus: asked of the kernel and of the agent at each scrape."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from virtman.image.attachment import look
+from virtman.image.prefetch import Totals
+from virtman.node.agent import Agent
+
+LOG = logging.getLogger(__name__)
+
+
+class Figures(Collector):
+    """All figures of one agent; those of an image begin anew when it is attached anew.
+
+    :param totals: what was fetched ahead
+    """
+
+    def __init__(self, agent: Agent, totals: Totals) -> None:
+        self.agent = agent
+        self.totals = totals
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all figures."""
+        attached = self.agent.attachments()
+        seen = look(attached)
+        reads = CounterMetricFamily(
+            "virtman_image_reads",
+            "Reads of an image's cache, by whether it could answer.",
+            labels=["image", "result"],
+        )
+        sent = CounterMetricFamily(
+            "virtman_image_sent_bytes", "Bytes that children read of an image.", labels=["image"]
+        )
+        vms = GaugeMetricFamily("virtman_image_vms", "VMs that use an image.", labels=["image"])
+        failed = GaugeMetricFamily(
+            "virtman_image_paths_failed",
+            "Paths to parents and standbys that do not work.",
+            labels=["image"],
+        )
+        for one in attached:
+            name, report = one.info.name, one.report(seen)
+            reads.add_metric([name, "hit"], report.hits)
+            reads.add_metric([name, "miss"], report.misses)
+            sent.add_metric([name], report.sent)
+            vms.add_metric([name], len(one.users))
+            failed.add_metric([name], one.failed_paths(seen))
+        yield from (reads, sent, vms, failed)
+        yield CounterMetricFamily(
+            "virtman_prefetch_fetched_bytes",
+            "Bytes that were fetched ahead of VMs.",
+            self.totals.fetched,
+        )
+        yield CounterMetricFamily(
+            "virtman_prefetch_used_bytes",
+            "Bytes of pieces that were fetched ahead and that VMs then read.",
+            self.totals.used,
+        )
+        yield CounterMetricFamily(
+            "virtman_prefetch_useless",
+            "Boots for which nothing more was fetched ahead, as VMs hardly read what came.",
+            self.totals.useless,
+        )
+        yield CounterMetricFamily(
+            "virtman_boots_recorded", "Boots that were recorded.", self.totals.recorded
+        )
+
+
+class Metrics:
+    """Answers Prometheus.
+
+    :param port: 0 for no answers
+    """
+
+    def __init__(self, figures: Figures, ip: str, port: int) -> None:
+        self.figures = figures
+        self.ip = ip
+        self.port = port
+
+    def start(self) -> None:
+        """Begin, on a thread of its own."""
+        if not self.port:
+            return
+        registry = CollectorRegistry()
+        registry.register(self.figures)
+        try:
+            self._server, _ = start_http_server(self.port, self.ip, registry)
+        except OSError as err:
+            # VMs do not depend on it
+            LOG.error(
+                "no figures for Prometheus: %s port %d: %s; set [metrics] ip and port",
+                self.ip,
+                self.port,
+                err.strerror,
+            )
+            self.port = 0
+
+    def stop(self) -> None:
+        """Answer no more."""
+        if self.port:
+            self._server.shutdown()
+            self._server.server_close()
