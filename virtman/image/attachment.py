@@ -68,9 +68,8 @@ class Attachment:
 
     @property
     def exports(self) -> Sequence[str]:
-        """Paths of what VMs and children read, one a stripe; only while the image is here."""
-        devices = self._life.devices
-        return [devices[Device(self.info.name, f"export{one}")] for one in range(self.info.stripes)]
+        """Paths of what VMs and children read, one a stripe; they may not be there."""
+        return [Device(self.info.name, f"export{one}").node for one in range(self.info.stripes)]
 
     @property
     def reads(self) -> Reads | None:

@@ -7,7 +7,6 @@ want. Each merges what it read into the profile at Volt. Once there are enough, 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -109,17 +108,16 @@ class Boot:
         return found
 
     def _help(self, found: Profile, how: How) -> None:
-        begin = time.monotonic()
         prefetch = Prefetch(self.attachment, self.reads, found, how, self.totals)
         prefetch.run(self.goes_on, self.pause)
-        LOG.info(
-            "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
-            self._name,
-            prefetch.fetched / 2**20,
-            time.monotonic() - begin,
-        )
         if prefetch.verdict and self.goes_on():
             LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+        LOG.info(
+            "image %s: VMs read %.1f of the %.1f MiB that were fetched ahead",
+            self._name,
+            prefetch.used / 2**20,
+            prefetch.fetched / 2**20,
+        )
 
     def _record(self, piece: int) -> None:
         recording = Recording(self.attachment, self.reads, piece)

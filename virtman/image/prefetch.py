@@ -38,6 +38,9 @@ _IDLE_READS = 8
 _IDLE_S = 2.0
 """... but if there are not as many, windows grow after so many seconds."""
 
+_UNREAD_S = 20.0
+"""Seconds for which VMs have read nothing more of what came, after which they will not."""
+
 _LATELY = 32
 """Areas that were read last, which tell how far the boot is."""
 
@@ -147,6 +150,7 @@ class Prefetch:
     """Fetches a profile's pieces of an image that was just attached.
 
     :ivar fetched: bytes that came ahead
+    :ivar used: bytes of them that VMs read
     :ivar verdict: why it ended early, in words; empty if it did not
     """
 
@@ -154,6 +158,7 @@ class Prefetch:
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
         self.fetched = 0
+        self.used = 0
         self.verdict = ""
         self._name = attachment.info.name
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
@@ -175,7 +180,7 @@ class Prefetch:
         ]
 
     def run(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
-        """Fetch all, as long as it goes on and VMs read what comes.
+        """Fetch all, as long as it goes on and VMs read what comes; then see what they read.
 
         Reads that wait for a parent that does not answer are left behind: they end with the image.
 
@@ -188,15 +193,29 @@ class Prefetch:
             for lane in self._lanes
             for _ in range(self._how.largest)
         ]
+        begin = time.monotonic()
         for one in workers:
             one.start()
         try:
             while any(one.is_alive() for one in workers) and not self.verdict and goes_on():
                 sleep(LOOK)
                 self._look()
+                self._weigh()
         finally:
             for lane in self._lanes:
                 lane.end()
+        LOG.info(
+            "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
+            self._name,
+            self.fetched / 2**20,
+            time.monotonic() - begin,
+        )
+        used, since = self.used, time.monotonic()
+        while time.monotonic() - since < _UNREAD_S and self.used < self.fetched and goes_on():
+            sleep(LOOK)
+            self._look()
+            if self.used != used:
+                used, since = self.used, time.monotonic()
 
     def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in self._exports]
@@ -213,7 +232,13 @@ class Prefetch:
         for lane in self._lanes:
             lane.hurt(read_s, self._idle.seconds)
         with self._lock:
-            self._totals.add(used=self._judge.look(seen) * self._piece)
+            used = self._judge.look(seen) * self._piece
+            self.used += used
+            self._totals.add(used=used)
+
+    def _weigh(self) -> None:
+        """Give the profile up if VMs read something else."""
+        with self._lock:
             if self._judge.is_poor():
                 self._totals.add(useless=1)
                 self.verdict = "VMs hardly read what the profile says"

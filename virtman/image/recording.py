@@ -52,7 +52,7 @@ class Recording:
         self._piece = piece
         self._clock = clock
         self._exports = attachment.exports
-        self._below = attachment.devices[Device(name, "stripe")]
+        self._below = Device(name, "stripe").node
         self._begin = clock()
         self._first: float | None = None
         self._sectors: dict[int, int] = {}

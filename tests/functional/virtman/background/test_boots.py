@@ -30,6 +30,7 @@ class Quick(fixtures.Fixture):
             (boot, "_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
             (prefetch, "_IDLE_S", 0.0),
+            (prefetch, "_UNREAD_S", 0.1),
             (recording, "_SETTLED", SETTLED),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, value))
@@ -267,6 +268,8 @@ class PrefetchTest(BootsCase):
         self.node.kernel.vm_reads("debian", 2 * PIECE, PIECE)
         self.node.kernel.vm_reads("debian", 3 * PIECE, 4 * KIB)
         self.await_(lambda: boots.totals.used == 2 * PIECE, lambda: boots.totals)
+        self.await_(lambda: not following(), following)
+        self.assertIn("VMs read 0.1 of the", self.log.output)
 
     def test_no_more_than_the_cap_is_fetched_a_second(self):
         self.store(range(128))
