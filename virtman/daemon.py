@@ -71,7 +71,9 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     agent.stack.forget_lost()
     agent.stack.wake()
     moves, arrivals, journeys = _journeys(conf, agent)
-    return Api(agent, moves, arrivals), [*_services(conf, agent), *journeys]
+    boots = Boots(agent, _boots(conf))
+    services = [*_services(conf, agent), boots, _metrics(conf, boots), *journeys]
+    return Api(agent, moves, arrivals, boots), services
 
 
 def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
@@ -160,7 +162,13 @@ def _limits(conf: cfg.ConfigOpts) -> Limits:
 def _boots(conf: cfg.ConfigOpts) -> Options:
     given = conf.profile
     how = How(Policy(given.policy), given.window, SharedCap(given.rate * _MIB))
-    return Options(given.record, given.piece_size * _KIB, how if given.prefetch else None)
+    return Options(given.record, given.piece_size * _KIB, given.prefetch, how)
+
+
+def _metrics(conf: cfg.ConfigOpts, boots: Boots) -> Service:
+    figures = Figures(boots.agent, boots.totals)
+    metrics: Service = Metrics(figures, conf.metrics.ip, conf.metrics.port)
+    return metrics
 
 
 def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
@@ -172,9 +180,7 @@ def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
-    boots = Boots(agent, _boots(conf))
-    metrics = Metrics(Figures(agent, boots.totals), conf.metrics.ip, conf.metrics.port)
-    services += [Merger(agent.stores), Supply(agent.stores), boots, metrics]
+    services += [Merger(agent.stores), Supply(agent.stores)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

@@ -71,6 +71,16 @@ class CacheAnswer(TypedDict):
     bypassed: int
 
 
+class AheadAnswer(TypedDict):
+    """What is fetched ahead of VMs, and how far that is: see ``virtman.image.prefetch.Ahead``."""
+
+    state: str
+    wanted: int
+    there: int
+    fetched: int
+    used: int
+
+
 class ImageAnswer(TypedDict):
     """An image that is attached; ``instances`` are the VMs that use it."""
 
@@ -81,6 +91,7 @@ class ImageAnswer(TypedDict):
     instances: list[str]
     warm: bool
     cache: CacheAnswer
+    ahead: AheadAnswer | None
 
 
 class ScrubAnswer(TypedDict):

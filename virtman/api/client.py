@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from virtman.api.answers import (
+    AheadAnswer,
     CheckAnswer,
     ImageAnswer,
     MoveAnswer,
@@ -19,7 +20,7 @@ from virtman.api.answers import (
     VmAnswer,
     VolumeAnswer,
 )
-from virtman.errors import AgentUnreachable, from_code
+from virtman.errors import AgentUnreachable, ImageUnknown, from_code
 from virtman.model import naming
 
 _TIMEOUT = 300.0
@@ -188,6 +189,25 @@ class Client:
     def drop(self, image: str) -> None:
         """Leave an image that no VM uses."""
         self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
+
+    def warm(
+        self, image: str, show: Callable[[AheadAnswer], object] = lambda ahead: None
+    ) -> AheadAnswer:
+        """Have fetched what VMs will read of an image when they boot; return once it is there.
+
+        :param show: called with how far it is now and then
+        :raises ImageUnknown: if the image was left meanwhile
+        """
+        ahead = self._call("POST", f"/v1/images/{naming.check('image', image)}/warm")
+        while ahead is None or ahead["state"] == "fetching":
+            if ahead is not None:
+                show(ahead)
+            time.sleep(_LOOK)
+            found = [one for one in self.images() if one["image"] == image]
+            if not found:
+                raise ImageUnknown(f"image {image} was left meanwhile: warm it again")
+            ahead = found[0]["ahead"]
+        return cast("AheadAnswer", ahead)
 
     def scrub(self, image: str) -> ScrubAnswer:
         """Compare an image's cache with its hashes; return what it did.

@@ -10,6 +10,7 @@ from typing import Any
 from werkzeug.wrappers import Request
 
 from virtman.background import scrub
+from virtman.background.boots import Boots
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import look
@@ -43,6 +44,7 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("POST", "/v1/images/<image>/warm", "warm"),
     ("GET", "/v1/space", "space"),
     ("GET", "/v1/cached", "list_cached"),
     ("POST", "/v1/cached/attach", "attach"),
@@ -53,13 +55,14 @@ ROUTES = (
 
 
 class Api(Rest):
-    """A WSGI application over one agent, and the moves from and to it."""
+    """A WSGI application over one agent, the moves from and to it, and the boots on it."""
 
     routes = ROUTES
 
-    def __init__(self, agent: Agent, moves: Moves, arrivals: Arrivals) -> None:
+    def __init__(self, agent: Agent, moves: Moves, arrivals: Arrivals, boots: Boots) -> None:
         super().__init__()
         self.agent = agent
+        self.boots = boots
         self.moves = moves
         self.arrivals = arrivals
 
@@ -174,10 +177,20 @@ class Api(Rest):
                 "instances": sorted(one.users),
                 "warm": one.is_warm,
                 "cache": asdict(one.figures(seen)),
+                "ahead": self._ahead(one.info.name),
             }
             for one in attached
         ]
         return 200, {"images": images}
+
+    def warm(self, request: Request, image: str) -> Answer:
+        """Begin to fetch what VMs will read of an image when they boot."""
+        self.boots.warm(image)
+        return 202, self._ahead(image)
+
+    def _ahead(self, image: str) -> dict[str, Any] | None:
+        found = self.boots.ahead(image)
+        return asdict(found) if found else None
 
     def drop(self, request: Request, image: str) -> Answer:
         """Leave an image now."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
+from virtman.api.answers import AheadAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
 from virtman.cmd.options import as_json
@@ -44,6 +46,38 @@ def list_images(client: Client, as_json: bool) -> None:
 def drop(client: Client, name: str) -> None:
     """Detach IMAGE now instead of after its keep time. Its children are moved first."""
     client.drop(name)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@as_json
+@click.pass_obj
+def warm(client: Client, name: str, as_json: bool) -> None:
+    """Attach IMAGE, and fetch what VMs will read of it when they boot.
+
+    Its boot profile says what that is. Without VMs, IMAGE stays for its keep time.
+    """
+    shows = sys.stderr.isatty() and not as_json
+
+    def show(now: AheadAnswer) -> None:
+        if shows:
+            click.echo(f"\r{_share(now)}\x1b[K", err=True, nl=False)
+
+    try:
+        ended = client.warm(name, show)
+    finally:
+        if shows:
+            click.echo(err=True)
+    if as_json:
+        click.echo(json.dumps(ended))
+    else:
+        click.echo(f"{name}: {_share(ended)} here, {table.rounded(ended['fetched'])} were fetched")
+    if ended["state"] == "stopped":
+        raise click.ClickException(f"{name} is not warm: the agent's log tells why")
+
+
+def _share(ahead: AheadAnswer) -> str:
+    return f"{table.rounded(ahead['there'])} of {table.rounded(ahead['wanted'])}"
 
 
 @image.command()

@@ -226,6 +226,13 @@ class Attachment:
             if self._mending is None or self._mending.done():
                 self._mending = self._worker.submit(self._logged, partial(self._life.mend, seen))
 
+    def count_anew(self) -> Reads:
+        """Count what VMs read from now on, instead of what was counted before.
+
+        :raises KernelFailure: if the kernel does not
+        """
+        return self._worker.submit(self._life.count_anew).result()
+
     def restore(self) -> None:
         """Bring back what is missing, try again what failed, take away what is too much."""
         self._worker.submit(self._restore).result()

@@ -6,12 +6,19 @@ want. Each merges what it read into the profile at Volt. Once there are enough, 
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from virtman.coordinator.interface import Coordinator
-from virtman.errors import CoordinatorUnreachable, ProfileInvalid, ProfileStale, VirtmanError
+from virtman.coordinator.interface import Coordinator, ImageInfo
+from virtman.errors import (
+    CoordinatorUnreachable,
+    ProfileForeign,
+    ProfileInvalid,
+    ProfileStale,
+    VirtmanError,
+)
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
@@ -32,18 +39,20 @@ class Options:
 
     :ivar record: boots of which a profile is made; 0 for none
     :ivar piece: bytes of a piece in a new profile
-    :ivar how: what is known is fetched ahead; None if it is not
+    :ivar prefetch: whether what is known is fetched ahead, without being asked
     """
 
     record: int
     piece: int
-    how: How | None
+    prefetch: bool
+    how: How
 
 
 class Boot:
     """One boot, on a thread of its own.
 
     :param sleep: lets seconds pass; returns whether the agent stops
+    :ivar prefetch: what is fetched ahead of it; None if nothing is
     """
 
     def __init__(
@@ -60,27 +69,43 @@ class Boot:
         self.coordinator = coordinator
         self.options = options
         self.totals = totals
+        self.prefetch: Prefetch | None = None
         self._name = attachment.info.name
         self._sleep = sleep
         self._stops = False
 
     def run(self) -> None:
         """Record the boot, or fetch ahead for it."""
-        try:
+        with self._followed():
             if self.attachment.info.tree is None:
                 return  # nothing would bind a profile to the image's data
             found = self._profile()
             if found is None or found.runs < self.options.record:
                 if self.options.record:
                     self._record(found.piece_size if found else self.options.piece)
-            elif self.options.how is not None:
-                self._help(found, self.options.how)
+            elif self.options.prefetch:
+                self._help(found)
+
+    def warm(self, found: Profile, then: Callable[[], object]) -> None:
+        """Fetch ahead, whether or not there is a VM yet.
+
+        :param then: is called once that is done; what VMs read of it is seen after that
+        """
+        with self._followed():
+            self._help(found, then)
+
+    @contextlib.contextmanager
+    def _followed(self) -> Iterator[None]:
+        """Have an end of the image end this too, and count no more reads after it."""
+        try:
+            yield
         except (VirtmanError, OSError) as err:
             if self.goes_on():  # else the image was left meanwhile
                 LOG.warning("image %s: its boot is not followed any more: %s", self._name, err)
         finally:
             if self.attachment.reads is self.reads:
-                self.reads.end()
+                with contextlib.suppress(VirtmanError):
+                    self.reads.end()
 
     def goes_on(self) -> bool:
         """Tell whether VMs use the image, and it was not left since."""
@@ -93,30 +118,26 @@ class Boot:
 
     def _profile(self) -> Profile | None:
         """Return the image's profile; None if nobody knows one that is of it."""
-        stored = self.coordinator.profile(self._name, WORKLOAD)
-        if stored is None:
-            return None
         try:
-            found = decode(stored[0])
-        except ProfileInvalid as err:
+            return known_profile(self.coordinator, self.attachment.info)
+        except (ProfileInvalid, ProfileForeign) as err:
             LOG.warning("image %s: %s", self._name, err)
             return None
-        tree = self.attachment.info.tree
-        if tree is None or found.identity != tree.root:
-            LOG.warning("image %s: its profile is of another image, and is not used", self._name)
-            return None
-        return found
 
-    def _help(self, found: Profile, how: How) -> None:
-        prefetch = Prefetch(self.attachment, self.reads, found, how, self.totals)
-        prefetch.run(self.goes_on, self.pause)
-        if prefetch.verdict and self.goes_on():
-            LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+    def _help(self, found: Profile, then: Callable[[], object] = lambda: None) -> None:
+        """Fetch ahead, and see what VMs read of that."""
+        self.prefetch = Prefetch(self.attachment, self.reads, found, self.options.how, self.totals)
+        self.prefetch.fetch(self.goes_on, self.pause)
+        if self.prefetch.verdict and self.goes_on():
+            LOG.warning("image %s: no more is fetched ahead: %s", self._name, self.prefetch.verdict)
+        then()
+        self.prefetch.watch(self.goes_on, self.pause)
+        ahead = self.prefetch.ahead()
         LOG.info(
             "image %s: VMs read %.1f of the %.1f MiB that were fetched ahead",
             self._name,
-            prefetch.used / 2**20,
-            prefetch.fetched / 2**20,
+            ahead.used / 2**20,
+            ahead.fetched / 2**20,
         )
 
     def _record(self, piece: int) -> None:
@@ -157,3 +178,18 @@ class Boot:
             self.totals.add(recorded=1)
             LOG.info("image %s: a boot that read %d pieces is recorded", self._name, len(run))
             return
+
+
+def known_profile(coordinator: Coordinator, info: ImageInfo) -> Profile | None:
+    """Return an image's profile; None if there is none.
+
+    :raises ProfileInvalid: if it cannot be read
+    :raises ProfileForeign: if it is of another image
+    """
+    stored = coordinator.profile(info.name, WORKLOAD)
+    if stored is None:
+        return None
+    found = decode(stored[0])
+    if info.tree is None or found.identity != info.tree.root:
+        raise ProfileForeign("the profile is of another image, and is not used")
+    return found

@@ -209,6 +209,13 @@ class Life:
         if not waits:  # else reads may hang that a swap of tables has to wait for
             self._weigh(seen)
 
+    def count_anew(self) -> Reads:
+        """Count what VMs read from now on."""
+        counter = Reads(self.info.name, self.info.size)
+        counter.begin()
+        self.reads = counter
+        return counter
+
     def restore(self) -> None:
         """Bring back what is missing, try again what failed, take away what is too much."""
         if self.is_here:
@@ -335,13 +342,12 @@ class Life:
 
     def _count_reads(self, *, begins: bool) -> None:
         """Count what VMs read from the first one on; after that, nobody knows what they read."""
-        self.reads, counter = None, Reads(self.info.name, self.info.size)
+        self.reads = None
         try:
             if begins:
-                counter.begin()
-                self.reads = counter
-            else:  # an agent that died may have left one
-                counter.end()
+                self.count_anew()
+            else:  # an agent that died may have left a count
+                Reads(self.info.name, self.info.size).end()
         except VirtmanError as err:
             LOG.warning("image %s: %s", self.info.name, err)
 

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from virtman import sysfs
 from virtman.image.attachment import Attachment
@@ -87,6 +88,31 @@ class SharedCap:
             return self._cap.delay(self._clock(), amount)
 
 
+class State(StrEnum):
+    """How far fetching ahead is."""
+
+    FETCHING = "fetching"
+    FETCHED = "fetched"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What is fetched of an image ahead of its VMs; in bytes.
+
+    :ivar wanted: what its profile names
+    :ivar there: of it, what this node has by now, or had already
+    :ivar fetched: of that, what had to be fetched
+    :ivar used: of that, what VMs have read
+    """
+
+    state: State
+    wanted: int
+    there: int
+    fetched: int
+    used: int
+
+
 @dataclass(frozen=True)
 class How:
     """In which order pieces are fetched, and how fast.
@@ -147,19 +173,17 @@ class _Lane:
 
 
 class Prefetch:
-    """Fetches a profile's pieces of an image that was just attached.
+    """Fetches a profile's pieces of an image.
 
-    :ivar fetched: bytes that came ahead
-    :ivar used: bytes of them that VMs read
     :ivar verdict: why it ended early, in words; empty if it did not
     """
 
     def __init__(
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
-        self.fetched = 0
-        self.used = 0
         self.verdict = ""
+        self._there = self._fetched = self._used = 0
+        self._state = State.FETCHING
         self._name = attachment.info.name
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._exports = attachment.exports
@@ -171,16 +195,22 @@ class Prefetch:
         self._lock = threading.Lock()
         self._judge = _Judge(profile, reads.area)
         self._idle = _Idle()
+        stripes = self._by_stripe(profile.wanted())
+        self._wanted = sum(self._length([number]) for numbers in stripes for number in numbers)
         self._lanes = [
             _Lane(
                 order(how.policy, numbers, random.Random(), AHEAD),  # noqa: S311 - no secret
                 Window(how.largest),
             )
-            for numbers in self._by_stripe(profile.wanted())
+            for numbers in stripes
         ]
 
-    def run(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
-        """Fetch all, as long as it goes on and VMs read what comes; then see what they read.
+    def ahead(self) -> Ahead:
+        """Return how far it is."""
+        return Ahead(self._state, self._wanted, self._there, self._fetched, self._used)
+
+    def fetch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
+        """Fetch all, as long as it goes on and VMs read what comes.
 
         Reads that wait for a parent that does not answer are left behind: they end with the image.
 
@@ -204,18 +234,22 @@ class Prefetch:
         finally:
             for lane in self._lanes:
                 lane.end()
+            self._state = State.FETCHED if self._there == self._wanted else State.STOPPED
         LOG.info(
             "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
             self._name,
-            self.fetched / 2**20,
+            self._fetched / 2**20,
             time.monotonic() - begin,
         )
-        used, since = self.used, time.monotonic()
-        while time.monotonic() - since < _UNREAD_S and self.used < self.fetched and goes_on():
+
+    def watch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
+        """See what VMs read of what came, as long as it goes on and they do."""
+        used, since = self._used, time.monotonic()
+        while time.monotonic() - since < _UNREAD_S and self._used < self._fetched and goes_on():
             sleep(LOOK)
             self._look()
-            if self.used != used:
-                used, since = self.used, time.monotonic()
+            if self._used != used:
+                used, since = self._used, time.monotonic()
 
     def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in self._exports]
@@ -233,7 +267,7 @@ class Prefetch:
             lane.hurt(read_s, self._idle.seconds)
         with self._lock:
             used = self._judge.look(seen) * self._piece
-            self.used += used
+            self._used += used
             self._totals.add(used=used)
 
     def _weigh(self) -> None:
@@ -256,17 +290,23 @@ class Prefetch:
 
     def _fetch(self, taken: Sequence[int]) -> None:
         start = taken[0] * self._piece
-        length = min(len(taken) * self._piece, self._size - start)
+        length = self._length(taken)
         export = self._exports[pieces.stripe(start, len(self._exports))]
-        if all(page_cache.held(export, pieces.in_export(start), length)):
-            return
-        time.sleep(self._how.cap.delay(length))
-        page_cache.fetch(export, pieces.in_export(start), length)
+        lacks = not all(page_cache.held(export, pieces.in_export(start), length))
+        if lacks:
+            time.sleep(self._how.cap.delay(length))
+            page_cache.fetch(export, pieces.in_export(start), length)
         with self._lock:
-            self.fetched += length
-            self._totals.add(fetched=length)
-            for number in taken:
-                self._judge.fetched(number)
+            self._there += length
+            if lacks:
+                self._fetched += length
+                self._totals.add(fetched=length)
+                for number in taken:
+                    self._judge.fetched(number)
+
+    def _length(self, taken: Sequence[int]) -> int:
+        """Return the bytes of pieces that lie behind each other; the image's last may be short."""
+        return min(len(taken) * self._piece, self._size - taken[0] * self._piece)
 
 
 class _Idle:

@@ -317,6 +317,17 @@ class Agent:
                     )
         return mine.keys() <= {placement.image for placement in placements}
 
+    def attach(self, image: str, user: str) -> Attachment:
+        """Have an image attached for somebody who is no VM, until it releases the image.
+
+        :raises ImageUnknown: if Volt does not have the image
+        """
+        naming.check("image", image)
+        check_modules(self.stack.modules)
+        attachment = self._attachment(image)
+        attachment.acquire(user)
+        return attachment
+
     def drop(self, image: str) -> None:
         """Leave an image now instead of after its keep time.
 

@@ -24,6 +24,7 @@ from tests.functional.virtman.doubles.simulated import SimulatedKernels
 from tests.functional.volt.base import Ground
 from virtman import server
 from virtman.api.local import Api
+from virtman.background.boots import Boots
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
 from virtman.background.nic import Card, Overload
@@ -41,7 +42,9 @@ from virtman.disk.space_guard import Supply
 from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.image import life
+from virtman.image.boot import Options
 from virtman.image.life import Times
+from virtman.image.prefetch import How, SharedCap
 from virtman.migration import journey, sender
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
@@ -51,6 +54,7 @@ from virtman.migration.tls import Credentials
 from virtman.model import hashtree
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.hashtree import HashTree
+from virtman.model.prefetch_order import Policy
 from virtman.node import check
 from virtman.node.agent import Agent, Host
 from virtman.stack import mapped
@@ -162,6 +166,8 @@ class Node:
         self.agent = Agent(host, stack, coordinator, stores, self.times)
         self.merger = Merger(stores)
         self.supply = Supply(stores)
+        how = How(Policy.IN_ORDER, 4, SharedCap(0))
+        self.boots = Boots(self.agent, Options(1, 65536, True, how))
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.watch = Watch(self.agent, self.heartbeat, called=False)
         self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)
@@ -172,7 +178,7 @@ class Node:
 
     def api(self) -> Api:
         """Return the local API."""
-        return Api(self.agent, self.moves, self.arrivals)
+        return Api(self.agent, self.moves, self.arrivals, self.boots)
 
     def serve(self) -> None:
         """Go on with moves, and take other agents' calls."""

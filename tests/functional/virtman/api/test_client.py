@@ -9,11 +9,13 @@ import threading
 import fixtures
 from click.testing import CliRunner
 
-from tests.functional.virtman.base import DEADLINE, TestCase
+from tests.functional.virtman.base import DEADLINE, PATIENCE, TestCase, hashes
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
 from virtman.cmd.shell import shell
+from virtman.coordinator.client import VoltClient
+from virtman.model.profile import encode, merged
 from virtman.server import Server
 
 
@@ -65,6 +67,28 @@ class ClientTest(ServedCase):
         self.assertEqual([], self.client.list())
         self.client.drop("debian")
         self.assert_nothing_is_left(self.node)
+
+    def test_an_image_is_warmed_by_its_profile(self):
+        error = self.assertRaises(errors.ProfileUnknown, self.client.warm, "debian")
+        self.assertIn("image debian has no boot profile yet: boot VMs from it", str(error))
+        self.store_profile({0: 0.5, 17: 1.0})
+        ahead = self.client.warm("debian")
+        self.assert_is(answers.AheadAnswer, ahead)
+        self.assertEqual(("fetched", 131072, 131072, 131072, 0), tuple(ahead.values()))
+        words = ["--socket", self.socket, "image", "warm", "debian"]
+        done = CliRunner().invoke(shell, words)
+        self.assertEqual(0, done.exit_code)
+        self.assertEqual("debian: 128K of 128K here, 0 were fetched\n", done.output)
+        done = CliRunner().invoke(shell, [*words, "--json"])
+        self.assertEqual(0, json.loads(done.output)["fetched"])
+        self.await_(lambda: not self.client.images()[0]["instances"])
+        self.client.drop("debian")
+
+    def store_profile(self, run):
+        """Have a profile at Volt of a boot that read these pieces."""
+        access = self.bed.access("operator", self.bed.volt.ground.operator)
+        volt = VoltClient(self.bed.volt.url, "any", PATIENCE, access)
+        volt.store_profile("debian", "boot", encode(merged(None, run, hashes()[0].root)), None)
 
     def test_a_snapshot_is_taken_booted_from_rolled_back_to_and_deleted(self):
         self.client.create("vm1", "debian", quota=1 << 20)

@@ -8,6 +8,7 @@ import fixtures
 from tests.functional.virtman.base import MIB, PATIENCE, SIZE, TestCase, hashes
 from virtman.background.boots import Boots
 from virtman.coordinator.client import VoltClient
+from virtman.errors import ImageUnknown, KernelFailure, ProfileUnbound, ProfileUnknown
 from virtman.image import boot, prefetch, recording
 from virtman.image.boot import Options
 from virtman.image.prefetch import How, SharedCap
@@ -49,8 +50,8 @@ class BootsCase(TestCase):
             one.stop()
         self.await_(lambda: not following())
 
-    def boots(self, node, record=1, how=HOW, piece=PIECE):
-        made = Boots(node.agent, Options(record, piece, how))
+    def boots(self, node, record=1, how=HOW, piece=PIECE, prefetch=True):
+        made = Boots(node.agent, Options(record, piece, prefetch, how))
         self.all.append(made)
         return made
 
@@ -293,7 +294,7 @@ class PrefetchTest(BootsCase):
             fixtures.MockPatchObject(coordinator, "profile", lambda *_: (foreign, "tag"))
         )
         self.help(record=0)
-        self.assertIn("its profile is of another image", self.log.output)
+        self.assertIn("the profile is of another image", self.log.output)
         self.assertEqual([], self.fetched())
 
     def test_while_volt_is_away_the_last_one_is_used(self):
@@ -355,6 +356,87 @@ class PrefetchTest(BootsCase):
         self.node.create("vm1")
         self.follow(self.node, boots)
         self.assertEqual(list(BOOT), sorted(self.fetched()))
+
+
+class WarmTest(BootsCase):
+    def setUp(self):
+        super().setUp()
+        self.store()
+        self.node = self.bed.node()
+        self.made = self.boots(self.node, record=0, prefetch=False)
+
+    def warm(self, image="debian"):
+        with self.node.process.here():
+            self.made.warm(image)
+        self.await_(lambda: not following(), following)
+
+    def fetched(self):
+        return sum(length for _, _, length in self.node.kernel.ahead)
+
+    def test_an_image_is_attached_and_has_what_its_profile_names(self):
+        self.warm()
+        wanted = len(BOOT) * PIECE
+        ahead = self.made.ahead("debian")
+        self.assertEqual(("fetched", wanted, wanted), (ahead.state, ahead.wanted, ahead.there))
+        self.assertEqual(wanted, self.fetched())
+        self.assertEqual(frozenset(), self.node.agent.attached("debian").users)
+        self.node.drop()
+        self.assert_nothing_is_left(self.node)
+        with self.node.process.here():
+            self.made.look()
+        self.assertIsNone(self.made.ahead("debian"))
+
+    def test_a_vm_that_comes_then_finds_it_there(self):
+        self.warm()
+        self.node.create("vm1")
+        self.follow(self.node, self.made)
+        for number in BOOT:
+            self.node.kernel.vm_reads("debian", number * PIECE, PIECE)
+        self.assertEqual(len(BOOT) * PIECE, self.fetched())
+
+    def test_an_image_that_vms_use_is_warmed_under_them(self):
+        self.node.create("vm1")
+        self.follow(self.node, self.made)
+        self.assertEqual(0, self.fetched())
+        self.warm()
+        self.assertEqual(len(BOOT) * PIECE, self.fetched())
+        self.warm()
+        self.assertEqual(len(BOOT) * PIECE, self.fetched())
+        self.assertEqual({"vm1"}, self.node.agent.attached("debian").users)
+        self.assertEqual(0, self.node.kernel.mappings["virtman_debian_origin"].area)
+
+    def test_what_is_on_its_way_is_not_asked_for_twice(self):
+        self.made.options = Options(0, PIECE, False, How(Policy.IN_ORDER, 1, SharedCap(MIB)))
+        with self.node.process.here():
+            self.made.warm("debian")
+            self.await_(lambda: self.made.ahead("debian"))
+            self.made.warm("debian")
+        self.assertEqual(1, len([one for one in following() if one.startswith("boot")]))
+        self.await_(lambda: not following(), following)
+
+    def test_it_stops_with_an_agent(self):
+        self.made.options = Options(0, PIECE, False, How(Policy.IN_ORDER, 1, SharedCap(MIB / 4)))
+        with self.node.process.here():
+            self.made.warm("debian")
+        self.made.stop()
+        self.await_(lambda: not following(), following)
+        self.assertEqual("stopped", self.made.ahead("debian").state)
+
+    def test_an_image_of_which_nothing_is_known_is_refused(self):
+        self.bed.register("other")
+        self.bed.register("plain", hashed=False)
+        for image, error in (
+            ("other", ProfileUnknown),
+            ("plain", ProfileUnbound),
+            ("none", ImageUnknown),
+        ):
+            self.assertRaises(error, self.warm, image)
+        self.assertEqual((), tuple(self.node.agent.attachments()))
+
+    def test_one_that_cannot_be_attached_is_wanted_by_nobody_then(self):
+        self.node.process.fate(fail_at=20)
+        self.assertRaises(KernelFailure, self.warm)
+        self.assert_nothing_is_left(self.node)
 
 
 class KillsTest(BootsCase):
