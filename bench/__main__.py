@@ -1,17 +1,22 @@
 """The measurements as commands, such as ``python -m bench volt``."""
 
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import agent, fanout, hops, openstack, report, volt
+from bench import agent, fanout, hops, openstack, report, storm, volt
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
+
+
+def _words(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
+    return text.split(",")
 
 
 @click.group()
@@ -42,37 +47,67 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
 
 
 @main.command("fanout")
-@click.option("--nodes", type=click.IntRange(1, 64), default=7, show_default=True)
 @click.option(
-    "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
-)
+    "--nodes", default="7", show_default=True, callback=lambda *given: _numbers(given[2]),
+    help="How many, with commas for more than one run.",
+)  # fmt: skip
 @click.option(
-    "--shapes",
-    default="forest,tree,star",
+    "--link-rate", "link_rates", default="25mbit", show_default=True, callback=_words,
+    help="Of each node's link, both ways, with commas for more than one run; none for no limit.",
+)  # fmt: skip
+@click.option(
+    "--workload",
+    type=click.Choice(("order", *storm.WORKLOADS)),
+    default="order",
     show_default=True,
-    callback=lambda context, parameter, value: value.split(","),
-    help=f"Of the trees, with commas: {', '.join(fanout.SHAPES)}.",
+    help="Read the first bytes in order, or the reads of a boot with its pauses, or boot guests.",
 )
+@click.option(
+    "--shapes", default="forest,tree,star", show_default=True, callback=_words,
+    help=f"Of the trees that are read in order, with commas: {', '.join(fanout.SHAPES)}.",
+)  # fmt: skip
 @click.option(
     "--bytes", "size", default="24M", show_default=True,
     callback=lambda context, parameter, value: _bytes(value),
-    help="That all nodes read, such as 24M or 24MiB; a multiple of 512.",
+    help="That all nodes read in order, such as 24M or 24MiB; a multiple of 512.",
+)  # fmt: skip
+@click.option(
+    "--peers", default=",".join(storm.PEERS), show_default=True, callback=_words,
+    help="Ways to boot, with commas.",
 )  # fmt: skip
 @_json
 def measure_fanout(
-    nodes: int, link_rate: str, shapes: Sequence[str], size: int, target: Path | None
+    nodes: Sequence[int],
+    link_rates: Sequence[str],
+    workload: str,
+    shapes: Sequence[str],
+    size: int,
+    peers: Sequence[str],
+    target: Path | None,
 ) -> None:
-    """Let all nodes read a cold image at once, through trees of each shape."""
-    unknown = sorted(set(shapes) - fanout.SHAPES.keys())
-    if unknown:
-        raise click.BadParameter(f"no such shape: {', '.join(unknown)}", param_hint="--shapes")
-    try:
-        with report.Progress("fanout") as progress:
-            runs = fanout.measure(nodes, link_rate, shapes, size, progress)
-    except LabError as err:
-        raise click.ClickException(str(err)) from err
-    report.show_fanout(runs)
-    _write(target, runs)
+    """Let all nodes read a cold image at once, or boot from it."""
+    _known("shape", shapes, fanout.SHAPES)
+    _known("peer", peers, storm.PEERS)
+    runs: list[dict[str, Any]] = []
+    ratios: dict[str, Any] = {}
+    for count, rate in itertools.product(nodes, link_rates):
+        limit = None if rate == "none" else rate
+        try:
+            with report.Progress(f"{count} nodes, {rate}") as progress:
+                if workload == "order":
+                    found = fanout.measure(count, rate, shapes, size, progress)
+                else:
+                    found = storm.measure(count, limit, peers, workload, progress)
+        except LabError as err:
+            raise click.ClickException(str(err)) from err
+        runs += found
+        if workload == "order":
+            report.show_fanout(found)
+            _write(target, runs)
+        else:
+            report.show_storm(found)
+            ratios[f"{count}x{rate}"] = storm.ratios(found)
+            _write(target, runs, ratios)
 
 
 @main.command("agent")
@@ -117,6 +152,12 @@ def measure_openstack(servers: int, target: Path | None) -> None:
     _write(target, runs)
 
 
+def _known(what: str, given: Sequence[str], known: Collection[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise click.BadParameter(f"no such {what}: {', '.join(unknown)}", param_hint=f"--{what}s")
+
+
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"([1-9]\d*)(?:([KMG])(?:iB)?)?", text)
     if match:
@@ -126,9 +167,17 @@ def _bytes(text: str) -> int:
     raise click.BadParameter(f"{text!r} is no multiple of 512 such as 24M or 1048576")
 
 
-def _write(target: Path | None, runs: Sequence[Any]) -> None:
+def _numbers(text: str) -> list[int]:
+    numbers = [int(word) for word in text.split(",") if word.isdecimal()]
+    if len(numbers) != len(text.split(",")) or not all(1 <= one <= 64 for one in numbers):
+        raise click.BadParameter(f"{text!r} is no number from 1 to 64, nor some with commas")
+    return numbers
+
+
+def _write(target: Path | None, runs: Sequence[Any], ratios: object = None) -> None:
     if target is not None:
-        target.write_text(json.dumps({"runs": runs}, indent=2) + "\n")
+        found = {"runs": runs} if ratios is None else {"runs": runs, "ratios": ratios}
+        target.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,12 +4,15 @@ create IMAGE VM...      create VMs one after another through the local API
 bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by the tools that
                         administrators use
 remove VM...            take those of ``bare`` away
+replay DEVICE TRACE     read a device as a boot did, with its pauses
 serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
 login IP                log in to what another node serves so; print the disk
 """
 
 import http.client
 import json
+import mmap
+import os
 import re
 import socket
 import struct
@@ -37,6 +40,7 @@ _GROUP_FROM_END = {12: 32, 13: 48}
 """Where a version of the kernel's record has the thread group."""
 _KTHREADD = 2
 _LINGER = 0.5
+_SHORT = 0.004  # seconds: shorter pauses are taken together
 
 
 class Exits:
@@ -137,6 +141,24 @@ def remove(*vms: str) -> object:
     return None
 
 
+def replay(device: str, trace: str) -> object:
+    """Read a device as the trace says; return seconds in all, and of each read."""
+    reads = json.loads(Path(trace).read_text())
+    opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    memory = memoryview(mmap.mmap(-1, max(length for _, _, length in reads)))
+    begin, owed, taken = time.monotonic(), 0.0, []
+    for pause, offset, length in reads:
+        owed += pause
+        if owed > _SHORT:
+            slept = time.monotonic()
+            time.sleep(owed)
+            owed -= time.monotonic() - slept
+        asked = time.monotonic()
+        os.preadv(opened, [memory[:length]], offset)
+        taken.append(time.monotonic() - asked)
+    return {"seconds": time.monotonic() - begin, "reads": taken}
+
+
 def serve(device: str, ip: str) -> object:
     """Serve a block device read-only, without a password."""
     from rtslib_fb import BlockStorageObject, FabricModule  # noqa: PLC0415
@@ -197,6 +219,6 @@ if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
     verbs: dict[str, Callable[..., object]] = {
         "create": create, "bare": bare, "remove": remove, "memory": memory,
-        "serve": serve, "login": login,
+        "replay": replay, "serve": serve, "login": login,
     }  # fmt: skip
     print(json.dumps(verbs[verb](*arguments)))

@@ -30,6 +30,22 @@ FANOUT = (
     ("images that the source sent", "source_images", "{:.2f}"),
     ("images that the busiest node sent", "busiest_node_images", "{:.2f}"),
 )
+STORM = (
+    ("nodes", "nodes", "{}"),
+    ("what links and guests could do at best", "limit_s", "{:.1f} s"),
+    ("first VM ready", "first_s", "{:.1f} s"),
+    ("median", "median_s", "{:.1f} s"),
+    ("last", "last_s", "{:.1f} s"),
+    ("  over the best", "last_over_limit", "{:.2f}"),
+    ("last, when all was warm", "warm_last_s", "{:.1f} s"),
+    ("working sets that the source sent", "source_sets", "{:.2f}"),
+    ("working sets that the busiest node sent", "busiest_sets", "{:.2f}"),
+    ("fetched ahead, over what VMs read of it", "fetch_ratio", "{:.2f}"),
+    ("reads that waited", "stalls", "{:,}"),
+    ("  median", "stall_p50_ms", "{:.0f} ms"),
+    ("  slowest 1 %", "stall_p99_ms", "{:.0f} ms"),
+    ("  longest", "stall_max_ms", "{:.0f} ms"),
+)
 
 AGENT = (
     ("first VM of an image", "first", "seconds", "{:.2f} s"),
@@ -129,6 +145,20 @@ def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
     ]
     shown = [{**run, **more} for run, more in zip(runs, ratios, strict=True)]
     Console().print(_table("shape", FANOUT, shown))
+
+
+def show_storm(runs: Sequence[Mapping[str, Any]]) -> None:
+    """Print a table of all runs, one a column."""
+    shown = [
+        {
+            **run,
+            "last_over_limit": run["last_s"] / run["limit_s"],
+            "source_sets": run["source_sent_bytes"] / run["working_set_bytes"],
+            "busiest_sets": run["busiest_node_sent_bytes"] / run["working_set_bytes"],
+        }
+        for run in runs
+    ]
+    Console().print(_table("peer", STORM, shown))
 
 
 def show_agent(run: Mapping[str, Any]) -> None:

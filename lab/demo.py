@@ -21,8 +21,7 @@ from rich.console import Console
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT, Deployment, leftovers
 from lab.errors import BedExists, LabError
-from lab.guest import HOST_MEMORY, Guest
-from lab.images.guest import guest_image
+from lab.guest import HOST_MEMORY, Guest, guest_image
 from lab.network import ADDRESS, bytes_per_second
 from lab.node import Node
 from lab.report import Check, Progress, print_result

@@ -1,9 +1,11 @@
 """A virtual machine in a node: QEMU on a device, and what the guest says of its disk."""
 
 import re
+import subprocess
 import time
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from lab.errors import DeadlinePassed, LabError
@@ -13,12 +15,23 @@ from lab.waiting import wait_until
 MEMORY = 96  # MiB; the guest image does not boot with less
 HOST_MEMORY = 200  # MiB that one running guest costs its node
 
+_BUILD = Path(__file__).parent / "images/guest/build"
 _LOOK = 3.0  # seconds between two looks whether QEMU still runs
 _LINE = re.compile(r"VIRTMAN-GUEST (\w+) (.*)")
 
 
 class GuestFailed(LabError):
     """A guest found its disk wrong, or did not get as far as saying so."""
+
+
+def guest_image() -> Path:
+    """Return the raw disk of the current recipe, built first if the cache lacks it.
+
+    `guest.json` beside it holds its size in bytes and its SHA-256.  Whoever
+    boots it does so from a copy or through a snapshot: the file is shared.
+    """
+    built = subprocess.run([_BUILD], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(built.stdout.strip())
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,8 @@ class Guest:
         self._pid: int | None = None
         self._started = 0.0
 
-    def boot(self) -> None:
-        """Start QEMU, without waiting for the guest."""
+    def boot(self, *options: str) -> None:
+        """Start QEMU, perhaps with more options, without waiting for the guest."""
         self._started = time.monotonic()
         drive = f"file={self.device},format=raw,if=none,id=disk,cache=none"
         self._pid = self.node.spawn(
@@ -58,6 +71,7 @@ class Guest:
                 *("qemu-system-x86_64", "-machine", "pc", "-accel", "tcg,thread=single,tb-size=32"),
                 *("-m", str(MEMORY), "-nodefaults", "-display", "none", "-serial", "stdio"),
                 *("-drive", drive, "-device", f"virtio-blk-pci,drive=disk,serial={self.name}"),
+                *options,
             ],
             log=self._log,
         )

@@ -26,7 +26,7 @@ from typing import Any
 from lab import processes
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT
-from lab.images.guest import guest_image
+from lab.guest import guest_image
 from lab.openstack.control import ControlPlane
 from lab.openstack.dashboard import Dashboard
 from lab.openstack.nodes import (
