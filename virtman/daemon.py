@@ -166,7 +166,7 @@ def _boots(conf: cfg.ConfigOpts) -> Options:
 
 
 def _metrics(conf: cfg.ConfigOpts, boots: Boots) -> Service:
-    figures = Figures(boots.agent, boots.totals)
+    figures = Figures(boots.agent, boots)
     metrics: Service = Metrics(figures, conf.metrics.ip, conf.metrics.port)
     return metrics
 

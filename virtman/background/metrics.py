@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from virtman.background.boots import Boots
 from virtman.image.attachment import look
-from virtman.image.prefetch import Totals
 from virtman.node.agent import Agent
+from virtman.stack.reads import BOUNDS
 
 LOG = logging.getLogger(__name__)
 
 
 class Figures(Collector):
-    """All figures of one agent; those of an image begin anew when it is attached anew.
+    """All figures of one agent; those of an image begin anew when it is attached anew."""
 
-    :param totals: what was fetched ahead
-    """
-
-    def __init__(self, agent: Agent, totals: Totals) -> None:
+    def __init__(self, agent: Agent, boots: Boots) -> None:
         self.agent = agent
-        self.totals = totals
+        self.boots = boots
 
     def collect(self) -> Iterator[Metric]:
         """Yield all figures."""
@@ -44,6 +48,11 @@ class Figures(Collector):
             "Paths to parents and standbys that do not work.",
             labels=["image"],
         )
+        window = GaugeMetricFamily(
+            "virtman_prefetch_window",
+            "Requests that may be in flight ahead of the VMs of an image.",
+            labels=["image"],
+        )
         for one in attached:
             name, report = one.info.name, one.report(seen)
             reads.add_metric([name, "hit"], report.hits)
@@ -51,24 +60,43 @@ class Figures(Collector):
             sent.add_metric([name], report.sent)
             vms.add_metric([name], len(one.users))
             failed.add_metric([name], one.failed_paths(seen))
-        yield from (reads, sent, vms, failed)
+            ahead = self.boots.ahead(name)
+            window.add_metric([name], ahead.window if ahead else 0)
+        yield from (reads, sent, vms, failed, window)
+        yield from self._boots()
+
+    def _boots(self) -> Iterator[Metric]:
+        totals = self.boots.totals
         yield CounterMetricFamily(
             "virtman_prefetch_fetched_bytes",
             "Bytes that were fetched ahead of VMs.",
-            self.totals.fetched,
+            totals.fetched,
         )
         yield CounterMetricFamily(
             "virtman_prefetch_used_bytes",
             "Bytes of pieces that were fetched ahead and that VMs then read.",
-            self.totals.used,
+            totals.used,
         )
         yield CounterMetricFamily(
             "virtman_prefetch_useless",
             "Boots for which nothing more was fetched ahead, as VMs hardly read what came.",
-            self.totals.useless,
+            totals.useless,
         )
         yield CounterMetricFamily(
-            "virtman_boots_recorded", "Boots that were recorded.", self.totals.recorded
+            "virtman_boots_recorded", "Boots that were recorded.", totals.recorded
+        )
+        yield GaugeMetricFamily(
+            "virtman_prefetch_limit_bytes_per_second",
+            "Limit for what is fetched ahead, over all images; 0 for none.",
+            self.boots.options.how.cap.rate,
+        )
+        counts = accumulate(totals.reads)
+        bounds = [*map(str, BOUNDS), "+Inf"]
+        yield HistogramMetricFamily(
+            "virtman_boot_read_seconds",
+            "How long reads of VMs took during their boots; counted when a boot is over.",
+            buckets=list(zip(bounds, counts, strict=True)),
+            sum_value=totals.read_s,
         )
 
 

@@ -105,6 +105,7 @@ class Boot:
         finally:
             if self.attachment.reads is self.reads:
                 with contextlib.suppress(VirtmanError):
+                    self.totals.add_reads(self.reads.look().values())
                     self.reads.end()
 
     def goes_on(self) -> bool:
@@ -150,7 +151,6 @@ class Boot:
         if not recording.counts():
             LOG.info("image %s: the cache had what its VMs read: not recorded", self._name)
             return
-        self.reads.end()
         self._store(recording.run, piece)
 
     def _store(self, run: Run, piece: int) -> None:

@@ -12,7 +12,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -23,7 +23,7 @@ from virtman.model.prefetch_order import AHEAD, Policy, order
 from virtman.model.prefetch_pace import Cap, Usefulness, Window
 from virtman.model.profile import Profile
 from virtman.stack import page_cache
-from virtman.stack.reads import Count, Reads
+from virtman.stack.reads import BOUNDS, Count, Reads
 
 LOG = logging.getLogger(__name__)
 
@@ -57,12 +57,16 @@ class Totals:
     :ivar used: of them, bytes that VMs have read
     :ivar useless: boots whose VMs hardly read what came
     :ivar recorded: boots
+    :ivar read_s: seconds that reads of VMs took during their boots
+    :ivar reads: how many of these took up to each of ``stack.reads.BOUNDS``, and how many longer
     """
 
     fetched: int = 0
     used: int = 0
     useless: int = 0
     recorded: int = 0
+    read_s: float = 0.0
+    reads: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, *, fetched: int = 0, used: int = 0, useless: int = 0, recorded: int = 0) -> None:
@@ -73,11 +77,22 @@ class Totals:
             self.useless += useless
             self.recorded += recorded
 
+    def add_reads(self, counts: Iterable[Count]) -> None:
+        """Count the reads of a boot."""
+        with self.lock:
+            for one in counts:
+                self.read_s += one.seconds
+                self.reads = [sum(pair) for pair in zip(self.reads, one.classes, strict=True)]
+
 
 class SharedCap:
-    """One cap for whoever fetches ahead on this node."""
+    """One cap for whoever fetches ahead on this node.
+
+    :ivar rate: bytes/s; 0 for none
+    """
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.rate = rate
         self._cap = Cap(rate)
         self._clock = clock
         self._lock = threading.Lock()
@@ -104,6 +119,7 @@ class Ahead:
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
+    :ivar window: requests that may be in flight, over all stripes
     """
 
     state: State
@@ -111,6 +127,7 @@ class Ahead:
     there: int
     fetched: int
     used: int
+    window: int
 
 
 @dataclass(frozen=True)
@@ -207,7 +224,9 @@ class Prefetch:
 
     def ahead(self) -> Ahead:
         """Return how far it is."""
-        return Ahead(self._state, self._wanted, self._there, self._fetched, self._used)
+        is_over = self._state is not State.FETCHING
+        window = 0 if is_over else sum(lane.window.size for lane in self._lanes)
+        return Ahead(self._state, self._wanted, self._there, self._fetched, self._used, window)
 
     def fetch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
         """Fetch all, as long as it goes on and VMs read what comes.
@@ -319,17 +338,17 @@ class _Idle:
         self.seconds = 0.0
         self._clock = clock
         self._begin = clock()
-        self._last = Count()
+        self._last = (0, 0.0)
 
     def look(self, seen: dict[int, Count]) -> float:
         """Return how long reads took since the last look, on average; 0 if none waited."""
         waited = sum(one.waited for one in seen.values())
         seconds = sum(one.seconds for one in seen.values())
-        fresh = waited - self._last.waited
-        mean = (seconds - self._last.seconds) / fresh if fresh else 0.0
+        fresh = waited - self._last[0]
+        mean = (seconds - self._last[1]) / fresh if fresh else 0.0
         if not self.is_known() and fresh < _IDLE_READS:
             return 0.0
-        self._last = Count(0, waited, seconds)
+        self._last = waited, seconds
         if not self.is_known():
             self.seconds = mean
         return mean

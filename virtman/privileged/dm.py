@@ -38,8 +38,8 @@ _SECTOR = 512
 _COUNTER = "virtman"
 """By which counters of ours are told from those of others."""
 
-_CLASSES = "histogram:1000000"
-"""Nanoseconds: two classes of reads, answered from memory or not."""
+_CLASSES = "histogram:1000000,10000000,100000000,1000000000"
+"""Nanoseconds, between which reads are counted by how long they took; see ``counted``."""
 
 # The library keeps pending device-node changes in a global list, so only one verb
 # that makes or removes nodes may run at a time. Suspend and resume may wait for I/O, so they
@@ -433,19 +433,19 @@ def count_reads(name: str, area: int) -> None:
 
 
 @context.entrypoint
-def counted(name: str) -> list[tuple[int, int, int, int]]:
+def counted(name: str) -> list[tuple[int, int, int, list[int]]]:
     """Return what was read of each area of which something was: reads that are counted.
 
-    :returns: number of the area, sectors that were read, reads that took longer than a
-        millisecond, nanoseconds that all reads took; nothing if reads are not counted
+    :returns: number of the area, sectors that were read, nanoseconds that all reads took, and how
+        many reads took up to 1 ms, 10 ms, 100 ms, 1 s, and longer; nothing if none are counted
     """
     found = []
     for region in _counters(name):
         for number, line in enumerate(_asked(name, f"@stats_print {region}").splitlines()):
             words = line.split()
             if int(words[1]):
-                waited = int(words[-1].split(":")[1])
-                found.append((number, int(words[3]), waited, int(words[4])))
+                classes = [int(count) for count in words[-1].split(":")]
+                found.append((number, int(words[3]), int(words[4]), classes))
     return found
 
 

@@ -20,18 +20,27 @@ _SMALLEST = 64 * 1024
 """Bytes of an area: dm-snapshot cuts what VMs read into no more."""
 
 
+BOUNDS = (0.001, 0.01, 0.1, 1.0)
+"""Seconds, between which reads are counted by how long they took."""
+
+
 @dataclass(frozen=True)
 class Count:
     """What was read of an area.
 
     :ivar sectors: that were read, be it again
-    :ivar waited: reads that memory did not answer
     :ivar seconds: that all reads took
+    :ivar classes: how many took up to each of the bounds, and how many longer
     """
 
     sectors: int = 0
-    waited: int = 0
     seconds: float = 0.0
+    classes: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
+
+    @property
+    def waited(self) -> int:
+        """Reads that memory did not answer."""
+        return sum(self.classes[1:])
 
 
 class Reads:
@@ -56,8 +65,8 @@ class Reads:
         with explained(f"reads of {self.device}"):
             found = dm.counted(self.device)
         return {
-            number: Count(sectors, waited, nanoseconds / 1e9)
-            for number, sectors, waited, nanoseconds in found
+            number: Count(sectors, nanoseconds / 1e9, tuple(classes))
+            for number, sectors, nanoseconds, classes in found
         }
 
     def end(self) -> None:

@@ -12,7 +12,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.functional.virtman.base import TestCase
 from virtman.background.metrics import Figures
-from virtman.image.prefetch import Totals
 
 ETC = Path(__file__).parents[3] / "etc"
 ALERTS = ETC / "prometheus/virtman-alerts.yml"
@@ -51,7 +50,7 @@ class NamesTest(TestCase):
         node = self.bed.node()
         node.create("vm1")
         with node.process.here():
-            agent = list(Figures(node.agent, Totals()).collect())
+            agent = list(Figures(node.agent, node.boots).collect())
         volt = text_string_to_metric_families(self.volt_metrics())
         known = {
             name

@@ -7,19 +7,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.functional.virtman.base import TestCase
 from virtman.background.metrics import Figures, Metrics
-from virtman.image.prefetch import Totals
+from virtman.stack.reads import Count
 
 
 class MetricsTest(TestCase):
     def setUp(self):
         super().setUp()
         self.node = self.bed.node()
-        self.totals = Totals()
+        self.totals = self.node.boots.totals
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
 
     def start(self):
-        metrics = Metrics(Figures(self.node.agent, self.totals), "127.0.0.1", self.port)
+        metrics = Metrics(Figures(self.node.agent, self.node.boots), "127.0.0.1", self.port)
         with self.node.process.here():
             metrics.start()
         return metrics
@@ -40,6 +40,7 @@ class MetricsTest(TestCase):
         self.node.create("vm2")
         self.node.settle()
         self.totals.add(fetched=65536, used=4096, useless=1, recorded=2)
+        self.totals.add_reads([Count(8, 0.5, (7, 0, 2, 0, 0)), Count(8, 1.25, (0, 0, 0, 0, 1))])
         found = self.scrape()
         self.assertEqual(2, found["virtman_image_vms", "debian"])
         self.assertEqual(0, found["virtman_image_paths_failed", "debian"])
@@ -49,6 +50,11 @@ class MetricsTest(TestCase):
         self.assertEqual(4096, found["virtman_prefetch_used_bytes_total",])
         self.assertEqual(1, found["virtman_prefetch_useless_total",])
         self.assertEqual(2, found["virtman_boots_recorded_total",])
+        self.assertEqual(0, found["virtman_prefetch_limit_bytes_per_second",])
+        self.assertEqual(0, found["virtman_prefetch_window", "debian"])
+        buckets = {name[1]: one for name, one in found.items() if name[0].endswith("_bucket")}
+        self.assertEqual({"0.001": 7, "0.01": 7, "0.1": 9, "1.0": 9, "+Inf": 10}, buckets)
+        self.assertEqual(1.75, found["virtman_boot_read_seconds_sum",])
 
     def test_paths_that_fail_are_counted(self):
         self.addCleanup(self.start().stop)
@@ -66,6 +72,6 @@ class MetricsTest(TestCase):
         self.scrape()
 
     def test_without_a_port_nobody_is_answered(self):
-        metrics = Metrics(Figures(self.node.agent, self.totals), "127.0.0.1", 0)
+        metrics = Metrics(Figures(self.node.agent, self.node.boots), "127.0.0.1", 0)
         metrics.start()
         metrics.stop()

@@ -103,7 +103,7 @@ class DeviceMapper(Double):
         device = self.kernel.mapping(name)
         device.area, device.counts = area, {}
 
-    def counted(self, name: str) -> list[tuple[int, int, int, int]]:
+    def counted(self, name: str) -> list[tuple[int, int, int, list[int]]]:
         return [(area, *count) for area, count in self.kernel.mapping(name).counts.items()]
 
     def count_no_more(self, name: str) -> None:

@@ -30,7 +30,7 @@ class Mapping:
     :ivar pages: that the page cache holds of it
     :ivar sectors_read: of it
     :ivar area: bytes for which reads are counted together; 0 if they are not
-    :ivar counts: sectors, reads that waited, and nanoseconds, by area
+    :ivar counts: sectors, nanoseconds, and reads by how long they took, by area
     """
 
     name: str
@@ -49,7 +49,7 @@ class Mapping:
     pages: set[int] = field(default_factory=set)
     sectors_read: int = 0
     area: int = 0
-    counts: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    counts: dict[int, tuple[int, int, list[int]]] = field(default_factory=dict)
 
     @property
     def below(self) -> list[str]:

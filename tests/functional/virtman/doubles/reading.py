@@ -32,6 +32,7 @@ def read(kernel: Devices, image: str, offset: int, length: int, ahead: int = 0) 
     origin = kernel.mapping(f"virtman_{image}_origin")
     if origin.area:
         area = offset // origin.area
-        sectors, waits, spent = origin.counts.get(area, (0, 0, 0))
+        sectors, spent, classes = origin.counts.get(area, (0, 0, [0] * 5))
         spent += _WAIT if waited else 0
-        origin.counts[area] = (sectors + length // SECTOR, waits + waited, spent)
+        classes[2 if waited else 0] += 1
+        origin.counts[area] = (sectors + length // SECTOR, spent, classes)

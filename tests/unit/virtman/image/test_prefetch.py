@@ -25,7 +25,7 @@ class IdleTest(testtools.TestCase):
         self.idle = _Idle(self.clock)
 
     def look(self, waited, seconds):
-        return self.idle.look({0: Count(0, waited, seconds)})
+        return self.idle.look({0: Count(0, seconds, (0, waited, 0, 0, 0))})
 
     def test_the_first_reads_tell_how_long_one_takes(self):
         self.assertEqual(0, self.look(3, 0.3))
