@@ -50,7 +50,7 @@ class Figures(Collector):
         )
         window = GaugeMetricFamily(
             "virtman_prefetch_window",
-            "Requests that may be in flight ahead of the VMs of an image.",
+            "Pieces that may be in flight ahead of the VMs of an image.",
             labels=["image"],
         )
         for one in attached:

@@ -44,7 +44,7 @@ OPTS = [
         default=8,
         min=1,
         max=8,
-        help="Requests in flight for each stripe, at most. There are fewer while VMs wait longer "
+        help="Pieces in flight for each stripe, at most. There are fewer while VMs wait longer "
         "for what they read than without prefetch.",
     ),
     cfg.FloatOpt(

@@ -30,9 +30,6 @@ LOG = logging.getLogger(__name__)
 LOOK = 0.5
 """Seconds between two looks at what VMs read."""
 
-_MERGED = 1024 * 1024
-"""Bytes that are fetched at a time while no VM waits."""
-
 _IDLE_READS = 8
 """Reads of VMs that tell how long one takes with one piece in flight a stripe ..."""
 
@@ -119,7 +116,7 @@ class Ahead:
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
-    :ivar window: requests that may be in flight, over all stripes
+    :ivar window: pieces that may be in flight, over all stripes
     """
 
     state: State
@@ -134,7 +131,7 @@ class Ahead:
 class How:
     """In which order pieces are fetched, and how fast.
 
-    :ivar largest: pieces in flight a stripe, at most
+    :ivar largest: pieces in flight for a stripe, at most
     """
 
     policy: Policy
@@ -153,27 +150,29 @@ class _Lane:
         self._changed = threading.Condition()
         self._is_over = False
 
-    def take(self, most: int) -> list[int]:
-        """Return the next pieces, neighbours, once one may fly; none if that is all.
+    def take(self, is_alone: Callable[[], bool]) -> list[int]:
+        """Return the next piece once one more may fly; none if that was all.
 
-        :param most: how many, if they lie behind each other
+        :param is_alone: whether no VM waits; then as many that lie behind it come with it as may
+            fly
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._flying < self.window.size)
+            free = self.window.size - self._flying
             taken: list[int] = []
-            while self._next is not None and not self._is_over and len(taken) < most:
-                if taken and self._next != taken[-1] + 1:
-                    break
+            while self._next is not None and not self._is_over:
                 taken.append(self._next)
                 self._next = next(self._coming, None)
-            self._flying += bool(taken)
+                if len(taken) == free or self._next != taken[-1] + 1 or not is_alone():
+                    break
+            self._flying += len(taken)
             return taken
 
-    def came(self, *, grows: bool) -> None:
+    def came(self, taken: Sequence[int], *, grows: bool) -> None:
         """Take notice that what was taken has come."""
         with self._changed:
-            self._flying -= 1
-            if grows:
+            self._flying -= len(taken)
+            for _ in taken if grows else ():
                 self.window.came()
             self._changed.notify_all()
 
@@ -297,13 +296,12 @@ class Prefetch:
                 self.verdict = "VMs hardly read what the profile says"
 
     def _work(self, lane: _Lane) -> None:
-        most = max(1, _MERGED // self._piece)
         try:
-            while taken := lane.take(1 if sysfs.is_read(self._origin) else most):
+            while taken := lane.take(lambda: not sysfs.is_read(self._origin)):
                 try:
                     self._fetch(taken)
                 finally:
-                    lane.came(grows=self._idle.is_known())
+                    lane.came(taken, grows=self._idle.is_known())
         except OSError as err:
             self.verdict = self.verdict or str(err)
 
