@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import mmap
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from virtman.model import hashtree, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
+from virtman.model.profile import Profile, carried, decode, encode
 from virtman.stack.transport import transport
 
 _TIMEOUT = 30.0
@@ -40,6 +43,19 @@ class Storage:
     host: str
     ip: str
     port: int
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A boot profile that an image has from its earlier version.
+
+    :ivar kept: how many pieces are the same in both
+    :ivar pieces: how many the profile of the earlier version has
+    """
+
+    workload: str
+    kept: int
+    pieces: int
 
 
 def add(
@@ -88,6 +104,51 @@ def add(
     return steps[0].portal
 
 
+def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequence[Carried]:
+    """Give an image the boot profiles of its earlier version, as far as these hold for it.
+
+    Both must be served here, with hash trees: their leaves tell which pieces are the same. What the
+    image has a profile of already is left alone.
+
+    :raises InvalidRequest: if one of them is not
+    """
+    naming.check("image", old)
+    coordinator = VoltClient(volt, host, _TIMEOUT, access)
+    tree = coordinator.image(image).tree
+    done = []
+    with _leaves(old) as before, _leaves(image) as now:
+        for workload in coordinator.profiles(old):
+            found = coordinator.profile(old, workload)
+            if found is None or tree is None or coordinator.profile(image, workload) is not None:
+                continue
+            made = decode(found[0])
+            kept = carried(made, before, now, tree.root)
+            coordinator.store_profile(image, workload, encode(kept), None)
+            done.append(Carried(workload, _pieces(kept), _pieces(made)))
+    return done
+
+
+@contextlib.contextmanager
+def _leaves(image: str) -> Iterator[memoryview]:
+    """Give the leaves of an image's hash tree, without reading them all."""
+    try:
+        with (
+            open(_HASHES / image / "leaves", "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as leaves,
+        ):
+            yield leaves
+    except FileNotFoundError as err:
+        raise InvalidRequest(
+            f"image {image} is not served by this host with a hash tree, so nothing tells what "
+            "two versions share: run this where both are served"
+        ) from err
+
+
+def _pieces(profile: Profile) -> int:
+    return sum(len(group.pieces) for group in profile.groups)
+
+
 def remove(image: str, host: str, volt: str, access: Access) -> None:
     """Make the image unknown to Volt, then stop serving it.
 
@@ -134,15 +195,16 @@ def _hashes(image: str, path: str, size: int, progress: Progress) -> tuple[HashT
     """Return the hash tree and its upper levels; the leaves are in a file then."""
     folder = _HASHES / image
     note, leaves = folder / "tree", folder / "leaves"
-    salt = hashtree.salt_of(image)
     seen = _identity(path)
     if seen and note.exists() and leaves.exists():
         kept = json.loads(note.read_text())
         if kept["seen"] == seen:
-            return HashTree(kept["root"], salt), base64.b64decode(kept["upper"])
+            return HashTree(kept["root"], hashtree.SALT), base64.b64decode(kept["upper"])
     folder.mkdir(parents=True, exist_ok=True)
     with open(path, "rb") as data, atomic_file.replacing(leaves) as into:
-        tree, upper = hashtree.build(data, size, salt, into, lambda done: progress(done, size))
+        tree, upper = hashtree.build(
+            data, size, hashtree.SALT, into, lambda done: progress(done, size)
+        )
         atomic_file.remove(note)  # it is of the leaves that end here
     if seen == _identity(path):
         text = base64.b64encode(upper).decode()

@@ -40,6 +40,12 @@ def source() -> None:
     show_default=True,
     help="Whether hosts can verify what they read. All of PATH is read once for this.",
 )
+@click.option(
+    "--version-of",
+    metavar="OLD",
+    help="Image of which this is a newer version. Its boot profiles are taken over for the pieces "
+    "that are the same in both. This host must serve it too.",
+)
 def add(
     name: str,
     path: str,
@@ -50,6 +56,7 @@ def add(
     token_file: str,
     cafile: str,
     hash_tree: bool,
+    version_of: str | None,
     **trees: Any,
 ) -> None:
     """Serve PATH as the source of IMAGE, and register it.
@@ -80,6 +87,10 @@ def add(
             progress=show,
         )
     click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
+    for one in sources.carry(version_of, name, host, volt, access) if version_of else ():
+        click.echo(
+            f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {version_of} kept"
+        )
 
 
 @source.command()

@@ -26,6 +26,9 @@ _FANNED = 128
 _DIGEST = 32
 _PIECE = 16 * BLOCK  # little enough that memory is used again, not asked for anew each time
 
+SALT = hashlib.sha256(b"virtman").hexdigest()
+"""Of all images: so what is the same in two of them has the same leaves."""
+
 Progress = Callable[[int], None]
 
 
@@ -54,11 +57,6 @@ def leaves(size: int) -> int:
 def has_tree(size: int) -> bool:
     """Tell whether an image is long enough that its tree has leaves and upper levels."""
     return len(levels(size)) > 1
-
-
-def salt_of(image: str) -> str:
-    """Return an image's salt: always the same, so that its tree is the same if made again."""
-    return hashlib.sha256(image.encode()).hexdigest()
 
 
 def build(

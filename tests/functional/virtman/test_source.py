@@ -12,9 +12,10 @@ from tests.functional.virtman.doubles.process import Process
 from virtman import source
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
-from virtman.errors import CoordinatorRefused, ImageUnknown
+from virtman.errors import CoordinatorRefused, ImageUnknown, InvalidRequest
 from virtman.model import hashtree
 from virtman.model.address import iqn
+from virtman.model.profile import PIECE, decode, encode, merged
 from virtman.node.check import Check
 
 
@@ -101,6 +102,34 @@ class SourceTest(SourceCase):
         self.write(1, 4096)
         self.add()
         self.assertEqual([0], [lun for lun, _, _ in self.served()])
+
+    def test_a_new_version_keeps_the_pieces_of_profiles_that_are_the_same(self):
+        self.add()
+        self.record({piece: piece / 10 for piece in range(33)})
+        content = bytearray(self.file.read_bytes())
+        content[3 * PIECE + 7] ^= 1
+        content[-1] ^= 1  # in the last piece, which is short
+        self.file.write_bytes(content)
+        self.assertEqual([source.Carried("boot", 31, 33)], self.carry("img", "img2"))
+        found = decode(self.volt().profile("img2", "boot")[0])
+        self.assertEqual(set(range(32)) - {3}, set(found.wanted()))
+        self.assertEqual(self.volt().image("img2").tree.root, found.identity)
+        self.assertEqual([], self.carry("img", "img2"))
+
+    def test_versions_must_be_served_here_with_hashes(self):
+        self.add()
+        error = self.assertRaises(InvalidRequest, self.carry, "other", "img2")
+        self.assertIn("image other is not served by this host", str(error))
+
+    def record(self, run):
+        """Have a profile of the image at Volt."""
+        root = self.volt().image("img").tree.root
+        self.volt().store_profile("img", "boot", encode(merged(None, run, root)), None)
+
+    def carry(self, old, image):
+        with Process(self.kernel).here():
+            source.add(image, str(self.file), self.where, self.bed.volt.url, self.access, Shape())
+            return source.carry(old, image, "storage", self.bed.volt.url, self.access)
 
     def test_removing_leaves_nothing(self):
         self.add()

@@ -189,7 +189,7 @@ class RecordingTest(BootsCase):
         with node.process.here():
             boots.look()
         node.kernel.vm_reads("debian", 0, PIECE)
-        time.sleep(0.05)
+        self.await_(lambda: ("counted", "virtman_debian_origin") in node.kernel.log)
         self.bed.volt.silence()
         self.await_(lambda: "is not stored yet" in self.log.output)
         self.bed.volt.silence(False)
