@@ -139,7 +139,9 @@ class _Storm:
             "fetch_ratio": cold["fetch_ratio"],
             "stalls": len(waits) if self._workload == "replay" else None,
             "stall_p50_ms": median(waits) if waits else None,
-            "stall_p99_ms": quantiles(waits, n=100)[98] if len(waits) > 1 else None,
+            "stall_p99_ms": quantiles(waits, n=100, method="inclusive")[98]
+            if len(waits) > 1
+            else None,
             "stall_max_ms": waits[-1] if waits else None,
         }
 
