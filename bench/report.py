@@ -33,6 +33,7 @@ FANOUT = (
 STORM = (
     ("nodes", "nodes", "{}"),
     ("what links and guests could do at best", "limit_s", "{:.1f} s"),
+    ("all have their devices", "attached_s", "{:.1f} s"),
     ("first VM ready", "first_s", "{:.1f} s"),
     ("median", "median_s", "{:.1f} s"),
     ("last", "last_s", "{:.1f} s"),

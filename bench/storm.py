@@ -130,6 +130,7 @@ class _Storm:
             "link_bits_s": self._bytes_per_s * 8,
             "working_set_bytes": self._set,
             "limit_s": max(carried, self._think),
+            "attached_s": max(cold["attached"]),
             "first_s": min(cold["ready"]),
             "median_s": median(cold["ready"]),
             "last_s": max(cold["ready"]),
@@ -184,8 +185,9 @@ class _Storm:
         before = [node.sent_bytes() for node in (self._storage, *self._nodes)]
         begin = time.monotonic()
 
-        def boot(node: Node) -> tuple[float, list[float]]:
+        def boot(node: Node) -> tuple[float, float, list[float]]:
             device = create(node)
+            attached = time.monotonic() - begin
             if self._workload == "replay":
                 command = [*INSIDE, "replay", device, "/host/trace.json"]
                 reads = json.loads(node.run(command, timeout=LONGEST).stdout)["reads"]
@@ -194,14 +196,15 @@ class _Storm:
                 self._guest(node, device)
             ready = time.monotonic() - begin
             step.advance()
-            return ready, reads
+            return attached, ready, reads
 
         booted = self._each(boot)
         now = [node.sent_bytes() for node in (self._storage, *self._nodes)]
         source, *others = (after - earlier for earlier, after in zip(before, now, strict=True))
         return {
-            "ready": [ready for ready, _ in booted],
-            "waits": [one for _, reads in booted for one in reads if one > WAITED],
+            "attached": [attached for attached, _, _ in booted],
+            "ready": [ready for _, ready, _ in booted],
+            "waits": [one for _, _, reads in booted for one in reads if one > WAITED],
             "source": source,
             "busiest": max(others),
         }
