@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bench import agent, fanout, hops, openstack, report, storm, volt
+from bench import plot as picture
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
@@ -75,6 +76,10 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
     "--peers", default=",".join(storm.PEERS), show_default=True, callback=_words,
     help="Ways to boot, with commas.",
 )  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(path_type=Path), callback=lambda *given: _picture(given[2]),
+    help="Also draw the boots, as SVG or PNG by the file's suffix.",
+)  # fmt: skip
 @_json
 def measure_fanout(
     nodes: Sequence[int],
@@ -83,6 +88,7 @@ def measure_fanout(
     shapes: Sequence[str],
     size: int,
     peers: Sequence[str],
+    plot: Path | None,
     target: Path | None,
 ) -> None:
     """Let all nodes read a cold image at once, or boot from it."""
@@ -108,6 +114,8 @@ def measure_fanout(
             report.show_storm(found)
             ratios[f"{count}x{rate}"] = storm.ratios(found)
             _write(target, runs, ratios)
+            if plot is not None:
+                picture.draw(runs, plot)
 
 
 @main.command("agent")
@@ -150,6 +158,12 @@ def measure_openstack(servers: int, target: Path | None) -> None:
         raise click.ClickException(str(err)) from err
     report.show_openstack(runs)
     _write(target, runs)
+
+
+def _picture(file: Path | None) -> Path | None:
+    if file is not None and file.suffix not in (".svg", ".png"):
+        raise click.BadParameter(f"{str(file)!r} must end with .svg or .png")
+    return file
 
 
 def _known(what: str, given: Sequence[str], known: Collection[str]) -> None:

@@ -8,6 +8,7 @@ again with the pauses between them, so that many nodes need little processor tim
 import itertools
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ WORKLOADS = ("replay", "boot")
 LONGEST = 1800.0  # seconds for a boot
 RECORDED = 120  # seconds for a profile to be at Volt after the boot
 WAITED = 0.01  # seconds: a read that took longer was not answered by memory
+LOOK = 1.0  # seconds
 BLOCK = 4096
 INSIDE = ["python3", "/opt/src/bench/inside.py"]
 _READ = re.compile(r"@(\d+\.\d+):blk_co_preadv .* offset (\d+) bytes (\d+)")
@@ -144,6 +146,9 @@ class _Storm:
             if len(waits) > 1
             else None,
             "stall_max_ms": waits[-1] if waits else None,
+            "ready_s": sorted(cold["ready"]),
+            "sent_bytes": sorted(cold["sent"]),
+            "received": cold["received"],
         }
 
     def _trees(self, peer: str, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -198,7 +203,8 @@ class _Storm:
             step.advance()
             return attached, ready, reads
 
-        booted = self._each(boot)
+        with _Received(self._nodes, begin) as received:
+            booted = self._each(boot)
         now = [node.sent_bytes() for node in (self._storage, *self._nodes)]
         source, *others = (after - earlier for earlier, after in zip(before, now, strict=True))
         return {
@@ -207,6 +213,8 @@ class _Storm:
             "waits": [one for _, _, reads in booted for one in reads if one > WAITED],
             "source": source,
             "busiest": max(others),
+            "sent": others,
+            "received": received.curve,
         }
 
     def _guest(self, node: Node, device: str, *options: str) -> None:
@@ -250,6 +258,40 @@ class _Storm:
     def _each(self, work: Callable[[Node], T]) -> list[T]:
         with ThreadPoolExecutor(len(self._nodes)) as pool:
             return list(pool.map(work, self._nodes))
+
+
+class _Received:
+    """Looks now and then how much nodes have received.
+
+    :ivar curve: seconds, and bytes that a node has received by then, on average
+    """
+
+    def __init__(self, nodes: Sequence[Node], begin: float) -> None:
+        self.curve: list[tuple[float, float]] = []
+        self._nodes = nodes
+        self._begin = begin
+        self._before = self._bytes()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self) -> "_Received":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while True:
+            is_last = self._over.wait(LOOK)
+            mean = (self._bytes() - self._before) / len(self._nodes)
+            self.curve.append((time.monotonic() - self._begin, mean))
+            if is_last:
+                return
+
+    def _bytes(self) -> int:
+        return sum(node.received_bytes() for node in self._nodes)
 
 
 def parse(lines: Sequence[str]) -> Iterator[Read]:

@@ -1,0 +1,65 @@
+"""Boots at once as a picture: what each way to boot took, what it sent, what was there when."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+MIB = 1024 * 1024
+_PAGE = 5.0  # inches a row of runs
+
+
+def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Draw all runs, a row for each number of nodes and link rate; SVG or PNG by the suffix."""
+    # takes long to load
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        groups.setdefault((run["nodes"], run["link_bits_s"]), []).append(run)
+    figure = Figure(figsize=(15, _PAGE * len(groups)), layout="constrained")
+    rows = figure.subplots(len(groups), 3, squeeze=False)
+    for row, ((nodes, bits), found) in zip(rows, groups.items(), strict=True):
+        link = f"{bits // 1_000_000} Mbit/s" if bits else "no limit"
+        _times(row[0], found, f"{nodes} nodes, {link}: VMs ready after")
+        _bytes(row[1], found)
+        _curves(row[2], found)
+    FigureCanvasAgg(figure)
+    figure.savefig(file, format=file.suffix[1:])
+
+
+def _times(axes: Any, runs: Sequence[Mapping[str, Any]], title: str) -> None:
+    for place, run in enumerate(runs):
+        axes.plot(run["ready_s"], [place] * len(run["ready_s"]), "o", alpha=0.6)
+        axes.plot([run["warm_last_s"]], [place], "k|", markersize=18)
+    axes.axvline(runs[0]["limit_s"], color="grey", linestyle="--", label="limit")
+    axes.plot([], [], "k|", label="last, when all is warm")
+    axes.set(title=title, xlabel="s")
+    axes.set_yticks(range(len(runs)), [run["peer"] for run in runs])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.legend()
+
+
+def _bytes(axes: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    for place, run in enumerate(runs):
+        sets = run["working_set_bytes"]
+        axes.plot([one / sets for one in run["sent_bytes"]], [place] * len(run["sent_bytes"]), "o",
+                  alpha=0.6)  # fmt: skip
+        axes.plot([run["source_sent_bytes"] / sets], [place], "k|", markersize=18)
+    axes.plot([], [], "k|", label="source")
+    axes.plot([], [], "o", color="grey", label="a node")
+    axes.set(title="sent", xlabel="working sets")
+    axes.set_yticks(range(len(runs)), [run["peer"] for run in runs])
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.legend()
+
+
+def _curves(axes: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    for run in runs:
+        axes.plot(*zip((0, 0), *((s, done / MIB) for s, done in run["received"]), strict=True),
+                  label=run["peer"])  # fmt: skip
+    axes.axhline(runs[0]["working_set_bytes"] / MIB, color="grey", linestyle="--")
+    axes.set(title="received by a node, on average", xlabel="s", ylabel="MiB")
+    axes.legend()
