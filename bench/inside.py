@@ -142,11 +142,11 @@ def remove(*vms: str) -> object:
 
 
 def replay(device: str, trace: str) -> object:
-    """Read a device as the trace says; return seconds in all, and of each read."""
+    """Read a device as the trace says; return the seconds of each read."""
     reads = json.loads(Path(trace).read_text())
     opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
     memory = memoryview(mmap.mmap(-1, max(length for _, _, length in reads)))
-    begin, owed, taken = time.monotonic(), 0.0, []
+    owed, taken = 0.0, []
     for pause, offset, length in reads:
         owed += pause
         if owed > _SHORT:
@@ -156,7 +156,7 @@ def replay(device: str, trace: str) -> object:
         asked = time.monotonic()
         os.preadv(opened, [memory[:length]], offset)
         taken.append(time.monotonic() - asked)
-    return {"seconds": time.monotonic() - begin, "reads": taken}
+    return taken
 
 
 def serve(device: str, ip: str) -> object:

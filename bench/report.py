@@ -39,8 +39,8 @@ STORM = (
     ("last", "last_s", "{:.1f} s"),
     ("  over the best", "last_over_limit", "{:.2f}"),
     ("last, when all was warm", "warm_last_s", "{:.1f} s"),
-    ("working sets that the source sent", "source_sets", "{:.2f}"),
-    ("working sets that the busiest node sent", "busiest_sets", "{:.2f}"),
+    ("working sets that the source sent", "source_images", "{:.2f}"),
+    ("working sets that the busiest node sent", "busiest_node_images", "{:.2f}"),
     ("fetched ahead, over what VMs read of it", "fetch_ratio", "{:.2f}"),
     ("reads that waited", "stalls", "{:,}"),
     ("  median", "stall_p50_ms", "{:.0f} ms"),
@@ -136,30 +136,23 @@ def show_volt(runs: Sequence[Mapping[str, Any]]) -> None:
 
 def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of all runs, one a column."""
-    ratios = [
-        {
-            "last_over_limit": run["last_s"] / run["limit_s"],
-            "source_images": run["source_sent_bytes"] / run["bytes"],
-            "busiest_node_images": run["busiest_node_sent_bytes"] / run["bytes"],
-        }
-        for run in runs
-    ]
-    shown = [{**run, **more} for run, more in zip(runs, ratios, strict=True)]
-    Console().print(_table("shape", FANOUT, shown))
+    Console().print(_table("shape", FANOUT, [_over(run, run["bytes"]) for run in runs]))
 
 
 def show_storm(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of all runs, one a column."""
-    shown = [
-        {
-            **run,
-            "last_over_limit": run["last_s"] / run["limit_s"],
-            "source_sets": run["source_sent_bytes"] / run["working_set_bytes"],
-            "busiest_sets": run["busiest_node_sent_bytes"] / run["working_set_bytes"],
-        }
-        for run in runs
-    ]
+    shown = [_over(run, run["working_set_bytes"]) for run in runs]
     Console().print(_table("peer", STORM, shown))
+
+
+def _over(run: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """Return a run with what it took over the limit, and what was sent over these bytes."""
+    return {
+        **run,
+        "last_over_limit": run["last_s"] / run["limit_s"],
+        "source_images": run["source_sent_bytes"] / size,
+        "busiest_node_images": run["busiest_node_sent_bytes"] / size,
+    }
 
 
 def show_agent(run: Mapping[str, Any]) -> None:

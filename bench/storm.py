@@ -138,7 +138,7 @@ class _Storm:
             "last_s": max(cold["ready"]),
             "warm_last_s": max(warm["ready"]),
             "source_sent_bytes": cold["source"],
-            "busiest_node_sent_bytes": cold["busiest"],
+            "busiest_node_sent_bytes": max(cold["sent"]),
             "fetch_ratio": cold["fetch_ratio"],
             "stalls": len(waits) if self._workload == "replay" else None,
             "stall_p50_ms": median(waits) if waits else None,
@@ -157,7 +157,8 @@ class _Storm:
         if image != "forest":
             self._serve(image)
         cold = self._boot_all(lambda node: self._create(node, image), step)
-        cold["fetch_ratio"] = self._fetch_ratio() if peer == "virtman" else None
+        if peer == "virtman":
+            cold["fetch_ratio"] = self._fetch_ratio()
         self._each(self._destroy)
         warm = self._boot_all(lambda node: self._create(node, image), step)
         self._each(self._destroy)
@@ -175,7 +176,6 @@ class _Storm:
             return self._overlay(node, disk)
 
         cold = self._boot_all(create, step)
-        cold["fetch_ratio"] = None
         # what was read stays in the page cache of whoever opens the disk: a new VM has none
         warm = self._boot_all(lambda node: f"/dev/mapper/{self._vm(node)}", step)
         return cold, warm
@@ -195,7 +195,7 @@ class _Storm:
             attached = time.monotonic() - begin
             if self._workload == "replay":
                 command = [*INSIDE, "replay", device, "/host/trace.json"]
-                reads = json.loads(node.run(command, timeout=LONGEST).stdout)["reads"]
+                reads = json.loads(node.run(command, timeout=LONGEST).stdout)
             else:
                 reads = []
                 self._guest(node, device)
@@ -212,9 +212,9 @@ class _Storm:
             "ready": [ready for _, ready, _ in booted],
             "waits": [one for _, _, reads in booted for one in reads if one > WAITED],
             "source": source,
-            "busiest": max(others),
             "sent": others,
             "received": received.curve,
+            "fetch_ratio": None,
         }
 
     def _guest(self, node: Node, device: str, *options: str) -> None:
