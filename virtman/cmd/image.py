@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -57,17 +56,8 @@ def warm(client: Client, name: str, as_json: bool) -> None:
 
     Its boot profile says what that is. Without VMs, IMAGE stays for its keep time.
     """
-    shows = sys.stderr.isatty() and not as_json
-
-    def show(now: AheadAnswer) -> None:
-        if shows:
-            click.echo(f"\r{_share(now)}\x1b[K", err=True, nl=False)
-
-    try:
-        ended = client.warm(name, show)
-    finally:
-        if shows:
-            click.echo(err=True)
+    with table.status_line(as_json=as_json) as show:
+        ended = client.warm(name, lambda now: show(_share(now)))
     if as_json:
         click.echo(json.dumps(ended))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -70,18 +69,8 @@ def cancel_move(client: Client, vm: str) -> None:
 
 def follow(client: Client, vm: str, *, ready: bool = False, as_json: bool) -> None:
     """Show how a move goes on, and how it ends."""
-    shows = sys.stderr.isatty() and not as_json
-
-    def show(now: MoveAnswer) -> None:
-        if shows:
-            state = now["note"] or f"{now['sent']} bytes sent, {now['left']} left"
-            click.echo(f"\r{now['state']}, round {now['round']}: {state}\x1b[K", err=True, nl=False)
-
-    try:
-        ended = client.await_move(vm, show, ready=ready)
-    finally:
-        if shows:
-            click.echo(err=True)
+    with table.status_line(as_json=as_json) as show:
+        ended = client.await_move(vm, lambda now: show(_progress(now)), ready=ready)
     if as_json:
         click.echo(json.dumps(ended))
         return
@@ -94,3 +83,8 @@ def follow(client: Client, vm: str, *, ready: bool = False, as_json: bool) -> No
         f"{ended['as']} is on {ended['host']}: {ended['sent']} bytes, {ended['wire']} on the "
         f"way{held}{rest}"
     )
+
+
+def _progress(now: MoveAnswer) -> str:
+    state = now["note"] or f"{now['sent']} bytes sent, {now['left']} left"
+    return f"{now['state']}, round {now['round']}: {state}"

@@ -5,9 +5,10 @@ What is written to a file or pipe is complete: nothing is shortened or rounded t
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -56,6 +57,22 @@ def rounded(number: int) -> str:
     """Return bytes with a letter, as ``--quota`` takes them: 1536 is "1.5K"."""
     power = min(4, (number.bit_length() - 1) // 10) if number else 0
     return f"{number / 1024**power:.1f}".removesuffix(".0") + ("", "K", "M", "G", "T")[power]
+
+
+@contextlib.contextmanager
+def status_line(*, as_json: bool) -> Iterator[Callable[[str], None]]:
+    """Give what shows how far something is, on a line that changes; only to people."""
+    shows = sys.stderr.isatty() and not as_json
+
+    def show(text: str) -> None:
+        if shows:
+            click.echo(f"\r{text}\x1b[K", err=True, nl=False)
+
+    try:
+        yield show
+    finally:
+        if shows:
+            click.echo(err=True)
 
 
 def fields(found: Mapping[str, Any], names: Sequence[str]) -> None:
