@@ -327,8 +327,7 @@ class Bed:
         luns = [SIZE, hashtree.leaves(SIZE)]
         self.network.add_source(where, luns, (proof.user, proof.secret))
         shape = Shape("forest", 2, fanout)
-        access = self.access("operator", self.volt.ground.operator)
-        VoltClient(self.volt.url, "any", PATIENCE, access).register(
+        self.operator().register(
             image,
             SIZE,
             shape,
@@ -348,6 +347,11 @@ class Bed:
         for node in self.nodes:
             self.volt.forget(image, node.name)
         self.volt.ground.images.delete(image)
+
+    def operator(self) -> VoltClient:
+        """Return Volt as an operator asks it."""
+        access = self.access("operator", self.volt.ground.operator)
+        return VoltClient(self.volt.url, "any", PATIENCE, access)
 
     def access(self, name: str, token: str) -> Access:
         """Return how somebody with that token, in a file of that name, speaks to Volt."""

@@ -9,12 +9,11 @@ import threading
 import fixtures
 from click.testing import CliRunner
 
-from tests.functional.virtman.base import DEADLINE, PATIENCE, TestCase, hashes
+from tests.functional.virtman.base import DEADLINE, TestCase, hashes
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
 from virtman.cmd.shell import shell
-from virtman.coordinator.client import VoltClient
 from virtman.model.profile import encode, merged
 from virtman.server import Server
 
@@ -86,8 +85,7 @@ class ClientTest(ServedCase):
 
     def store_profile(self, run):
         """Have a profile at Volt of a boot that read these pieces."""
-        access = self.bed.access("operator", self.bed.volt.ground.operator)
-        volt = VoltClient(self.bed.volt.url, "any", PATIENCE, access)
+        volt = self.bed.operator()
         volt.store_profile("debian", "boot", encode(merged(None, run, hashes()[0].root)), None)
 
     def test_a_snapshot_is_taken_booted_from_rolled_back_to_and_deleted(self):

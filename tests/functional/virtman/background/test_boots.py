@@ -5,9 +5,8 @@ import time
 
 import fixtures
 
-from tests.functional.virtman.base import MIB, PATIENCE, SIZE, TestCase, hashes
+from tests.functional.virtman.base import MIB, SIZE, TestCase, hashes
 from virtman.background.boots import Boots
-from virtman.coordinator.client import VoltClient
 from virtman.errors import ImageUnknown, KernelFailure, ProfileUnbound, ProfileUnknown
 from virtman.image import boot, prefetch, recording
 from virtman.image.boot import Options
@@ -55,17 +54,24 @@ class BootsCase(TestCase):
         self.all.append(made)
         return made
 
-    def follow(self, node, boots):
-        """Look for boots until those that there are are over."""
+    def begin(self, node, **options):
+        """Have the boots on a node followed from now on."""
+        boots = self.boots(node, **options)
+        self.look(node, boots)
+        return boots
+
+    def look(self, node, boots):
         with node.process.here():
             boots.look()
+
+    def follow(self, node, boots):
+        """Look for boots until those that there are are over."""
+        self.look(node, boots)
         self.await_(lambda: not following(), following)
 
     def record(self, node, numbers=BOOT, **options):
         """Have a VM read pieces, and its boot followed."""
-        boots = self.boots(node, **options)
-        with node.process.here():
-            boots.look()
+        boots = self.begin(node, **options)
         for number in numbers:
             node.kernel.vm_reads("debian", number * PIECE, PIECE)
         self.follow(node, boots)
@@ -75,14 +81,9 @@ class BootsCase(TestCase):
         made = None
         for _ in range(runs):
             made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root)
-        volt = self.volt()
+        volt = self.bed.operator()
         present = volt.profile("debian", "boot")
         volt.store_profile("debian", "boot", encode(made), present and present[1])
-
-    def volt(self):
-        """Return Volt as an operator asks it."""
-        access = self.bed.access("operator", self.bed.volt.ground.operator)
-        return VoltClient(self.bed.volt.url, "any", PATIENCE, access)
 
     def stored(self, node):
         """Return the profile at Volt."""
@@ -106,9 +107,7 @@ class RecordingTest(BootsCase):
     def test_what_the_kernel_reads_ahead_is_left_out(self):
         node = self.bed.node()
         node.create("vm1")
-        boots = self.boots(node)
-        with node.process.here():
-            boots.look()
+        boots = self.begin(node)
         node.kernel.vm_reads("debian", 3 * PIECE, PIECE, ahead=32 * KIB)
         node.kernel.vm_reads("debian", 9 * PIECE, 4 * KIB, ahead=60 * KIB)
         self.follow(node, boots)
@@ -117,9 +116,7 @@ class RecordingTest(BootsCase):
     def test_pieces_may_be_smaller(self):
         node = self.bed.node()
         node.create("vm1")
-        boots = self.boots(node, piece=4 * KIB)
-        with node.process.here():
-            boots.look()
+        boots = self.begin(node, piece=4 * KIB)
         node.kernel.vm_reads("debian", 16 * KIB, 4 * KIB)
         self.follow(node, boots)
         found = self.stored(node)
@@ -131,9 +128,7 @@ class RecordingTest(BootsCase):
             node.create("vm1")
         found = []
         for number, node in enumerate(nodes):
-            boots = self.boots(node, record=2)
-            with node.process.here():
-                boots.look()
+            boots = self.begin(node, record=2)
             node.kernel.vm_reads("debian", number * PIECE, PIECE)
             node.kernel.vm_reads("debian", 50 * PIECE, PIECE)
             found.append(boots)
@@ -160,9 +155,7 @@ class RecordingTest(BootsCase):
     def test_a_vm_that_goes_before_its_boot_is_over_does_not_count(self):
         node = self.bed.node()
         node.create("vm1")
-        boots = self.boots(node)
-        with node.process.here():
-            boots.look()
+        boots = self.begin(node)
         node.kernel.vm_reads("debian", 0, PIECE)
         node.destroy("vm1")
         self.follow(node, boots)
@@ -185,9 +178,7 @@ class RecordingTest(BootsCase):
     def test_one_that_volt_does_not_hear_of_is_stored_once_it_does(self):
         node = self.bed.node()
         node.create("vm1")
-        boots = self.boots(node)
-        with node.process.here():
-            boots.look()
+        self.begin(node)
         node.kernel.vm_reads("debian", 0, PIECE)
         self.await_(lambda: ("counted", "virtman_debian_origin") in node.kernel.log)
         self.bed.volt.silence()
@@ -265,9 +256,7 @@ class PrefetchTest(BootsCase):
     def test_what_vms_read_of_it_is_counted(self):
         self.store(range(128))
         self.node.create("vm1")
-        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(20 * MIB)))
-        with self.node.process.here():
-            boots.look()
+        boots = self.begin(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(20 * MIB)))
         self.await_(lambda: len(self.fetched()) > 8)
         self.node.kernel.vm_reads("debian", 2 * PIECE, PIECE)
         self.node.kernel.vm_reads("debian", 3 * PIECE, 4 * KIB)
@@ -318,9 +307,7 @@ class PrefetchTest(BootsCase):
         wanted, other = range(64), range(64, 128)
         self.store(wanted)
         self.node.create("vm1")
-        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(MIB)))
-        with self.node.process.here():
-            boots.look()
+        boots = self.begin(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(MIB)))
         for number in other:
             self.node.kernel.vm_reads("debian", number * PIECE, PIECE)
         self.await_(lambda: not following(), following)
@@ -331,14 +318,12 @@ class PrefetchTest(BootsCase):
     def test_it_ends_with_the_last_vm(self):
         self.store(range(128))
         self.node.create("vm1")
-        boots = self.boots(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(2 * MIB)))
-        with self.node.process.here():
-            boots.look()
+        self.begin(self.node, how=How(Policy.IN_ORDER, 1, SharedCap(2 * MIB)))
         self.await_(self.fetched)
         self.node.destroy("vm1")
         self.await_(lambda: not following(), following)
         self.node.drop()
-        self.volt().remove_profile("debian", "boot")
+        self.bed.operator().remove_profile("debian", "boot")
         self.assertNotIn("is not followed any more", self.log.output)
         self.assertTrue(self.node.kernel.is_clean())
 
