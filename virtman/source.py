@@ -23,7 +23,7 @@ from virtman.model import hashtree, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.profile import Profile, carried, decode, encode
+from virtman.model.profile import carried, decode, encode
 from virtman.stack.transport import transport
 
 _TIMEOUT = 30.0
@@ -124,7 +124,7 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
             made = decode(found[0])
             kept = carried(made, before, now, tree.root)
             coordinator.store_profile(image, workload, encode(kept), None)
-            done.append(Carried(workload, _pieces(kept), _pieces(made)))
+            done.append(Carried(workload, kept.total, made.total))
     return done
 
 
@@ -143,10 +143,6 @@ def _leaves(image: str) -> Iterator[memoryview]:
             f"image {image} is not served by this host with a hash tree, so nothing tells what "
             "two versions share: run this where both are served"
         ) from err
-
-
-def _pieces(profile: Profile) -> int:
-    return sum(len(group.pieces) for group in profile.groups)
 
 
 def remove(image: str, host: str, volt: str, access: Access) -> None:

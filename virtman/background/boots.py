@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
@@ -14,8 +13,6 @@ from virtman.model.profile import Profile
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.reads import Reads
-
-LOG = logging.getLogger(__name__)
 
 _INTERVAL = 0.25
 _USER = "(warm)"
@@ -93,7 +90,9 @@ class Boots:
             attachment = self.agent.attach(image, _USER)
             try:
                 reads = attachment.reads
-                if reads is None or not self._is_new(image, reads):
+                with self._lock:
+                    counts = reads is not None and self._is_new(image, reads)
+                if reads is None or not counts:
                     reads = attachment.count_anew()
                 with self._lock:
                     boot = self._boot(attachment, reads)

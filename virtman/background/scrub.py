@@ -100,8 +100,7 @@ class _Scrub:
         self.cache = devices[Device(name, "cache")]
         self.below = devices[Device(name, "stripe")]
         self.leaves = devices[Device(name, "leafcache")]
-        self.exports = [(path, sizes.HEADER) for device, path in devices.items()
-                        if device.role.startswith("export")]  # fmt: skip
+        self.exports = [(path, sizes.HEADER) for path in attachment.exports]
         self.size = sizes.padded(attachment.info.size) * sizes.SECTOR
 
     def groups(self) -> list[tuple[int, int]]:

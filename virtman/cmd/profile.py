@@ -227,7 +227,7 @@ def _head(found: Profile) -> dict[str, Any]:
         "runs": found.runs,
         "piece_size": found.piece_size,
         "band_ms": found.band_ms,
-        "pieces": sum(band.pieces for band in listed),
+        "pieces": found.total,
         "bytes": sum(band.bytes for band in listed),
         "common": len(found.wanted()),
     }

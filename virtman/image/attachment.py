@@ -73,7 +73,10 @@ class Attachment:
 
     @property
     def reads(self) -> Reads | None:
-        """The count of what VMs read since the image came; None if it was here before."""
+        """The count of what VMs read since the image came.
+
+        None if it was here before, or can have no profile.
+        """
         return self._life.reads
 
     @property

@@ -77,8 +77,6 @@ class Boot:
     def run(self) -> None:
         """Record the boot, or fetch ahead for it."""
         with self._followed():
-            if self.attachment.info.tree is None:
-                return  # nothing would bind a profile to the image's data
             found = self._profile()
             if found is None or found.runs < self.options.record:
                 if self.options.record:

@@ -56,8 +56,7 @@ class Health:
 
     def waits(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
         """Tell whether a path to a parent has failed, so that reads may hang."""
-        tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
-        return any(failed(seen.get(name, [])) for name in tops)
+        return self.failed_paths(steps, seen) > 0
 
     def failed_paths(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
         """Return how many paths to parents and standbys do not work."""

@@ -85,7 +85,7 @@ class Life:
     :ivar steps: all that has to be there for that, once the standbys are connected too
     :ivar devices: paths of those that are there; empty before the first, and from when they go
     :ivar generation: of the placement in use; 0 if there is none, or Volt does not know
-    :ivar reads: counts what VMs read, if the image was not here before; None without it
+    :ivar reads: counts what VMs read; None if the image was here before or can have no profile
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Life:
             # A stack that was there before keeps its standbys: no table is swapped under its VMs.
             parents = Parents.ALL if found else Parents.FIRST
             self._follow(placement, begin + self.times.attach, parents)
-            self._count_reads(begins=not found)
+            self._count_reads(found)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
             if not found:
@@ -340,14 +340,17 @@ class Life:
             LOG.info("image %s: VMs read it %s", self.info.name, way)
             self._reconcile(replace(self.wanted, parents=Parents.ALL, warm=warm))
 
-    def _count_reads(self, *, begins: bool) -> None:
-        """Count what VMs read from the first one on; after that, nobody knows what they read."""
+    def _count_reads(self, found: bool) -> None:
+        """Count what VMs read from the first one on; after that, nobody knows what they read.
+
+        Without a hash tree nothing would bind a boot profile to the image's data.
+        """
         self.reads = None
         try:
-            if begins:
-                self.count_anew()
-            else:  # an agent that died may have left a count
+            if found:  # an agent that died may have left a count
                 Reads(self.info.name, self.info.size).end()
+            elif self.info.tree is not None:
+                self.count_anew()
         except VirtmanError as err:
             LOG.warning("image %s: %s", self.info.name, err)
 

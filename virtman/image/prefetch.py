@@ -83,16 +83,17 @@ class Totals:
 
 
 class SharedCap:
-    """One cap for whoever fetches ahead on this node.
-
-    :ivar rate: bytes/s; 0 for none
-    """
+    """One cap for whoever fetches ahead on this node."""
 
     def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self.rate = rate
         self._cap = Cap(rate)
         self._clock = clock
         self._lock = threading.Lock()
+
+    @property
+    def rate(self) -> float:
+        """Bytes/s; 0 for none."""
+        return self._cap.rate or 0.0
 
     def delay(self, amount: int) -> float:
         """Take so many bytes; return how many seconds to wait before they are fetched."""
@@ -203,7 +204,7 @@ class Prefetch:
         self._name = attachment.info.name
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._exports = attachment.exports
-        self._origin = f"/dev/mapper/{reads.device}"
+        self._origin = reads.device.node
         self._reads = reads
         self._piece = profile.piece_size
         self._how = how

@@ -128,9 +128,13 @@ class Profile:
             _check(1 <= group.count <= self.runs, f"pieces in {group.count} of {self.runs} runs")
             _check(group.pieces and _ascend(group.pieces), "pieces are out of order")
             _check(group.pieces[0] >= 0 and group.pieces[-1] in _NUMBERS, "a piece is beyond all")
-        total = sum(len(group.pieces) for group in self.groups)
-        _check(total <= PIECES, f"{total} pieces are more than {PIECES}")
-        _check(total == len(_seen(self)), "a piece is in two groups")
+        _check(self.total <= PIECES, f"{self.total} pieces are more than {PIECES}")
+        _check(self.total == len(_seen(self)), "a piece is in two groups")
+
+    @property
+    def total(self) -> int:
+        """How many pieces it has."""
+        return sum(len(group.pieces) for group in self.groups)
 
     def wanted(self) -> tuple[int, ...]:
         """Return the pieces of at least half of the runs, by band, then by position."""

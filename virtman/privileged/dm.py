@@ -38,9 +38,6 @@ _SECTOR = 512
 _COUNTER = "virtman"
 """By which counters of ours are told from those of others."""
 
-_CLASSES = "histogram:1000000,10000000,100000000,1000000000"
-"""Nanoseconds, between which reads are counted by how long they took; see ``counted``."""
-
 # The library keeps pending device-node changes in a global list, so only one verb
 # that makes or removes nodes may run at a time. Suspend and resume may wait for I/O, so they
 # run outside: they must never hold up the verb that lets the I/O end. Suspend touches no node,
@@ -423,13 +420,15 @@ def message(name: str, words: str) -> None:
 
 
 @context.entrypoint
-def count_reads(name: str, area: int) -> None:
+def count_reads(name: str, area: int, bounds: list[int]) -> None:
     """Begin to count a device's reads by areas, from nothing (dm-statistics).
 
     :param area: bytes of one; the kernel takes some 100 bytes a processor for each
+    :param bounds: nanoseconds, ascending, between which reads are counted by how long they took
     """
     _count_no_more(name)
-    _asked(name, f"@stats_create - {area // _SECTOR} 2 precise_timestamps {_CLASSES} {_COUNTER}")
+    classes = f"histogram:{','.join(map(str, bounds))}"
+    _asked(name, f"@stats_create - {area // _SECTOR} 2 precise_timestamps {classes} {_COUNTER}")
 
 
 @context.entrypoint
@@ -437,7 +436,7 @@ def counted(name: str) -> list[tuple[int, int, int, list[int]]]:
     """Return what was read of each area of which something was: reads that are counted.
 
     :returns: number of the area, sectors that were read, nanoseconds that all reads took, and how
-        many reads took up to 1 ms, 10 ms, 100 ms, 1 s, and longer; nothing if none are counted
+        many reads took up to each of the bounds, and longer; nothing if none are counted
     """
     found = []
     for region in _counters(name):

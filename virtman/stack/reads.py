@@ -50,7 +50,7 @@ class Reads:
     """
 
     def __init__(self, image: str, size: int) -> None:
-        self.device = str(Device(image, "origin"))
+        self.device = Device(image, "origin")
         self.area = _SMALLEST
         while self.area * AREAS < size:
             self.area *= 2
@@ -58,12 +58,13 @@ class Reads:
     def begin(self) -> None:
         """Count from nothing."""
         with explained(f"counting reads of {self.device}"):
-            dm.count_reads(self.device, self.area)
+            bounds = [round(seconds * 1e9) for seconds in BOUNDS]
+            dm.count_reads(str(self.device), self.area, bounds)
 
     def look(self) -> dict[int, Count]:
         """Return what was read so far, by the number of the area; without those of no reads."""
         with explained(f"reads of {self.device}"):
-            found = dm.counted(self.device)
+            found = dm.counted(str(self.device))
         return {
             number: Count(sectors, nanoseconds / 1e9, tuple(classes))
             for number, sectors, nanoseconds, classes in found
@@ -72,4 +73,4 @@ class Reads:
     def end(self) -> None:
         """Count no longer; may be called at any time."""
         with explained(f"counting reads of {self.device}"):
-            dm.count_no_more(self.device)
+            dm.count_no_more(str(self.device))

@@ -99,7 +99,7 @@ class DeviceMapper(Double):
         if words.startswith("reinstate_path "):
             device.failed.discard(words.split()[1])
 
-    def count_reads(self, name: str, area: int) -> None:
+    def count_reads(self, name: str, area: int, bounds: list[int]) -> None:
         device = self.kernel.mapping(name)
         device.area, device.counts = area, {}
 
