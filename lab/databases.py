@@ -10,7 +10,6 @@ its data in a temporary folder, and dies with the process that started it.
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from typing import Any, Self
 
 import psycopg
 import pymysql
+from ephemeral_port_reserve import reserve
 
 from lab import processes
 from lab.errors import DatabaseLost
@@ -237,7 +237,9 @@ def _newest(pattern: str) -> Path:
 
 
 def free_port() -> int:
-    """Return a port of the loopback that nobody listens on just now."""
-    with socket.create_server((ADDRESS, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback that nobody else is given for a minute.
+
+    Who just closes a port that the kernel chose shares it, one time in ten, with another test.
+    """
+    port: int = reserve(ADDRESS)
+    return port

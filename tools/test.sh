@@ -40,7 +40,7 @@ EOF
 
 PARTS=(lint docs unit functional patches chaos system)
 NAMED=(faults horizon nova openstack mutation)
-passed=0 failed=0 skipped=0 faults=()
+passed=0 failed=0 skipped=0 faults=() broken=()
 
 # Scripts are known by their first line, as some have no suffix.
 shell_files() {
@@ -83,13 +83,15 @@ check() {
         passed=$((passed + 1))
     else
         say "$1: ${faults[*]} found something"
-        failed=$((failed + 1))
+        failed=$((failed + 1)) broken+=("$1")
     fi
 }
 
-# Adds up the totals of stestr's report $1; fails if no test was executed.
+# Adds up the totals of stestr's report $1, and notes what failed; fails if no test was executed.
 count() {
-    local word number executed=0
+    local word number executed=0 names
+    mapfile -t names < <(sed -nE 's/^\{[0-9]+\} (.*) \[[0-9.]+s\] \.\.\. FAILED$/\1/p' "$1")
+    broken+=("${names[@]}")
     while read -r word number; do
         case $word in
             Passed | Expected) passed=$((passed + number)) ;;
@@ -239,5 +241,6 @@ else
         run_part "$part"
     done
 fi
+[ ${#broken[@]} -eq 0 ] || printf 'failed: %s\n' "${broken[@]}"
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]

@@ -30,7 +30,8 @@ class Api:
         """Make an image known, with a source that answers on that port."""
         source = {"ip": "127.0.0.1", "port": source_port, "iqn": IQN, "lun": 0}
         body = {"name": name, "size": 1024**2, "source": source}
-        assert self.call("POST", "/v1/images", body).ok
+        answer = self.call("POST", "/v1/images", body)
+        assert answer.ok, answer.text
 
     def join(self, image: str, host: str, port: int = 3260) -> dict[str, Any]:
         """Place a host that serves on that port of loopback."""

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from lab.databases import Postgresql
+from lab.databases import Postgresql, free_port
 from tests.functional.volt import databases
 from volt import errors
 from volt.db import upgrade
@@ -225,3 +225,7 @@ class TestServer(testtools.TestCase):
             assert server.processes()
         assert not server.processes()
         assert not server.folder.exists()
+
+    def test_two_servers_are_never_given_one_port(self):
+        ports = [free_port() for _ in range(500)]
+        assert len(set(ports)) == len(ports)
