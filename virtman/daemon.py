@@ -20,6 +20,7 @@ from virtman.background.metrics import Figures, Metrics
 from virtman.background.nic import Card, Overload
 from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
+from virtman.background.warmups import Warmups
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.memory import Memory
@@ -72,7 +73,7 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     agent.stack.wake()
     moves, arrivals, journeys = _journeys(conf, agent)
     boots = Boots(agent, _boots(conf))
-    services = [*_services(conf, agent), boots, _metrics(conf, boots), *journeys]
+    services = [boots, *_services(conf, agent, boots), _metrics(conf, boots), *journeys]
     return Api(agent, moves, arrivals, boots), services
 
 
@@ -171,15 +172,16 @@ def _metrics(conf: cfg.ConfigOpts, boots: Boots) -> Service:
     return metrics
 
 
-def _services(conf: cfg.ConfigOpts, agent: Agent) -> list[Service]:
+def _services(conf: cfg.ConfigOpts, agent: Agent, boots: Boots) -> list[Service]:
     """Make what goes on beside the local API."""
     url = conf.notify.transport_url
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
-    watch = Watch(agent, heartbeat, called=bool(url))
+    warmups = Warmups(boots)
+    watch = Watch(agent, heartbeat, warmups.ask, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
-    services: list[Service] = [heartbeat, recovery, watch, Pulse(agent), scrubbing]
+    services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(agent), scrubbing]
     services += [Merger(agent.stores), Supply(agent.stores)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))

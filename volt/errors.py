@@ -126,6 +126,12 @@ class ProfileUnknown(Unknown):
     code = "volt.profile.unknown"
 
 
+class WarmupUnknown(Unknown):
+    """The host was not asked to warm that image."""
+
+    code = "volt.warmup.unknown"
+
+
 class HostUnknown(Unknown):
     """The host has no place in that image's trees."""
 

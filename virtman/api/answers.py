@@ -80,6 +80,7 @@ class AheadAnswer(TypedDict):
     fetched: int
     used: int
     window: int
+    verdict: str
 
 
 class ImageAnswer(TypedDict):

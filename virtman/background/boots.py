@@ -8,8 +8,7 @@ from collections.abc import Callable
 from virtman.errors import ProfileUnbound, ProfileUnknown
 from virtman.image.attachment import Attachment
 from virtman.image.boot import Boot, Options, known_profile
-from virtman.image.prefetch import Ahead, State, Totals
-from virtman.model.profile import Profile
+from virtman.image.prefetch import Ahead, Prefetch, Totals
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.reads import Reads
@@ -31,6 +30,7 @@ class Boots:
         self.totals = Totals()
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
+        self._warmed = threading.Condition(self._lock)
         self._boots: dict[str, Boot] = {}
         self._warming: set[str] = set()
         self._rounds = Periodic("boots", self.look, _INTERVAL)
@@ -60,18 +60,30 @@ class Boots:
             boot = self._boots.get(image)
         return boot.prefetch.ahead() if boot and boot.prefetch else None
 
-    def warm(self, image: str) -> None:
+    def warm(self, image: str) -> Boot:
         """Have an image attached, and begin to fetch what its profile names, if that goes not on.
 
         After that it is kept for its keep time, as after the last VM.
 
+        :returns: the boot for which it is fetched
         :raises ImageUnknown: if Volt does not have it
         :raises ProfileUnbound: if it can have no profile
         :raises ProfileUnknown: if it has none
         """
-        ahead = self.ahead(image)
-        if ahead is not None and ahead.state is State.FETCHING:
-            return
+        with self._warmed:
+            self._warmed.wait_for(lambda: image not in self._warming)
+            boot = self._boots.get(image)
+            if boot is not None and boot.prefetch is not None and not boot.fetched.is_set():
+                return boot
+            self._warming.add(image)
+        try:
+            return self._warm(image)
+        finally:
+            with self._warmed:
+                self._warming.discard(image)
+                self._warmed.notify_all()
+
+    def _warm(self, image: str) -> Boot:
         info = self.agent.info(image)
         if info.tree is None:
             raise ProfileUnbound(
@@ -84,25 +96,21 @@ class Boots:
                 f"image {image} has no boot profile yet: boot VMs from it, so that one is "
                 "recorded, or import one with 'virtman profile import'"
             )
-        with self._lock:
-            self._warming.add(image)
+        attachment = self.agent.attach(image, _USER)
         try:
-            attachment = self.agent.attach(image, _USER)
-            try:
-                reads = attachment.reads
-                with self._lock:
-                    counts = reads is not None and self._is_new(image, reads)
-                if reads is None or not counts:
-                    reads = attachment.count_anew()
-                with self._lock:
-                    boot = self._boot(attachment, reads)
-                self._spawn(boot, lambda: _warm(boot, found))
-            except BaseException:
-                attachment.release(_USER)
-                raise
-        finally:
+            reads = attachment.reads
             with self._lock:
-                self._warming.discard(image)
+                counts = reads is not None and self._is_new(image, reads)
+            if reads is None or not counts:
+                reads = attachment.count_anew()
+            with self._lock:
+                boot = self._boot(attachment, reads)
+            prefetch = boot.prepare(found)
+            self._spawn(boot, lambda: _warm(boot, prefetch))
+        except BaseException:
+            attachment.release(_USER)
+            raise
+        return boot
 
     def _is_new(self, image: str, reads: Reads) -> bool:
         known = self._boots.get(image)
@@ -124,11 +132,11 @@ class Boots:
         threading.Thread(target=work, name=name, daemon=True).start()
 
 
-def _warm(boot: Boot, found: Profile) -> None:
+def _warm(boot: Boot, prefetch: Prefetch) -> None:
     def release() -> None:
         boot.attachment.release(_USER)
 
     try:
-        boot.warm(found, release)
+        boot.warm(prefetch, release)
     finally:
         release()

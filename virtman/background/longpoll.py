@@ -1,4 +1,4 @@
-"""Hears at once when Volt places this host anew; a heartbeat would bring it later.
+"""Hears at once when Volt places this host anew, or wants an image warm here.
 
 Either a request waits at Volt until there is news, or, where there is a message bus, Volt
 calls and the request is made then.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections.abc import Callable, Sequence
 
 from virtman.background.heartbeat import Heartbeat
 from virtman.errors import VirtmanError
@@ -23,12 +24,21 @@ _FIRST_BACKOFF, _LAST_BACKOFF = 0.5, 30.0
 class Watch:
     """Asks for news again and again.
 
+    :param warm: is given the images that Volt wants warm here
     :param called: whether Volt calls (``call``) when there is news
     """
 
-    def __init__(self, agent: Agent, heartbeat: Heartbeat, *, called: bool) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        heartbeat: Heartbeat,
+        warm: Callable[[Sequence[str]], None],
+        *,
+        called: bool,
+    ) -> None:
         self.agent = agent
         self.heartbeat = heartbeat
+        self.warm = warm
         self.called = called
         self._tag = ""
         self._backoff = 0.0
@@ -62,7 +72,7 @@ class Watch:
         return 0.0
 
     def fetch(self, wait: float) -> None:
-        """Ask for this host's places, and use those that are new.
+        """Ask for this host's places, use those that are new, and warm what Volt wants warm.
 
         :param wait: seconds for which Volt may wait for news
         """
@@ -72,3 +82,4 @@ class Watch:
         self._tag = found.tag
         if not self.agent.place(found.placements):
             self.heartbeat.hasten()
+        self.warm(found.warmups)

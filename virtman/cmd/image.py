@@ -63,7 +63,7 @@ def warm(client: Client, name: str, as_json: bool) -> None:
     else:
         click.echo(f"{name}: {_share(ended)} here, {table.rounded(ended['fetched'])} were fetched")
     if ended["state"] == "stopped":
-        raise click.ClickException(f"{name} is not warm: the agent's log tells why")
+        raise click.ClickException(f"{name} is not warm: {ended['verdict']}")
 
 
 def _share(ahead: AheadAnswer) -> str:

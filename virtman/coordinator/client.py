@@ -24,6 +24,7 @@ from virtman.coordinator.interface import (
     Report,
     Revision,
     Shape,
+    Warmup,
 )
 from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, ProfileUnknown
 from virtman.model import address
@@ -32,6 +33,8 @@ from virtman.model.hashtree import HashTree
 from virtman.model.placement import SOURCE, Feed, Parent, Placement
 
 UNCHANGED: Final = 304
+
+_DETAIL: Final = 255  # characters that Volt keeps
 
 
 class VoltClient(Connection, Coordinator):
@@ -115,7 +118,9 @@ class VoltClient(Connection, Coordinator):
         )
         if answer.status_code == UNCHANGED:
             return None
-        return Placements(_tag(answer), tuple(map(_placement, content(answer)["placements"])))
+        found = content(answer)
+        places = tuple(map(_placement, found["placements"]))
+        return Placements(_tag(answer), places, tuple(found["warmups"]))
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
@@ -188,6 +193,11 @@ class VoltClient(Connection, Coordinator):
     def remove_profile(self, image: str, workload: str) -> None:
         """Remove all revisions of a boot profile; repeatable."""
         self._call("DELETE", _profile(image, workload))
+
+    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+        """Say how far this host is with an image that Volt asked it to warm."""
+        body = asdict(warmup) | {"detail": warmup.detail[:_DETAIL]}
+        self._call("PUT", f"/v1/images/{quote(image, safe='')}/warmups/{self.host}", body)
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
@@ -117,10 +118,37 @@ class News:
 
 @dataclass(frozen=True)
 class Placements:
-    """All placements of this host, and the tag by which Volt knows whether they changed."""
+    """All placements of this host, and the tag by which Volt knows whether they changed.
+
+    :ivar warmups: images that this host shall warm
+    """
 
     tag: str
     placements: tuple[Placement, ...]
+    warmups: tuple[str, ...]
+
+
+class Warming(StrEnum):
+    """How far this host is with an image that Volt asked it to warm."""
+
+    FETCHING = "fetching"
+    WARM = "warm"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Warmup:
+    """What Volt hears of an image that it asked this host to warm; in bytes.
+
+    :ivar wanted: what its boot profile names
+    :ivar there: of it, what is here
+    :ivar detail: why it failed
+    """
+
+    state: Warming
+    wanted: int = 0
+    there: int = 0
+    detail: str = ""
 
 
 class Coordinator(Protocol):
@@ -184,6 +212,12 @@ class Coordinator(Protocol):
         """Store a boot profile in place of the one that has this tag; None: of none.
 
         :raises ProfileStale: if there is another one by now: fetch it, merge, and store that
+        """
+
+    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+        """Say how far this host is with an image that Volt asked it to warm.
+
+        :raises CoordinatorRefused: if Volt does not ask for it any more
         """
 
     def heartbeat(self, report: Report) -> News:

@@ -23,6 +23,7 @@ from virtman.coordinator.interface import (
     News,
     Placements,
     Report,
+    Warmup,
 )
 from virtman.coordinator.memory import Known, Memory
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
@@ -155,6 +156,11 @@ class Remembering(Coordinator):
         """Store a boot profile in place of the one that has this tag; None: of none."""
         with self._unless_silent():
             self.volt.store_profile(image, workload, content, tag)
+
+    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+        """Say how far this host is with an image that Volt asked it to warm."""
+        with self._unless_silent():
+            self.volt.tell_warmup(image, warmup)
 
     # What is asked even while Volt is silent.
 

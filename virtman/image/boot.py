@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -53,6 +54,7 @@ class Boot:
 
     :param sleep: lets seconds pass; returns whether the agent stops
     :ivar prefetch: what is fetched ahead of it; None if nothing is
+    :ivar fetched: is set once no more is
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Boot:
         self.options = options
         self.totals = totals
         self.prefetch: Prefetch | None = None
+        self.fetched = threading.Event()
         self._name = attachment.info.name
         self._sleep = sleep
         self._stops = False
@@ -82,15 +85,21 @@ class Boot:
                 if self.options.record:
                     self._record(found.piece_size if found else self.options.piece)
             elif self.options.prefetch:
-                self._help(found)
+                self._help(self.prepare(found))
 
-    def warm(self, found: Profile, then: Callable[[], object]) -> None:
+    def prepare(self, found: Profile) -> Prefetch:
+        """Return what will fetch ahead by a profile."""
+        self.prefetch = Prefetch(self.attachment, self.reads, found, self.options.how, self.totals)
+        return self.prefetch
+
+    def warm(self, prefetch: Prefetch, then: Callable[[], object]) -> None:
         """Fetch ahead, whether or not there is a VM yet.
 
+        :param prefetch: what was prepared
         :param then: is called once that is done; what VMs read of it is seen after that
         """
         with self._followed():
-            self._help(found, then)
+            self._help(prefetch, then)
 
     @contextlib.contextmanager
     def _followed(self) -> Iterator[None]:
@@ -101,6 +110,7 @@ class Boot:
             if self.goes_on():  # else the image was left meanwhile
                 LOG.warning("image %s: its boot is not followed any more: %s", self._name, err)
         finally:
+            self.fetched.set()
             if self.attachment.reads is self.reads:
                 with contextlib.suppress(VirtmanError):
                     self.totals.add_reads(self.reads.look().values())
@@ -123,15 +133,15 @@ class Boot:
             LOG.warning("image %s: %s", self._name, err)
             return None
 
-    def _help(self, found: Profile, then: Callable[[], object] = lambda: None) -> None:
+    def _help(self, prefetch: Prefetch, then: Callable[[], object] = lambda: None) -> None:
         """Fetch ahead, and see what VMs read of that."""
-        self.prefetch = Prefetch(self.attachment, self.reads, found, self.options.how, self.totals)
-        self.prefetch.fetch(self.goes_on, self.pause)
-        if self.prefetch.verdict and self.goes_on():
-            LOG.warning("image %s: no more is fetched ahead: %s", self._name, self.prefetch.verdict)
+        prefetch.fetch(self.goes_on, self.pause)
+        if prefetch.verdict and self.goes_on():
+            LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+        self.fetched.set()
         then()
-        self.prefetch.watch(self.goes_on, self.pause)
-        ahead = self.prefetch.ahead()
+        prefetch.watch(self.goes_on, self.pause)
+        ahead = prefetch.ahead()
         LOG.info(
             "image %s: VMs read %.1f of the %.1f MiB that were fetched ahead",
             self._name,

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from virtman import sysfs
+from virtman.errors import VirtmanError
 from virtman.image.attachment import Attachment
 from virtman.model import pieces, sizes
 from virtman.model.prefetch_order import AHEAD, Policy, order
@@ -118,6 +119,7 @@ class Ahead:
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
     :ivar window: pieces that may be in flight, over all stripes
+    :ivar verdict: why it stopped early, in words; empty if it did not
     """
 
     state: State
@@ -126,6 +128,7 @@ class Ahead:
     fetched: int
     used: int
     window: int
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -226,7 +229,8 @@ class Prefetch:
         """Return how far it is."""
         is_over = self._state is not State.FETCHING
         window = 0 if is_over else sum(lane.window.size for lane in self._lanes)
-        return Ahead(self._state, self._wanted, self._there, self._fetched, self._used, window)
+        counts = self._wanted, self._there, self._fetched, self._used
+        return Ahead(self._state, *counts, window, self.verdict)
 
     def fetch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
         """Fetch all, as long as it goes on and VMs read what comes.
@@ -250,10 +254,17 @@ class Prefetch:
                 sleep(LOOK)
                 self._look()
                 self._weigh()
+        except (VirtmanError, OSError) as err:
+            self.verdict = self.verdict or str(err)
+            raise
         finally:
             for lane in self._lanes:
                 lane.end()
-            self._state = State.FETCHED if self._there == self._wanted else State.STOPPED
+            if self._there == self._wanted:
+                self._state = State.FETCHED
+            else:
+                self.verdict = self.verdict or "the image was left, or its agent ends"
+                self._state = State.STOPPED
         LOG.info(
             "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
             self._name,

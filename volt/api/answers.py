@@ -19,6 +19,7 @@ from volt.model.objects import (
     Profile,
     Revision,
     Trees,
+    Warmup,
 )
 
 Schema = dict[str, Any]
@@ -74,7 +75,7 @@ def described() -> dict[str, Schema]:
     found: list[type] = []
     pending: list[Any] = [
         *(Image, Trees, Candidate, Placement, Profile, Revision),
-        *(Host, Event, Certificate, Listener),
+        *(Host, Event, Certificate, Listener, Warmup),
     ]
     while pending:
         kind = pending.pop()

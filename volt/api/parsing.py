@@ -14,7 +14,16 @@ from volt import transport
 from volt.api import schemas
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import check_name
-from volt.model.objects import ImageReport, NewImage, Reason, Report, State
+from volt.model.objects import (
+    Chosen,
+    ImageReport,
+    NewImage,
+    Progress,
+    Reason,
+    Report,
+    State,
+    Warming,
+)
 from volt.model.profiles import Condition
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
@@ -147,6 +156,21 @@ def report(body: bytes) -> tuple[str, Reason]:
     """Parse the body of POST /v1/images/{image}/hosts/{host}/reports: the parent, and why."""
     content = _load(body, schemas.REPORT)
     return check_name("host", content["parent"]), Reason(content.get("reason", Reason.SILENT))
+
+
+def chosen(body: bytes) -> Chosen:
+    """Parse the body of POST /v1/images/{image}/warmups: which hosts are meant."""
+    content = _load(body, schemas.CHOSEN)
+    names = content.get("hosts")
+    hosts = None if names is None else tuple(check_name("host", name) for name in names)
+    return Chosen(hosts, content.get("rack"))
+
+
+def progress(body: bytes) -> Progress:
+    """Parse the body of PUT /v1/images/{image}/warmups/{host}."""
+    content = _load(body, schemas.PROGRESS)
+    detail = content.get("detail", "")
+    return Progress(Warming(content["state"]), content["wanted"], content["there"], detail)
 
 
 def drain(body: bytes) -> bool:

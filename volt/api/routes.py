@@ -24,6 +24,7 @@ from volt.api.handlers import (
     peers,
     placements,
     profiles,
+    warmups,
 )
 from volt.model.objects import (
     Candidate,
@@ -37,6 +38,7 @@ from volt.model.objects import (
     Revision,
     Trees,
     Verdict,
+    Warmup,
 )
 from volt.model.profiles import LARGEST as LARGEST_PROFILE
 
@@ -46,6 +48,7 @@ LARGEST_IMAGE: Final = 16 * LARGEST_BODY  # with the upper hashes of an image of
 _IMAGE: Final = "/v1/images/<image>"
 _PROFILES: Final = f"{_IMAGE}/profiles"
 _PROFILE: Final = f"{_PROFILES}/<workload>"
+_WARMUPS: Final = f"{_IMAGE}/warmups"
 _PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
 _HOST: Final = "/v1/hosts/<path:host>"
 _BYTES: Final = "application/octet-stream"
@@ -53,6 +56,11 @@ _NEWS: Final = record(
     interval={"type": "number"},
     placements={"type": "array", "items": of(Placement)},
     unknown={"type": "array", "items": {"type": "string"}},
+)
+
+_OF_HOST: Final = record(
+    placements={"type": "array", "items": of(Placement)},
+    warmups={"type": "array", "items": {"type": "string"}},
 )
 
 
@@ -216,6 +224,29 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             {204: None},
         ),
     ),
+    "warmups": (
+        Route(
+            *("POST", _WARMUPS, warmups.ask, "warmup:ask"),
+            "Ask hosts to warm an image.",
+            {202: all_of("warmups", Warmup)},
+            (404,),
+            body=schemas.CHOSEN,
+        ),
+        Route(
+            *("GET", _WARMUPS, warmups.index, "warmup:list"),
+            "List which hosts were asked to warm an image, and how far they are.",
+            {200: all_of("warmups", Warmup)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("PUT", f"{_WARMUPS}/<path:host>", warmups.tell, "warmup:tell"),
+            "Say how far a host is with warming an image.",
+            {204: None},
+            (404,),
+            body=schemas.PROGRESS,
+        ),
+    ),
     "placements": (
         Route(
             *("GET", _PLACE, placements.show, "placement:show"),
@@ -281,8 +312,9 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
         ),
         Route(
             *("GET", f"{_HOST}/placements", hosts.placements, "host:placements"),
-            "Show a host's placements, once they are others than If-None-Match says.",
-            {200: all_of("placements", Placement)},
+            "Show a host's placements and the images that it shall warm, once they are others than "
+            "If-None-Match says.",
+            {200: _OF_HOST},
             query=schemas.WAIT,
             has_etag=True,
         ),

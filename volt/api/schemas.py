@@ -7,7 +7,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 
 from volt.errors import RequestInvalid
 from volt.model.names import PATTERN
-from volt.model.objects import Reason
+from volt.model.objects import Reason, Warming
 from volt.placement.rules import Shape
 from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE
 
@@ -49,6 +49,8 @@ PORTAL_ALONE = Schema(PORTAL)
 
 _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}$"}
 
+RACK = {"type": "string", "pattern": r"^[A-Za-z0-9._-]{1,48}$"}
+
 # A rule that has an error code of its own: for names in paths no schema checks it.
 NAME = {"type": "string", "pattern": rf"^{PATTERN}$"}
 
@@ -89,7 +91,7 @@ JOIN = Schema(
         "type": "object",
         "properties": {
             "portal": PORTAL,
-            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}$"},
+            "rack": RACK | {"type": ["string", "null"]},
         },
         "required": ["portal"],
         "additionalProperties": False,
@@ -146,6 +148,39 @@ REPORT = Schema(
             "reason": {"enum": [reason.value for reason in Reason], "default": Reason.SILENT},
         },
         "required": ["parent"],
+        "additionalProperties": False,
+    }
+)
+
+CHOSEN = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "hosts": {
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 1,
+                "maxItems": 10_000,
+            },
+            "rack": RACK,
+            "all": {"const": True},
+        },
+        "minProperties": 1,
+        "maxProperties": 1,
+        "additionalProperties": False,
+    }
+)
+
+PROGRESS = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "state": {"enum": [state.value for state in Warming if state != Warming.ASKED]},
+            "wanted": _COUNT,
+            "there": _COUNT,
+            "detail": {"type": "string", "maxLength": 255},
+        },
+        "required": ["state", "wanted", "there"],
         "additionalProperties": False,
     }
 )

@@ -22,6 +22,7 @@ from volt.registry.images import Images
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
 from volt.registry.reports import Prober, Reports
+from volt.registry.warmups import Warmups
 
 
 class Worker:
@@ -35,6 +36,7 @@ class Worker:
         self.images = Images(engine, turns, conf.source.timeout)
         self.placements = Placements(engine, turns)
         self.profiles = Profiles(engine, turns)
+        self.warmups = Warmups(engine, turns)
         self.hosts = Hosts(engine, self.placements)
         self.reports = Reports(self.hosts, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)

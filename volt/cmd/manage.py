@@ -10,7 +10,7 @@ from oslo_config import cfg
 
 from volt import conf
 from volt.api import parsing
-from volt.cmd import SETTINGS, config_files, profiles, reported, tokens, version_option
+from volt.cmd import SETTINGS, config_files, profiles, reported, tokens, version_option, warmups
 from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
@@ -115,6 +115,10 @@ def index(options: cfg.ConfigOpts) -> None:
         images = _images(options).index()
     rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts) for one in images]
     table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"), rows)
+
+
+image.add_command(warmups.warm)
+image.add_command(warmups.index)
 
 
 @main.group()

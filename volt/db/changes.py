@@ -1,16 +1,17 @@
-"""Which placements changed since one last asked."""
+"""For which hosts there is news since one last asked: of placements, or images to warm."""
 
 from dataclasses import dataclass
 
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, union_all
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db.models import ImageRow, PlacementRow
+from volt.db.warmups import WarmupRow
 
 
 @dataclass(frozen=True)
 class Change:
-    """A placement that has a new generation."""
+    """A placement, or something to warm, that has a new generation."""
 
     image: str
     host: str
@@ -48,9 +49,10 @@ class Changes:
 def _changes(session: Session, image: str, known: int, generation: int) -> list[Change]:
     """Return the image's changes after a known generation; one of a lower is another image."""
     since = known if known < generation else 0
-    rows = session.execute(
-        select(PlacementRow.host, PlacementRow.generation).where(
-            PlacementRow.image == image, PlacementRow.generation > since
-        )
+    told = (
+        select(row.host, row.generation).where(row.image == image, row.generation > since)
+        for row in (PlacementRow, WarmupRow)
     )
-    return [Change(image, host, generation) for host, generation in rows]
+    return [
+        Change(image, host, generation) for host, generation in session.execute(union_all(*told))
+    ]

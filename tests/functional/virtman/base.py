@@ -29,6 +29,7 @@ from virtman.background.boots import Boots
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
 from virtman.background.nic import Card, Overload
+from virtman.background.warmups import Warmups
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
@@ -170,7 +171,8 @@ class Node:
         how = How(Policy.IN_ORDER, 4, SharedCap(0))
         self.boots = Boots(self.agent, Options(1, 65536, True, how))
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
-        self.watch = Watch(self.agent, self.heartbeat, called=False)
+        self.warmups = Warmups(self.boots)
+        self.watch = Watch(self.agent, self.heartbeat, self.warmups.ask, called=False)
         self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)
         peers = Peers(coordinator, self.credentials, PATIENCE)
         self.moves = Moves(self.agent, peers, PATIENCE)

@@ -30,6 +30,7 @@ from volt.registry.peers import Peers
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
 from volt.registry.reports import Prober, Reports
+from volt.registry.warmups import Warmups
 
 
 class Ground:
@@ -52,6 +53,7 @@ class Ground:
         self.tokens = Tokens(self.engine)
         self.peers = Peers(PeerRows(self.engine), timedelta(hours=24))
         self.profiles = Profiles(self.engine, turns)
+        self.warmups = Warmups(self.engine, turns)
         self.operator = self.token("operator")
         self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -70,7 +72,9 @@ class Ground:
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         nouns = self.images, self.placements, self.hosts
-        service = Service(*nouns, 2.0, self.watch, self.reports, self.peers, self.profiles)
+        service = Service(
+            *nouns, 2.0, self.watch, self.reports, self.peers, self.profiles, self.warmups
+        )
         return create_app(service, access)
 
     def client(self, app=None):

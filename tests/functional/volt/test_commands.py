@@ -3,18 +3,21 @@
 import json
 import subprocess
 import sys
+import threading
 import traceback
 from datetime import UTC, datetime, timedelta
 
 from click.testing import CliRunner
 from sqlalchemy import text
 
+from lab.waiting import wait_until
 from tests.functional.terminal import run_at_terminal
 from tests.functional.volt.base import TestCase
 from tests.profiles import ROOT_HASH, UPPER_HASHES, profile
 from volt.cmd import manage
 from volt.db.clock import ClockTable, Reading
-from volt.model.objects import ImageReport, NewImage, Report
+from volt.model.objects import ImageReport, NewImage, Progress, Report, Warming
+from volt.model.profiles import parse
 from volt.placement.rules import Shape
 from volt.transport import Portal
 from volt.transport.iscsi import Chap
@@ -151,10 +154,7 @@ class TestCommands(TestCase):
             assert result.output.startswith("Error: ")
 
     def test_a_profile_is_imported_listed_exported_and_deleted(self):
-        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
-        tree = {"root_hash": ROOT_HASH, "salt": ROOT_HASH, "upper_hashes": UPPER_HASHES}
-        new = NewImage("demo", 1024**2, Shape.FOREST, 2, 2, source, **tree)
-        self.ground.images.create(new, datetime.now(UTC))
+        self.make_image("demo")
         file, copy = (self.ground.folder / name for name in ("file", "copy"))
         boot = ("demo", "boot")
         for revision, content in enumerate((b"1", b"2"), start=1):
@@ -175,6 +175,67 @@ class TestCommands(TestCase):
             done = self.run_manage("profile", "delete", *boot)
             assert done.output == f"profile boot of image demo {state}\n"
 
+    def test_hosts_are_asked_to_warm_an_image_and_waited_for(self):
+        self.make_profiled("demo")
+        for host in ("node1", "node2"):
+            self.ground.hosts.heartbeat(host, Report({}))
+        for words in ((), ("--all", "--rack", "r1")):
+            refused = self.run_manage("image", "warm", "demo", *words)
+            assert refused.exit_code == 2
+            assert "give one of --hosts, --rack and --all" in refused.output
+        strange = self.run_manage("image", "warm", "demo", "--hosts", "node1,nobody")
+        assert strange.exit_code == 1
+        assert "not known: host nobody" in strange.output
+        asked = self.run_manage("image", "warm", "demo", "--hosts", "node1")
+        [_, line] = asked.output.splitlines()
+        assert line.split() == ["node1", "asked", "0", "0"]
+        self.ground.warmups.tell("demo", "node1", Progress(Warming.WARM, 8, 8, ""))
+        for state, status in ((Warming.WARM, 0), (Warming.FAILED, 1)):
+            self.tell_once_asked("node1", Progress(Warming.WARM, 8, 8, ""))
+            self.tell_once_asked("node2", Progress(state, 8, 5, "why" if status else ""))
+            done = self.run_manage("image", "warm", "demo", "--all", "--wait")
+            assert done.exit_code == status
+            assert [line.split()[:4] for line in done.output.splitlines()[1:3]] == [
+                ["node1", "left", "8", "8"],
+                ["node2", "failed" if status else "left", "5", "8"],
+            ]
+        assert "1 of 2 hosts are not warm" in done.output
+        shown = json.loads(self.run_manage("image", "warmups", "demo", "--json").output)
+        assert shown == self.ground.client().get("/v1/images/demo/warmups").json
+
+    def test_a_host_that_expires_is_not_waited_for(self):
+        self.make_profiled("demo")
+        self.ground.hosts.heartbeat("node1", Report({}))
+        timer = threading.Timer(1.5, self.ground.hosts.expire, (["node1"],))
+        timer.start()
+        self.addCleanup(timer.join)
+        done = self.run_manage("image", "warm", "demo", "--all", "--wait", "--json")
+        assert done.exit_code == 1
+        assert "Volt does not know the host any more" in done.output
+
+    def make_image(self, name):
+        """Add an image with a hash tree."""
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        tree = {"root_hash": ROOT_HASH, "salt": ROOT_HASH, "upper_hashes": UPPER_HASHES}
+        new = NewImage(name, 1024**2, Shape.FOREST, 2, 2, source, **tree)
+        self.ground.images.create(new, datetime.now(UTC))
+
+    def make_profiled(self, name):
+        """Add one that has a boot profile, too."""
+        self.make_image(name)
+        self.ground.profiles.store(name, "boot", parse(profile()), datetime.now(UTC))
+
+    def tell_once_asked(self, host, progress):
+        """Have a host say how it ended as soon as it is asked."""
+
+        def tell():
+            wait_until(lambda: self.ground.warmups.of_host(host), f"a word to {host}", 20)
+            self.ground.warmups.tell("demo", host, progress)
+
+        thread = threading.Thread(target=tell)
+        thread.start()
+        self.addCleanup(thread.join)
+
     def test_a_profile_that_cannot_be_had_leaves_files_alone(self):
         self.add()
         file = self.ground.folder / "file"
@@ -194,7 +255,8 @@ class TestCommands(TestCase):
         for words in (
             "", "db upgrade", "image add", "image list", "tree show", "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
-            "profile history", "profile export", "profile import", "profile delete",
+            "profile history", "profile export", "profile import", "profile delete", "image warm",
+            "image warmups",
         ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]

@@ -12,6 +12,7 @@ from volt.registry.peers import Peers
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
 from volt.registry.reports import Reports
+from volt.registry.warmups import Warmups
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Service:
     reports: Reports
     peers: Peers
     profiles: Profiles
+    warmups: Warmups
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

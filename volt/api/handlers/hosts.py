@@ -1,7 +1,7 @@
 """How hosts tell of themselves, and learn of changes of their places."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -43,7 +43,7 @@ def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
 
 
 def placements(service: Service, host: str) -> ResponseReturnValue:
-    """Show all placements of the host, once they are not those that it names by its ETag."""
+    """Show the host's placements and warm-ups, once they are not those that its ETag names."""
     seconds = parsing.wait(request.args)
     if not seconds:  # it needs no place among those who wait, of which there may be none left
         return _present(service, host)
@@ -57,17 +57,17 @@ def placements(service: Service, host: str) -> ResponseReturnValue:
 
 def _present(service: Service, host: str) -> tuple[Any, int, dict[str, str]]:
     """Return the answer of this moment: 304 if the request names these placements."""
-    found = service.placements.of_host(host)
-    tag = _tag(found)
+    found, asked = service.placements.of_host(host), service.warmups.of_host(host)
+    tag = _tag(found, asked)
     headers = {"ETag": f'"{tag}"'}
     if request.if_none_match.contains(tag):
         return "", 304, headers
-    return {"placements": found}, 200, headers
+    return {"placements": found, "warmups": list(asked)}, 200, headers
 
 
-def _tag(placements: Collection[Placement]) -> str:
-    """Return what stands for these generations and profiles, and no others."""
-    text = " ".join(
+def _tag(placements: Collection[Placement], asked: Mapping[str, int]) -> str:
+    """Return what stands for these generations, profiles and warm-ups, and no others."""
+    places = (
         ":".join(
             [
                 one.image,
@@ -77,4 +77,6 @@ def _tag(placements: Collection[Placement]) -> str:
         )
         for one in placements
     )
+    warmups = (f"{image}@{generation}" for image, generation in asked.items())
+    text = " ".join([*places, *warmups])
     return sha256(text.encode()).hexdigest()[:32]

@@ -69,7 +69,7 @@ class WatchTest(WatchCase):
 
     def test_a_host_that_is_called_asks_only_then(self):
         one, _ = self.pair()
-        one.watch = Watch(one.agent, one.heartbeat, called=True)
+        one.watch = Watch(one.agent, one.heartbeat, one.warmups.ask, called=True)
         asked = itertools.count()
         fetch = one.watch.fetch
         one.watch.fetch = lambda wait: (next(asked), fetch(wait))
