@@ -113,7 +113,7 @@ class _State(Collector):
         )
         yield _gauge(
             "volt_image_generation",
-            "Changes of an image's trees so far.",
+            "Changes of an image's trees so far, and times that hosts were asked to warm it.",
             ["image"],
             (([image], now.generations[image]) for image in images),
         )

@@ -63,7 +63,7 @@ class Base(DeclarativeBase):
 
 
 class ImageRow(Sourced, Base):
-    """An image; ``generation`` counts the changes of its trees and only rises.
+    """An image; ``generation`` counts what its hosts have to hear of and only rises.
 
     ``inner`` and ``at_source`` are totals of the trees, a number a stripe. ``profiles`` has the
     newest revision of each workload's profile, for placements to tell without another query.
