@@ -230,6 +230,20 @@ class ProfileStale(VirtmanError):
     status = 409
 
 
+class RecordingUnknown(VirtmanError):
+    """Nothing is, or was, recorded of this VM."""
+
+    code = "virtman.recording.unknown"
+    status = 404
+
+
+class RecordingInProgress(VirtmanError):
+    """A workload is being recorded in this image already."""
+
+    code = "virtman.recording.busy"
+    status = 409
+
+
 class ProfileUnbound(VirtmanError):
     """The image has no hash tree, so nothing would bind a boot profile to its data."""
 

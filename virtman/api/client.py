@@ -191,14 +191,20 @@ class Client:
         self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
 
     def warm(
-        self, image: str, show: Callable[[AheadAnswer], object] = lambda ahead: None
+        self,
+        image: str,
+        show: Callable[[AheadAnswer], object] = lambda ahead: None,
+        *,
+        workload: str = "boot",
     ) -> AheadAnswer:
-        """Have fetched what VMs will read of an image when they boot; return once it is there.
+        """Have fetched what VMs will read of an image; return once it is there.
 
+        :param workload: whose profile says what that is
         :param show: called with how far it is now and then
         :raises ImageUnknown: if the image was left meanwhile
         """
-        ahead = self._call("POST", f"/v1/images/{naming.check('image', image)}/warm")
+        path = f"/v1/images/{naming.check('image', image)}/warm"
+        ahead = self._call("POST", path, {"workload": naming.check("workload", workload)})
         while ahead is None or ahead["state"] == "fetching":
             if ahead is not None:
                 show(ahead)

@@ -184,8 +184,8 @@ class Api(Rest):
         return 200, {"images": images}
 
     def warm(self, request: Request, image: str) -> Answer:
-        """Begin to fetch what VMs will read of an image when they boot."""
-        self.boots.warm(image)
+        """Begin to fetch what VMs will read of an image; the body is ``{"workload": name}``."""
+        self.boots.warm(image, **body_of(request, workload=str))
         return 202, self._ahead(image)
 
     def _ahead(self, image: str) -> dict[str, Any] | None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
 from virtman.errors import ProfileUnbound, ProfileUnknown
 from virtman.image.attachment import Attachment
-from virtman.image.boot import Boot, Options, known_profile
+from virtman.image.boot import BOOT, Boot, Options, known_profile
 from virtman.image.prefetch import Ahead, Prefetch, Totals
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.reads import Reads
 
 _INTERVAL = 0.25
-_USER = "(warm)"
-"""Uses an image while it is warmed; no VM can be called so."""
 
 
 class Boots:
@@ -33,6 +32,7 @@ class Boots:
         self._warmed = threading.Condition(self._lock)
         self._boots: dict[str, Boot] = {}
         self._warming: set[str] = set()
+        self._numbers = itertools.count(1)
         self._rounds = Periodic("boots", self.look, _INTERVAL)
 
     def start(self) -> None:
@@ -60,8 +60,8 @@ class Boots:
             boot = self._boots.get(image)
         return boot.prefetch.ahead() if boot and boot.prefetch else None
 
-    def warm(self, image: str) -> Boot:
-        """Have an image attached, and begin to fetch what its profile names, if that goes not on.
+    def warm(self, image: str, workload: str = BOOT) -> Boot:
+        """Have an image attached, and begin to fetch what a profile names, if that goes not on.
 
         After that it is kept for its keep time, as after the last VM.
 
@@ -73,30 +73,32 @@ class Boots:
         with self._warmed:
             self._warmed.wait_for(lambda: image not in self._warming)
             boot = self._boots.get(image)
-            if boot is not None and boot.prefetch is not None and not boot.fetched.is_set():
+            if boot is not None and boot.helps(workload):
                 return boot
             self._warming.add(image)
         try:
-            return self._warm(image)
+            return self._warm(image, workload)
         finally:
             with self._warmed:
                 self._warming.discard(image)
                 self._warmed.notify_all()
 
-    def _warm(self, image: str) -> Boot:
+    def _warm(self, image: str, workload: str) -> Boot:
         info = self.agent.info(image)
         if info.tree is None:
             raise ProfileUnbound(
                 f"image {image} has no hash tree, so it has no boot profile: nothing tells what to "
                 "fetch. Remove it and add it with a hash tree"
             )
-        found = known_profile(self.agent.coordinator, info)
+        found = known_profile(self.agent.coordinator, info, workload)
         if found is None:
             raise ProfileUnknown(
-                f"image {image} has no boot profile yet: boot VMs from it, so that one is "
+                f"image {image} has no profile {workload} yet: boot VMs from it, so that one is "
                 "recorded, or import one with 'virtman profile import'"
             )
-        attachment = self.agent.attach(image, _USER)
+        # no VM can be called so, and no other warming is
+        user = f"(warm {next(self._numbers)})"
+        attachment = self.agent.attach(image, user)
         try:
             reads = attachment.reads
             with self._lock:
@@ -105,10 +107,10 @@ class Boots:
                 reads = attachment.count_anew()
             with self._lock:
                 boot = self._boot(attachment, reads)
-            prefetch = boot.prepare(found)
-            self._spawn(boot, lambda: _warm(boot, prefetch))
+            prefetch = boot.prepare(found, workload)
+            self._spawn(boot, lambda: _warm(boot, prefetch, user))
         except BaseException:
-            attachment.release(_USER)
+            attachment.release(user)
             raise
         return boot
 
@@ -132,9 +134,9 @@ class Boots:
         threading.Thread(target=work, name=name, daemon=True).start()
 
 
-def _warm(boot: Boot, prefetch: Prefetch) -> None:
+def _warm(boot: Boot, prefetch: Prefetch, user: str) -> None:
     def release() -> None:
-        boot.attachment.release(_USER)
+        boot.attachment.release(user)
 
     try:
         boot.warm(prefetch, release)

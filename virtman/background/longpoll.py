@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from virtman.background.heartbeat import Heartbeat
+from virtman.coordinator.interface import Wish
 from virtman.errors import VirtmanError
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
@@ -24,7 +25,7 @@ _FIRST_BACKOFF, _LAST_BACKOFF = 0.5, 30.0
 class Watch:
     """Asks for news again and again.
 
-    :param warm: is given the images that Volt wants warm here
+    :param warm: is given what Volt wants warm here
     :param called: whether Volt calls (``call``) when there is news
     """
 
@@ -32,7 +33,7 @@ class Watch:
         self,
         agent: Agent,
         heartbeat: Heartbeat,
-        warm: Callable[[Sequence[str]], None],
+        warm: Callable[[Sequence[Wish]], None],
         *,
         called: bool,
     ) -> None:
@@ -82,4 +83,4 @@ class Watch:
         self._tag = found.tag
         if not self.agent.place(found.placements):
             self.heartbeat.hasten()
-        self.warm(found.warmups)
+        self.warm(found.wishes)

@@ -1,4 +1,4 @@
-"""Warms the images that Volt asks this host to warm, and tells Volt how far it is."""
+"""Warms the images that Volt wishes warm on this host, and tells Volt how far it is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable
 
 from virtman.background.boots import Boots
-from virtman.coordinator.interface import Warming, Warmup
+from virtman.coordinator.interface import Warming, Warmup, Wish
 from virtman.errors import CoordinatorUnreachable, VirtmanError
 from virtman.image.boot import Boot
 from virtman.image.prefetch import State
@@ -24,17 +24,17 @@ _STATES = {State.FETCHING: Warming.FETCHING, State.FETCHED: Warming.WARM}
 
 
 class Warmups:
-    """A thread for each image that is warmed at Volt's word.
+    """A thread for each of Volt's wishes.
 
-    Volt asks for an image until it was told how that ended. So an agent that starts anew goes on.
+    Volt repeats a wish until it was told how that ended. So an agent that starts anew goes on.
     """
 
     def __init__(self, boots: Boots) -> None:
         self.boots = boots
         self._stopped = threading.Event()
-        # Guards the set of images that are warmed.
+        # Guards the set of wishes that are being fulfilled.
         self._lock = threading.Lock()
-        self._under_way: set[str] = set()
+        self._under_way: set[Wish] = set()
 
     def start(self) -> None:
         """Begin; Volt's word comes later."""
@@ -43,47 +43,47 @@ class Warmups:
         """Tell Volt no more: what is not done is for the next agent."""
         self._stopped.set()
 
-    def ask(self, images: Iterable[str]) -> None:
-        """Warm these images, if that is not under way; returns at once."""
+    def ask(self, wishes: Iterable[Wish]) -> None:
+        """Fulfil these wishes, but for those that are under way; returns at once."""
         with self._lock:
-            new = set(images) - self._under_way
+            new = set(wishes) - self._under_way
             self._under_way |= new
-        for image in sorted(new):
+        for wish in new:
             threading.Thread(
-                target=self._warm, args=(image,), name=f"warm-up {image}", daemon=True
+                target=self._fulfil, args=(wish,), name=f"warm-up {wish.image}", daemon=True
             ).start()
 
-    def _warm(self, image: str) -> None:
+    def _fulfil(self, wish: Wish) -> None:
         try:
-            self._tell_end(image, self._follow(image))
+            self._tell_end(wish, self._warm(wish))
         except VirtmanError as err:
-            LOG.warning("image %s: Volt does not want to know that it was warmed: %s", image, err)
+            LOG.warning("image %s: Volt does not wish it warm any more: %s", wish.image, err)
         finally:
             with self._lock:
-                self._under_way.discard(image)
+                self._under_way.discard(wish)
 
-    def _follow(self, image: str) -> Warmup:
+    def _warm(self, wish: Wish) -> Warmup:
         """Warm an image; return how it ended."""
         try:
-            boot = self.boots.warm(image)
+            boot = self.boots.warm(wish.image, wish.workload)
         except (VirtmanError, OSError) as err:
             return Warmup(Warming.FAILED, detail=str(err))
         while not boot.fetched.wait(_TOLD) and not self._stopped.is_set():
             try:
-                self.boots.agent.coordinator.tell_warmup(image, _progress(boot))
+                self.boots.agent.coordinator.tell_warmup(wish, _progress(boot))
             except CoordinatorUnreachable as err:
-                LOG.info("image %s: Volt does not hear how far it is warmed: %s", image, err)
+                LOG.info("image %s: Volt does not hear how far it is warmed: %s", wish.image, err)
         return _progress(boot)
 
-    def _tell_end(self, image: str, ended: Warmup) -> None:
+    def _tell_end(self, wish: Wish, ended: Warmup) -> None:
         while not self._stopped.is_set():
             try:
-                self.boots.agent.coordinator.tell_warmup(image, ended)
+                self.boots.agent.coordinator.tell_warmup(wish, ended)
             except CoordinatorUnreachable as err:
-                LOG.warning("image %s: Volt does not know yet that it is warm: %s", image, err)
+                LOG.warning("image %s: Volt does not know yet that it is warm: %s", wish.image, err)
                 self._stopped.wait(_AGAIN)
             else:
-                LOG.info("image %s: %s, as Volt asked", image, ended.state)
+                LOG.info("image %s: %s, as Volt asked", wish.image, ended.state)
                 return
 
 

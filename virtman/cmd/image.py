@@ -49,15 +49,22 @@ def drop(client: Client, name: str) -> None:
 
 @image.command()
 @click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@click.option(
+    "--workload",
+    metavar="NAME",
+    default="boot",
+    show_default=True,
+    help="Workload whose profile says what is fetched.",
+)
 @as_json
 @click.pass_obj
-def warm(client: Client, name: str, as_json: bool) -> None:
+def warm(client: Client, name: str, workload: str, as_json: bool) -> None:
     """Attach IMAGE, and fetch what VMs will read of it when they boot.
 
     Its boot profile says what that is. Without VMs, IMAGE stays for its keep time.
     """
     with table.status_line(as_json=as_json) as show:
-        ended = client.warm(name, lambda now: show(_share(now)))
+        ended = client.warm(name, lambda now: show(_share(now)), workload=workload)
     if as_json:
         click.echo(json.dumps(ended))
     else:

@@ -25,6 +25,7 @@ from virtman.coordinator.interface import (
     Revision,
     Shape,
     Warmup,
+    Wish,
 )
 from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, ProfileUnknown
 from virtman.model import address
@@ -120,7 +121,7 @@ class VoltClient(Connection, Coordinator):
             return None
         found = content(answer)
         places = tuple(map(_placement, found["placements"]))
-        return Placements(_tag(answer), places, tuple(found["warmups"]))
+        return Placements(_tag(answer), places, tuple(Wish(**one) for one in found["warmups"]))
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
@@ -194,10 +195,10 @@ class VoltClient(Connection, Coordinator):
         """Remove all revisions of a boot profile; repeatable."""
         self._call("DELETE", _profile(image, workload))
 
-    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+    def tell_warmup(self, wish: Wish, warmup: Warmup) -> None:
         """Say how far this host is with an image that Volt asked it to warm."""
-        body = asdict(warmup) | {"detail": warmup.detail[:_DETAIL]}
-        self._call("PUT", f"/v1/images/{quote(image, safe='')}/warmups/{self.host}", body)
+        body = asdict(warmup) | {"generation": wish.generation, "detail": warmup.detail[:_DETAIL]}
+        self._call("PUT", f"/v1/images/{quote(wish.image, safe='')}/warmups/{self.host}", body)
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""

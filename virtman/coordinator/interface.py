@@ -117,15 +117,27 @@ class News:
 
 
 @dataclass(frozen=True)
+class Wish:
+    """An image that this host shall warm; workload is whose profile says what to fetch.
+
+    :ivar generation: by which Volt knows one wish from another
+    """
+
+    image: str
+    workload: str
+    generation: int
+
+
+@dataclass(frozen=True)
 class Placements:
     """All placements of this host, and the tag by which Volt knows whether they changed.
 
-    :ivar warmups: images that this host shall warm
+    :ivar wishes: what this host shall warm
     """
 
     tag: str
     placements: tuple[Placement, ...]
-    warmups: tuple[str, ...]
+    wishes: tuple[Wish, ...]
 
 
 class Warming(StrEnum):
@@ -140,7 +152,7 @@ class Warming(StrEnum):
 class Warmup:
     """What Volt hears of an image that it asked this host to warm; in bytes.
 
-    :ivar wanted: what its boot profile names
+    :ivar wanted: what its profile names
     :ivar there: of it, what is here
     :ivar detail: why it failed
     """
@@ -214,10 +226,10 @@ class Coordinator(Protocol):
         :raises ProfileStale: if there is another one by now: fetch it, merge, and store that
         """
 
-    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+    def tell_warmup(self, wish: Wish, warmup: Warmup) -> None:
         """Say how far this host is with an image that Volt asked it to warm.
 
-        :raises CoordinatorRefused: if Volt does not ask for it any more
+        :raises CoordinatorRefused: if that is not Volt's wish any more
         """
 
     def heartbeat(self, report: Report) -> News:

@@ -24,6 +24,7 @@ from virtman.coordinator.interface import (
     Placements,
     Report,
     Warmup,
+    Wish,
 )
 from virtman.coordinator.memory import Known, Memory
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
@@ -157,10 +158,10 @@ class Remembering(Coordinator):
         with self._unless_silent():
             self.volt.store_profile(image, workload, content, tag)
 
-    def tell_warmup(self, image: str, warmup: Warmup) -> None:
+    def tell_warmup(self, wish: Wish, warmup: Warmup) -> None:
         """Say how far this host is with an image that Volt asked it to warm."""
         with self._unless_silent():
-            self.volt.tell_warmup(image, warmup)
+            self.volt.tell_warmup(wish, warmup)
 
     # What is asked even while Volt is silent.
 

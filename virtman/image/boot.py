@@ -28,7 +28,8 @@ from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
 
-WORKLOAD = "boot"
+BOOT = "boot"
+"""The workload that is recorded and helped without a word."""
 
 _AGAIN = 10.0
 """Seconds between two tries to tell Volt what was recorded."""
@@ -72,6 +73,7 @@ class Boot:
         self.options = options
         self.totals = totals
         self.prefetch: Prefetch | None = None
+        self._workload = ""
         self.fetched = threading.Event()
         self._name = attachment.info.name
         self._sleep = sleep
@@ -87,8 +89,13 @@ class Boot:
             elif self.options.prefetch:
                 self._help(self.prepare(found))
 
-    def prepare(self, found: Profile) -> Prefetch:
-        """Return what will fetch ahead by a profile."""
+    def helps(self, workload: str) -> bool:
+        """Tell whether what a workload reads is being fetched."""
+        return self._workload == workload and not self.fetched.is_set()
+
+    def prepare(self, found: Profile, workload: str = BOOT) -> Prefetch:
+        """Return what will fetch ahead by a workload's profile."""
+        self._workload = workload
         self.prefetch = Prefetch(self.attachment, self.reads, found, self.options.how, self.totals)
         return self.prefetch
 
@@ -101,14 +108,34 @@ class Boot:
         with self._followed():
             self._help(prefetch, then)
 
+    def record(self, recording: Recording, workload: str, is_told: Callable[[], bool]) -> int:
+        """Record what VMs read until told, or none is left; then have it in a workload's profile.
+
+        :returns: the runs of which that profile is then made; 0 if nothing was stored
+        """
+        with self._counted():
+            while not is_told() and self.goes_on():
+                self.pause(LOOK)
+                recording.look()
+        if not recording.run or self._stops:
+            return 0
+        return self._store(recording, workload, None, lambda: not self._stops)
+
     @contextlib.contextmanager
     def _followed(self) -> Iterator[None]:
         """Have an end of the image end this too, and count no more reads after it."""
         try:
-            yield
+            with self._counted():
+                yield
         except (VirtmanError, OSError) as err:
             if self.goes_on():  # else the image was left meanwhile
                 LOG.warning("image %s: its boot is not followed any more: %s", self._name, err)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count no more reads afterwards."""
+        try:
+            yield
         finally:
             self.fetched.set()
             if self.attachment.reads is self.reads:
@@ -159,42 +186,69 @@ class Boot:
         if not recording.counts():
             LOG.info("image %s: the cache had what its VMs read: not recorded", self._name)
             return
-        self._store(recording.run, piece)
+        self._store(recording, BOOT, self.options.record, self.goes_on)
 
-    def _store(self, run: Run, piece: int) -> None:
-        """Have the run in Volt's profile, unless others have stored enough meanwhile."""
-        tree = self.attachment.info.tree
-        assert tree is not None
+    def _store(
+        self, recording: Recording, workload: str, enough: int | None, goes_on: Callable[[], bool]
+    ) -> int:
+        """Have a run in a workload's profile, unless others have stored enough meanwhile.
+
+        :returns: the runs of which the profile is then made; 0 if it stayed as it was
+        """
+        run = recording.run
         while True:
             try:
-                stored = self.coordinator.profile(self._name, WORKLOAD)
-                found = decode(stored[0]) if stored else None
-                if found is not None and found.runs >= self.options.record:
-                    return
-                made = merged(found, run, tree.root, piece)
-                self.coordinator.store_profile(
-                    self._name, WORKLOAD, encode(made), stored[1] if stored else None
+                runs = _add_run(
+                    self.coordinator, self.attachment.info, workload, run, recording.piece, enough
                 )
-            except ProfileStale:
-                continue
             except CoordinatorUnreachable as err:
-                LOG.warning("image %s: its boot is not stored yet: %s", self._name, err)
+                LOG.warning("image %s: its %s is not stored yet: %s", self._name, workload, err)
                 self.pause(_AGAIN)
-                if not self.goes_on():
-                    return
+                if not goes_on():
+                    return 0
                 continue
-            self.totals.add(recorded=1)
-            LOG.info("image %s: a boot that read %d pieces is recorded", self._name, len(run))
-            return
+            if runs:
+                self.totals.add(recorded=1)
+                LOG.info(
+                    "image %s: a %s that read %d pieces is recorded", self._name, workload, len(run)
+                )
+            return runs
 
 
-def known_profile(coordinator: Coordinator, info: ImageInfo) -> Profile | None:
-    """Return an image's profile; None if there is none.
+def _add_run(
+    coordinator: Coordinator,
+    info: ImageInfo,
+    workload: str,
+    run: Run,
+    piece: int,
+    enough: int | None,
+) -> int:
+    """Merge a run into a workload's profile, unless it is made of enough already.
+
+    :returns: the runs of which it is then made; 0 if it stayed as it was
+    """
+    assert info.tree is not None
+    while True:
+        stored = coordinator.profile(info.name, workload)
+        found = decode(stored[0]) if stored else None
+        if found is not None and enough is not None and found.runs >= enough:
+            return 0
+        made = merged(found, run, info.tree.root, piece)
+        with contextlib.suppress(ProfileStale):
+            tag = stored[1] if stored else None
+            coordinator.store_profile(info.name, workload, encode(made), tag)
+            return made.runs
+
+
+def known_profile(
+    coordinator: Coordinator, info: ImageInfo, workload: str = BOOT
+) -> Profile | None:
+    """Return an image's profile of a workload; None if there is none.
 
     :raises ProfileInvalid: if it cannot be read
     :raises ProfileForeign: if it is of another image
     """
-    stored = coordinator.profile(info.name, WORKLOAD)
+    stored = coordinator.profile(info.name, workload)
     if stored is None:
         return None
     found = decode(stored[0])

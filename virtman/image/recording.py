@@ -34,7 +34,7 @@ _FETCHED = 0.5
 class Recording:
     """One boot from an image that was just attached, of one VM or some at once.
 
-    :param piece: bytes of one
+    :ivar piece: bytes of one
     :ivar run: the pieces that were read, and seconds from the first read to theirs
     """
 
@@ -49,7 +49,7 @@ class Recording:
         self.run: dict[int, float] = {}
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._reads = reads
-        self._piece = piece
+        self.piece = piece
         self._clock = clock
         self._exports = attachment.exports
         self._below = Device(name, "stripe").node
@@ -101,5 +101,5 @@ class Recording:
             # where a stripe has no region, its page cache has no pages
             held = page_cache.held(self._exports[one], pieces.in_export(start), length)
             self._pages[area] += held.count(1)
-            for number in pieces.wanted(held, self._piece):
-                self.run.setdefault(start // self._piece + number, since)
+            for number in pieces.wanted(held, self.piece):
+                self.run.setdefault(start // self.piece + number, since)

@@ -20,6 +20,7 @@ from volt.model.objects import (
     Revision,
     Trees,
     Warmup,
+    Wish,
 )
 
 Schema = dict[str, Any]
@@ -75,7 +76,7 @@ def described() -> dict[str, Schema]:
     found: list[type] = []
     pending: list[Any] = [
         *(Image, Trees, Candidate, Placement, Profile, Revision),
-        *(Host, Event, Certificate, Listener, Warmup),
+        *(Host, Event, Certificate, Listener, Warmup, Wish),
     ]
     while pending:
         kind = pending.pop()

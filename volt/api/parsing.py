@@ -24,7 +24,7 @@ from volt.model.objects import (
     State,
     Warming,
 )
-from volt.model.profiles import Condition
+from volt.model.profiles import BOOT, Condition
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 from volt.transport import LARGEST, SECTOR, Portal, Proof
@@ -158,19 +158,21 @@ def report(body: bytes) -> tuple[str, Reason]:
     return check_name("host", content["parent"]), Reason(content.get("reason", Reason.SILENT))
 
 
-def chosen(body: bytes) -> Chosen:
-    """Parse the body of POST /v1/images/{image}/warmups: which hosts are meant."""
+def chosen(body: bytes) -> tuple[Chosen, str]:
+    """Parse the body of POST /v1/images/{image}/warmups: which hosts are meant, and workload."""
     content = _load(body, schemas.CHOSEN)
     names = content.get("hosts")
     hosts = None if names is None else tuple(check_name("host", name) for name in names)
-    return Chosen(hosts, content.get("rack"))
+    workload = check_name("workload", content.get("workload", BOOT))
+    return Chosen(hosts, content.get("rack")), workload
 
 
 def progress(body: bytes) -> Progress:
     """Parse the body of PUT /v1/images/{image}/warmups/{host}."""
     content = _load(body, schemas.PROGRESS)
     detail = content.get("detail", "")
-    return Progress(Warming(content["state"]), content["wanted"], content["there"], detail)
+    state = Warming(content["state"])
+    return Progress(content["generation"], state, content["wanted"], content["there"], detail)
 
 
 def drain(body: bytes) -> bool:

@@ -39,6 +39,7 @@ from volt.model.objects import (
     Trees,
     Verdict,
     Warmup,
+    Wish,
 )
 from volt.model.profiles import LARGEST as LARGEST_PROFILE
 
@@ -60,7 +61,7 @@ _NEWS: Final = record(
 
 _OF_HOST: Final = record(
     placements={"type": "array", "items": of(Placement)},
-    warmups={"type": "array", "items": {"type": "string"}},
+    warmups={"type": "array", "items": of(Wish)},
 )
 
 

@@ -8,6 +8,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 from volt.errors import RequestInvalid
 from volt.model.names import PATTERN
 from volt.model.objects import Reason, Warming
+from volt.model.profiles import BOOT
 from volt.placement.rules import Shape
 from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE
 
@@ -164,9 +165,9 @@ CHOSEN = Schema(
             },
             "rack": RACK,
             "all": {"const": True},
+            "workload": {"type": "string", "default": BOOT},
         },
-        "minProperties": 1,
-        "maxProperties": 1,
+        "oneOf": [{"required": [name]} for name in ("hosts", "rack", "all")],
         "additionalProperties": False,
     }
 )
@@ -175,12 +176,13 @@ PROGRESS = Schema(
     {
         "type": "object",
         "properties": {
+            "generation": _COUNT,
             "state": {"enum": [state.value for state in Warming if state != Warming.ASKED]},
             "wanted": _COUNT,
             "there": _COUNT,
             "detail": {"type": "string", "maxLength": 255},
         },
-        "required": ["state", "wanted", "there"],
+        "required": ["generation", "state", "wanted", "there"],
         "additionalProperties": False,
     }
 )

@@ -15,6 +15,7 @@ from volt.cmd.table import table
 from volt.db import upgrade
 from volt.model.names import check_name
 from volt.model.objects import Chosen, Warming, Warmup
+from volt.model.profiles import BOOT
 from volt.registry.batches import Turns
 from volt.registry.warmups import Warmups
 
@@ -31,6 +32,9 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the answer o
 @click.option("--hosts", metavar="HOST[,HOST...]", help="Have these hosts warm IMAGE.")
 @click.option("--rack", help="Have the hosts of this rack warm IMAGE.")
 @click.option("--all", "everybody", is_flag=True, help="Have all hosts warm IMAGE.")
+@click.option(
+    "--workload", default=BOOT, show_default=True, help="Workload whose profile says what to fetch."
+)
 @click.option("--wait", is_flag=True, help="Return when all of them are warm, or failed.")
 @_json
 @click.pass_obj
@@ -41,10 +45,11 @@ def warm(
     hosts: str | None,
     rack: str | None,
     everybody: bool,
+    workload: str,
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Have hosts attach IMAGE, and fetch what its boot profile says.
+    """Have hosts attach IMAGE, and fetch what its profile says.
 
     VMs that boot from IMAGE then find it at hand. A host without VMs keeps IMAGE for its keep time.
     Hosts go on if this command is interrupted; "image warmups" shows how far they are. The exit
@@ -57,9 +62,11 @@ def warm(
             None if hosts is None else tuple(check_name("host", one) for one in hosts.split(","))
         )
         known = _warmups(options)
-        asked = known.ask(image, Chosen(names, rack), datetime.now(UTC))
+        asked = known.ask(
+            image, check_name("workload", workload), Chosen(names, rack), datetime.now(UTC)
+        )
         if wait:
-            asked = _wait(lambda: known.index(image), {one.host for one in asked})
+            asked = _wait(lambda: known.index(image), {one.host for one in asked}, workload)
     _show(asked, as_json)
     cold = sum(one.state != Warming.WARM for one in asked)
     if wait and cold:
@@ -80,7 +87,9 @@ def index(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
     _show(found, as_json)
 
 
-def _wait(look: Callable[[], Sequence[Warmup]], names: Collection[str]) -> list[Warmup]:
+def _wait(
+    look: Callable[[], Sequence[Warmup]], names: Collection[str], workload: str
+) -> list[Warmup]:
     """Return what the hosts say once all have ended, or are not known any more."""
     while True:
         found = [one for one in look() if one.host in names]
@@ -89,7 +98,7 @@ def _wait(look: Callable[[], Sequence[Warmup]], names: Collection[str]) -> list[
             click.echo(f"\r{_progress(found)}\x1b[K", err=True, nl=ended == len(found))
         if ended == len(found):
             gone = sorted(set(names) - {one.host for one in found})
-            return found + [_gone(name) for name in gone]
+            return found + [_gone(name, workload) for name in gone]
         time.sleep(_LOOK)
 
 
@@ -106,17 +115,19 @@ def _progress(found: Sequence[Warmup]) -> str:
     )
 
 
-def _gone(name: str) -> Warmup:
-    now = datetime.now(UTC)
-    return Warmup(name, Warming.FAILED, 0, 0, "Volt does not know the host any more", now, False)
+def _gone(name: str, workload: str) -> Warmup:
+    why, now = "Volt does not know the host any more", datetime.now(UTC)
+    return Warmup(name, workload, Warming.FAILED, 0, 0, why, now, False)
 
 
 def _show(found: Sequence[Warmup], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"warmups": found}, indent=2, default=json_format.plain))
         return
-    rows = [(one.host, _state(one), one.there, one.wanted, one.detail) for one in found]
-    table(("HOST", "STATE", "THERE", "WANTED", "DETAIL"), rows)
+    rows = [
+        (one.host, one.workload, _state(one), one.there, one.wanted, one.detail) for one in found
+    ]
+    table(("HOST", "WORKLOAD", "STATE", "THERE", "WANTED", "DETAIL"), rows)
 
 
 def _state(one: Warmup) -> str:

@@ -1,13 +1,13 @@
 """Which hosts are asked to warm which images, and how far they are."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, and_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from volt.db.models import Base, Name, PlacementRow
-from volt.model.objects import State, Warming, Warmup
+from volt.model.objects import State, Warming, Warmup, Wish
 
 _UNDER_WAY = [state.value for state in Warming if not state.is_end]
 
@@ -26,6 +26,7 @@ class WarmupRow(Base):
     host: Mapped[str] = mapped_column(
         Name, ForeignKey("hosts.name", ondelete="CASCADE"), primary_key=True
     )
+    workload: Mapped[str] = mapped_column(Name)
     generation: Mapped[int] = mapped_column(BigInteger)
     state: Mapped[str] = mapped_column(String(16))
     wanted: Mapped[int] = mapped_column(BigInteger)
@@ -37,7 +38,12 @@ class WarmupRow(Base):
 
 
 def ask(
-    session: Session, image: str, names: Collection[str], generation: int, now: datetime
+    session: Session,
+    image: str,
+    workload: str,
+    names: Collection[str],
+    generation: int,
+    now: datetime,
 ) -> None:
     """Ask these hosts; those that are about it already go on."""
     present = {row.host: row for row in _rows(session, image)}
@@ -46,9 +52,9 @@ def ask(
         if row is None:
             row = WarmupRow(image=image, host=host)
             session.add(row)
-        elif not Warming(row.state).is_end:
+        elif row.workload == workload and not Warming(row.state).is_end:
             continue
-        row.generation, row.asked_at = generation, now
+        row.workload, row.generation, row.asked_at = workload, generation, now
         row.state, row.wanted, row.there, row.detail = Warming.ASKED, 0, 0, ""
     session.flush()
 
@@ -74,6 +80,7 @@ def of_image(session: Session, image: str) -> list[Warmup]:
     return [
         Warmup(
             row.host,
+            row.workload,
             Warming(row.state),
             row.wanted,
             row.there,
@@ -85,14 +92,14 @@ def of_image(session: Session, image: str) -> list[Warmup]:
     ]
 
 
-def of_host(session: Session, host: str) -> Mapping[str, int]:
-    """Return the images that the host shall warm, or warms, and the generation of each."""
+def of_host(session: Session, host: str) -> list[Wish]:
+    """Return what the host shall warm, or warms, by image."""
     rows = session.execute(
-        select(WarmupRow.image, WarmupRow.generation)
+        select(WarmupRow.image, WarmupRow.workload, WarmupRow.generation)
         .where(WarmupRow.host == host, WarmupRow.state.in_(_UNDER_WAY))
         .order_by(WarmupRow.image)
     )
-    return {image: generation for image, generation in rows}
+    return [Wish(*row) for row in rows]
 
 
 def _rows(session: Session, image: str) -> Sequence[WarmupRow]:

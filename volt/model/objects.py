@@ -163,15 +163,25 @@ class Warming(StrEnum):
 
 
 @dataclass(frozen=True)
+class Wish:
+    """An image that a host shall warm for a workload; no other wish has its ``generation``."""
+
+    image: str
+    workload: str
+    generation: int
+
+
+@dataclass(frozen=True)
 class Warmup:
     """What a host was asked, and how far it says that it is.
 
-    ``wanted`` is the bytes that the image's boot profile names, ``there`` those of them that the
+    ``wanted`` is the bytes that the workload's profile names, ``there`` those of them that the
     host has. ``detail`` says why it failed. ``attached`` is false once the host has left the
     image: what it had fetched is then no more at hand.
     """
 
     host: str
+    workload: str
     state: Warming
     wanted: int
     there: int
@@ -190,8 +200,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a host says that it is; ``wanted`` and ``there`` in bytes."""
+    """How far a host says that it is with a wish; ``wanted`` and ``there`` in bytes."""
 
+    generation: int
     state: Warming
     wanted: int
     there: int

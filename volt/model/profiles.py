@@ -19,6 +19,9 @@ from volt.errors import ProfileInvalid
 MAGIC: Final = b"VMBP"
 VERSION: Final = 1
 HEAD: Final = 69  # bytes
+BOOT: Final = "boot"
+"""The workload that agents record and help by themselves."""
+
 LARGEST: Final = 1024 * 1024  # bytes, with the head
 
 _ROOT_HASH: Final = slice(5, 37)

@@ -6,7 +6,7 @@ hears of it again until it has said how it ended.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import Engine, select
@@ -16,7 +16,7 @@ from volt.db import warmups
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow
 from volt.errors import HostUnknown, ProfileUnknown, WarmupUnknown
-from volt.model.objects import Chosen, Progress, Warmup
+from volt.model.objects import Chosen, Progress, Warmup, Wish
 from volt.registry.batches import Turns
 from volt.registry.images import known
 
@@ -35,21 +35,21 @@ class Warmups:
         self._turns = turns
 
     @retried
-    def ask(self, image: str, chosen: Chosen, now: datetime) -> list[Warmup]:
-        """Ask hosts to warm the image; return what was asked of them. Repeatable.
+    def ask(self, image: str, workload: str, chosen: Chosen, now: datetime) -> list[Warmup]:
+        """Ask hosts to warm the image for a workload; return what was asked of them. Repeatable.
 
         Raises ImageUnknown, ProfileUnknown, HostUnknown.
         """
         with self._turns.of(image), self._writing.begin() as session:
             row = known(session, image, lock=True)
-            if not row.profiles:
+            if workload not in row.profiles:
                 raise ProfileUnknown(
-                    f"image {image} has no boot profile, so nothing tells what to fetch: boot VMs "
-                    "from it, or import a profile with 'volt-manage profile import'"
+                    f"image {image} has no profile {workload}, so nothing tells what to fetch: "
+                    "boot VMs from it, or import a profile with 'volt-manage profile import'"
                 )
             names = _hosts(session, chosen)
             row.generation += 1
-            warmups.ask(session, image, names, row.generation, now)
+            warmups.ask(session, image, workload, names, row.generation, now)
             asked = [one for one in warmups.of_image(session, image) if one.host in names]
         LOG.info("%d hosts are asked to warm image %s", len(asked), image)
         return asked
@@ -62,8 +62,8 @@ class Warmups:
             return warmups.of_image(session, image)
 
     @retried
-    def of_host(self, host: str) -> Mapping[str, int]:
-        """Return the images that the host shall warm, or warms, and the generation of each."""
+    def of_host(self, host: str) -> list[Wish]:
+        """Return what the host shall warm, or warms, by image."""
         with self._reading.begin() as session:
             return warmups.of_host(session, host)
 
@@ -72,8 +72,10 @@ class Warmups:
         """Keep how far the host is; raises WarmupUnknown."""
         with self._writing.begin() as session:
             row = warmups.find(session, image, host)
-            if row is None:
-                raise WarmupUnknown(f"host {host} was not asked to warm image {image}")
+            if row is None or row.generation != progress.generation:
+                raise WarmupUnknown(
+                    f"host {host} is not asked, or asked anew, to warm image {image}"
+                )
             row.state, row.detail = progress.state, progress.detail
             row.wanted, row.there = progress.wanted, progress.there
         if progress.state.is_end:

@@ -188,16 +188,16 @@ class TestCommands(TestCase):
         assert "not known: host nobody" in strange.output
         asked = self.run_manage("image", "warm", "demo", "--hosts", "node1")
         [_, line] = asked.output.splitlines()
-        assert line.split() == ["node1", "asked", "0", "0"]
-        self.ground.warmups.tell("demo", "node1", Progress(Warming.WARM, 8, 8, ""))
+        assert line.split() == ["node1", "boot", "asked", "0", "0"]
+        self.tell("node1", Warming.WARM, 8, 8, "")
         for state, status in ((Warming.WARM, 0), (Warming.FAILED, 1)):
-            self.tell_once_asked("node1", Progress(Warming.WARM, 8, 8, ""))
-            self.tell_once_asked("node2", Progress(state, 8, 5, "why" if status else ""))
+            self.tell_once_asked("node1", Warming.WARM, 8, 8, "")
+            self.tell_once_asked("node2", state, 8, 5, "why" if status else "")
             done = self.run_manage("image", "warm", "demo", "--all", "--wait")
             assert done.exit_code == status
-            assert [line.split()[:4] for line in done.output.splitlines()[1:3]] == [
-                ["node1", "left", "8", "8"],
-                ["node2", "failed" if status else "left", "5", "8"],
+            assert [line.split()[:5] for line in done.output.splitlines()[1:3]] == [
+                ["node1", "boot", "left", "8", "8"],
+                ["node2", "boot", "failed" if status else "left", "5", "8"],
             ]
         assert "1 of 2 hosts are not warm" in done.output
         shown = json.loads(self.run_manage("image", "warmups", "demo", "--json").output)
@@ -225,12 +225,17 @@ class TestCommands(TestCase):
         self.make_image(name)
         self.ground.profiles.store(name, "boot", parse(profile()), datetime.now(UTC))
 
-    def tell_once_asked(self, host, progress):
-        """Have a host say how it ended as soon as it is asked."""
+    def tell(self, host, *progress):
+        """Have a host say how far it is with what it is asked just now."""
+        (wish,) = self.ground.warmups.of_host(host)
+        self.ground.warmups.tell("demo", host, Progress(wish.generation, *progress))
+
+    def tell_once_asked(self, host, *progress):
+        """Have it say so as soon as it is asked."""
 
         def tell():
             wait_until(lambda: self.ground.warmups.of_host(host), f"a word to {host}", 20)
-            self.ground.warmups.tell("demo", host, progress)
+            self.tell(host, *progress)
 
         thread = threading.Thread(target=tell)
         thread.start()

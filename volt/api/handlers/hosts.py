@@ -1,7 +1,7 @@
 """How hosts tell of themselves, and learn of changes of their places."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from hashlib import sha256
 from typing import Any
 
@@ -11,7 +11,7 @@ from flask.typing import ResponseReturnValue
 from volt import metrics
 from volt.api import parsing
 from volt.api.handlers import Service, page_of
-from volt.model.objects import Placement
+from volt.model.objects import Placement, Wish
 
 
 def index(service: Service) -> ResponseReturnValue:
@@ -62,10 +62,10 @@ def _present(service: Service, host: str) -> tuple[Any, int, dict[str, str]]:
     headers = {"ETag": f'"{tag}"'}
     if request.if_none_match.contains(tag):
         return "", 304, headers
-    return {"placements": found, "warmups": list(asked)}, 200, headers
+    return {"placements": found, "warmups": asked}, 200, headers
 
 
-def _tag(placements: Collection[Placement], asked: Mapping[str, int]) -> str:
+def _tag(placements: Collection[Placement], asked: Collection[Wish]) -> str:
     """Return what stands for these generations, profiles and warm-ups, and no others."""
     places = (
         ":".join(
@@ -77,6 +77,6 @@ def _tag(placements: Collection[Placement], asked: Mapping[str, int]) -> str:
         )
         for one in placements
     )
-    warmups = (f"{image}@{generation}" for image, generation in asked.items())
+    warmups = (f"{one.image}@{one.generation}" for one in asked)
     text = " ".join([*places, *warmups])
     return sha256(text.encode()).hexdigest()[:32]

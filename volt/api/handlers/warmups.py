@@ -11,8 +11,8 @@ from volt.api.handlers import Service
 
 def ask(service: Service, image: str) -> ResponseReturnValue:
     """Ask hosts to warm the image."""
-    chosen = parsing.chosen(request.get_data())
-    return {"warmups": service.warmups.ask(image, chosen, datetime.now(UTC))}, 202
+    chosen, workload = parsing.chosen(request.get_data())
+    return {"warmups": service.warmups.ask(image, workload, chosen, datetime.now(UTC))}, 202
 
 
 def index(service: Service, image: str) -> ResponseReturnValue:

@@ -69,7 +69,7 @@ class ClientTest(ServedCase):
 
     def test_an_image_is_warmed_by_its_profile(self):
         error = self.assertRaises(errors.ProfileUnknown, self.client.warm, "debian")
-        self.assertIn("image debian has no boot profile yet: boot VMs from it", str(error))
+        self.assertIn("image debian has no profile boot yet: boot VMs from it", str(error))
         self.store_profile({0: 0.5, 17: 1.0})
         ahead = self.client.warm("debian")
         self.assert_is(answers.AheadAnswer, ahead)

@@ -76,14 +76,14 @@ class BootsCase(TestCase):
             node.kernel.vm_reads("debian", number * PIECE, PIECE)
         self.follow(node, boots)
 
-    def store(self, numbers=BOOT, content="debian", runs=1):
+    def store(self, numbers=BOOT, content="debian", runs=1, workload="boot"):
         """Have a profile at Volt."""
         made = None
         for _ in range(runs):
             made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root)
         volt = self.bed.operator()
-        present = volt.profile("debian", "boot")
-        volt.store_profile("debian", "boot", encode(made), present and present[1])
+        present = volt.profile("debian", workload)
+        volt.store_profile("debian", workload, encode(made), present and present[1])
 
     def stored(self, node):
         """Return the profile at Volt."""

@@ -36,8 +36,8 @@ class WarmupsTest(BootsCase):
         self.addCleanup(self.await_, lambda: not following_warmups())
         self.addCleanup(found.stop)
 
-    def ask(self):
-        self.bed.volt.ground.warmups.ask("debian", Chosen(), datetime.now(UTC))
+    def ask(self, workload="boot"):
+        self.bed.volt.ground.warmups.ask("debian", workload, Chosen(), datetime.now(UTC))
 
     def hear(self):
         """Have the node ask Volt for news."""
@@ -90,7 +90,7 @@ class WarmupsTest(BootsCase):
         self.hear()
         found = self.await_end()
         self.assertEqual(Warming.FAILED, found.state)
-        self.assertIn("has no boot profile yet", found.detail)
+        self.assertIn("has no profile boot yet", found.detail)
 
     def test_an_image_that_is_left_meanwhile_is_not_warm(self):
         self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB / 8)))
@@ -98,7 +98,9 @@ class WarmupsTest(BootsCase):
         self.hear()
         self.await_(self.fetched)
         with self.node.process.here():
-            self.node.agent.attached("debian").release("(warm)")
+            attachment = self.node.agent.attached("debian")
+            (user,) = attachment.users
+            attachment.release(user)
         found = self.await_end()
         self.assertEqual(Warming.FAILED, found.state)
         self.assertIn("the image was left", found.detail)
@@ -112,6 +114,20 @@ class WarmupsTest(BootsCase):
         self.hear()
         self.assertEqual(Warming.WARM, self.await_end().state)
         self.assertEqual(ALL, self.fetched())
+
+    def test_another_workload_takes_the_place_of_one(self):
+        self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB / 8)))
+        self.ask()
+        self.hear()
+        self.await_(self.fetched)
+        self.store((120,), workload="web")
+        self.ask("web")
+        self.hear()
+        found = self.await_end()
+        self.assertEqual(("web", Warming.WARM, PIECE), (found.workload, found.state, found.wanted))
+        self.await_(lambda: not following_warmups(), following_warmups)
+        self.assertIn("Volt does not wish it warm any more", self.log.output)
+        self.assertEqual("web", self.told().workload)
 
     def test_a_volt_that_is_away_hears_it_later(self):
         self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB)))

@@ -24,14 +24,24 @@ class TestWarmups(ProfilesCase):
             self.ground.hosts.heartbeat(host, Report({}))
         self.placements.join("x", "c", portal(), "r1")
 
-    def ask(self, chosen=ALL):
-        return {one.host: one.state for one in self.warmups.ask("v", chosen, NOW)}
+    def ask(self, chosen=ALL, workload="boot"):
+        return {one.host: one.state for one in self.warmups.ask("v", workload, chosen, NOW)}
+
+    def tell(self, host, *progress):
+        """Have a host say how far it is with what it is asked just now."""
+        (wish,) = self.warmups.of_host(host)
+        self.warmups.tell("v", host, Progress(wish.generation, *progress))
+
+    def wishes(self, host):
+        return [(one.image, one.workload) for one in self.warmups.of_host(host)]
 
     def test_those_who_are_meant_are_asked(self):
         assert self.ask(Chosen(("a",))) == {"a": "asked"}
         assert self.ask(Chosen(rack="r1")) == {"c": "asked"}
         assert self.ask() == {"a": "asked", "b": "asked", "c": "asked"}
-        assert self.warmups.index("v")[0] == Warmup("a", Warming.ASKED, 0, 0, "", NOW, False)
+        assert self.warmups.index("v")[0] == Warmup(
+            "a", "boot", Warming.ASKED, 0, 0, "", NOW, False
+        )
 
     def test_who_is_not_there_is_named(self):
         for chosen, words in (
@@ -43,28 +53,39 @@ class TestWarmups(ProfilesCase):
         assert self.warmups.index("v") == []
 
     def test_without_a_profile_nobody_is_asked(self):
-        refused = self.assertRaises(errors.ProfileUnknown, self.warmups.ask, "x", ALL, NOW)
+        refused = self.assertRaises(errors.ProfileUnknown, self.warmups.ask, "x", "boot", ALL, NOW)
         assert "volt-manage profile import" in str(refused)
-        self.assertRaises(errors.ImageUnknown, self.warmups.ask, "nope", ALL, NOW)
+        self.assertRaises(errors.ImageUnknown, self.warmups.ask, "nope", "boot", ALL, NOW)
 
     def test_a_host_hears_of_it_until_it_has_said_how_it_ended(self):
         self.ask(Chosen(("a",)))
-        assert list(self.warmups.of_host("a")) == ["v"]
-        self.warmups.tell("v", "a", Progress(Warming.FETCHING, 100, 10, ""))
-        assert list(self.warmups.of_host("a")) == ["v"]
-        self.warmups.tell("v", "a", Progress(Warming.FAILED, 100, 20, "no space"))
+        assert self.wishes("a") == [("v", "boot")]
+        self.tell("a", Warming.FETCHING, 100, 10, "")
+        assert self.wishes("a") == [("v", "boot")]
+        self.tell("a", Warming.FAILED, 100, 20, "no space")
         assert not self.warmups.of_host("a")
         (told,) = self.warmups.index("v")
         assert (told.state, told.wanted, told.there, told.detail) == ("failed", 100, 20, "no space")
 
     def test_who_is_about_it_goes_on_and_who_has_ended_begins_anew(self):
         self.ask(Chosen(("a", "b")))
-        self.warmups.tell("v", "a", Progress(Warming.FETCHING, 100, 10, ""))
-        self.warmups.tell("v", "b", Progress(Warming.WARM, 100, 100, ""))
+        self.tell("a", Warming.FETCHING, 100, 10, "")
+        self.tell("b", Warming.WARM, 100, 100, "")
         before = self.warmups.of_host("a")
         assert self.ask(Chosen(("a", "b"))) == {"a": "fetching", "b": "asked"}
         assert self.warmups.of_host("a") == before
         assert self.warmups.index("v")[1].there == 0
+
+    def test_another_workload_is_another_wish(self):
+        self.ask(Chosen(("a",)))
+        self.tell("a", Warming.FETCHING, 100, 10, "")
+        self.assertRaises(errors.ProfileUnknown, self.ask, Chosen(("a",)), "web")
+        self.store(workload="web")
+        (old,) = self.warmups.of_host("a")
+        assert self.ask(Chosen(("a",)), "web") == {"a": "asked"}
+        assert self.wishes("a") == [("v", "web")]
+        late = Progress(old.generation, Warming.WARM, 100, 100, "")
+        self.assertRaises(errors.WarmupUnknown, self.warmups.tell, "v", "a", late)
 
     def test_it_shows_who_still_has_the_image(self):
         self.ask(Chosen(("a", "b")))
@@ -83,7 +104,7 @@ class TestWarmups(ProfilesCase):
         assert changes.following() == []
 
     def test_whoever_was_not_asked_is_told_so(self):
-        done = Progress(Warming.WARM, 1, 1, "")
+        done = Progress(0, Warming.WARM, 1, 1, "")
         self.assertRaises(errors.WarmupUnknown, self.warmups.tell, "v", "a", done)
 
     def test_it_ends_with_the_host_and_with_the_image(self):
@@ -104,13 +125,13 @@ class TestWarmups(ProfilesCase):
                 time.sleep(0.02)
             self.placements.join("v", host, portal())
             for there in range(5):
-                self.warmups.tell("v", host, Progress(Warming.FETCHING, 5, there, ""))
+                self.tell(host, Warming.FETCHING, 5, there, "")
                 self.ground.hosts.heartbeat(host, Report({}))
-            self.warmups.tell("v", host, Progress(Warming.WARM, 5, 5, ""))
+            self.tell(host, Warming.WARM, 5, 5, "")
 
         def go_on_asking():
             while not ended.wait(0.05):
-                self.warmups.ask("v", Chosen(("a",)), NOW)
+                self.warmups.ask("v", "boot", Chosen(("a",)), NOW)
 
         with ThreadPoolExecutor(len(hosts) + 1) as pool:
             asking = pool.submit(go_on_asking)

@@ -12,6 +12,7 @@ def upgrade() -> None:
         "warmups",
         sa.Column("image", sa.String(48), nullable=False),
         sa.Column("host", sa.String(48), nullable=False),
+        sa.Column("workload", sa.String(48), nullable=False),
         sa.Column("generation", sa.BigInteger, nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("wanted", sa.BigInteger, nullable=False),
