@@ -96,6 +96,20 @@ class ImageAnswer(TypedDict):
     ahead: AheadAnswer | None
 
 
+class RecordingAnswer(TypedDict):
+    """What was recorded of a VM: see ``virtman.background.recordings.Recorded``."""
+
+    vm: str
+    image: str
+    workload: str
+    state: str
+    pieces: int
+    bytes: int
+    seconds: float
+    runs: int
+    detail: str
+
+
 class ScrubAnswer(TypedDict):
     """What a scrub did: how much was compared, and at which bytes blocks were dropped."""
 

@@ -14,6 +14,7 @@ from virtman.api.answers import (
     CheckAnswer,
     ImageAnswer,
     MoveAnswer,
+    RecordingAnswer,
     ScrubAnswer,
     SnapshotAnswer,
     SpaceAnswer,
@@ -182,6 +183,22 @@ class Client:
         """Have a VM stay; one that comes from another host is not taken."""
         self._call("DELETE", _move(vm))
 
+    def record(self, vm: str, workload: str, seconds: int | None = None) -> RecordingAnswer:
+        """Begin to record what a VM reads of its image, as a workload's profile.
+
+        :param seconds: for which it is recorded; None: until told
+        """
+        body = {"workload": workload} | ({} if seconds is None else {"seconds": seconds})
+        return cast("RecordingAnswer", self._call("PUT", _recording(vm), body))
+
+    def recording(self, vm: str) -> RecordingAnswer:
+        """Return what was recorded of a VM last."""
+        return cast("RecordingAnswer", self._call("GET", _recording(vm)))
+
+    def end_recording(self, vm: str) -> RecordingAnswer:
+        """Have what was recorded of a VM stored soon."""
+        return cast("RecordingAnswer", self._call("DELETE", _recording(vm)))
+
     def images(self) -> Sequence[ImageAnswer]:
         """Return the images that are attached on this node."""
         return cast("Sequence[ImageAnswer]", self._call("GET", "/v1/images")["images"])
@@ -282,6 +299,10 @@ def _instance(vm: str) -> str:
 
 def _move(vm: str) -> str:
     return f"/v1/moves/{naming.check('VM', vm)}"
+
+
+def _recording(vm: str) -> str:
+    return f"/v1/instances/{naming.check('VM', vm)}/recording"
 
 
 def _snapshot(name: str) -> str:

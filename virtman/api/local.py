@@ -11,6 +11,7 @@ from werkzeug.wrappers import Request
 
 from virtman.background import scrub
 from virtman.background.boots import Boots
+from virtman.background.recordings import Recordings
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import look
@@ -30,6 +31,9 @@ ROUTES = (
     ("GET", "/v1/instances/<vm>", "show"),
     ("PATCH", "/v1/instances/<vm>", "limit"),
     ("DELETE", "/v1/instances/<vm>", "destroy"),
+    ("PUT", "/v1/instances/<vm>/recording", "record"),
+    ("GET", "/v1/instances/<vm>/recording", "show_recording"),
+    ("DELETE", "/v1/instances/<vm>/recording", "end_recording"),
     ("POST", "/v1/instances/<vm>/rollback", "rollback"),
     ("POST", "/v1/instances/<vm>/clone", "clone"),
     ("POST", "/v1/instances/<vm>/migrate", "migrate"),
@@ -63,6 +67,7 @@ class Api(Rest):
         super().__init__()
         self.agent = agent
         self.boots = boots
+        self.recordings = Recordings(boots)
         self.moves = moves
         self.arrivals = arrivals
 
@@ -98,6 +103,23 @@ class Api(Rest):
         """Take a VM's device away."""
         self.agent.destroy(vm)
         return 204, None
+
+    def record(self, request: Request, vm: str) -> Answer:
+        """Begin to record what a VM reads; the body is ``{"workload": name, "seconds": int}``."""
+        body = body_of(request, workload=str, seconds=int)
+        if "workload" not in body:
+            raise InvalidRequest(
+                'the body must be {"workload": "<name>"}, and can have "seconds": <seconds>'
+            )
+        return 201, asdict(self.recordings.begin(vm, **body))
+
+    def show_recording(self, request: Request, vm: str) -> Answer:
+        """Return what was recorded of a VM."""
+        return 200, asdict(self.recordings.show(vm))
+
+    def end_recording(self, request: Request, vm: str) -> Answer:
+        """Have what was recorded of a VM stored."""
+        return 202, asdict(self.recordings.end(vm))
 
     def rollback(self, request: Request, vm: str) -> Answer:
         """Have a VM begin anew at one of its snapshots."""

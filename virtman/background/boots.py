@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from virtman.errors import ProfileUnbound, ProfileUnknown
 from virtman.image.attachment import Attachment
@@ -29,9 +30,9 @@ class Boots:
         self.totals = Totals()
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
-        self._warmed = threading.Condition(self._lock)
+        self._given_back = threading.Condition(self._lock)
         self._boots: dict[str, Boot] = {}
-        self._warming: set[str] = set()
+        self._busy: set[str] = set()
         self._numbers = itertools.count(1)
         self._rounds = Periodic("boots", self.look, _INTERVAL)
 
@@ -50,7 +51,7 @@ class Boots:
             self._boots = {name: boot for name, boot in self._boots.items() if name in found}
             for name, one in found.items():
                 reads = one.reads
-                if reads is not None and name not in self._warming and self._is_new(name, reads):
+                if reads is not None and name not in self._busy and self._is_new(name, reads):
                     boot = self._boot(one, reads)
                     self._spawn(boot, boot.run)
 
@@ -70,18 +71,29 @@ class Boots:
         :raises ProfileUnbound: if it can have no profile
         :raises ProfileUnknown: if it has none
         """
-        with self._warmed:
-            self._warmed.wait_for(lambda: image not in self._warming)
+        with self._claimed(image):
             boot = self._boots.get(image)
             if boot is not None and boot.helps(workload):
                 return boot
-            self._warming.add(image)
-        try:
             return self._warm(image, workload)
+
+    def count_anew(self, attachment: Attachment) -> Boot:
+        """Begin to count what VMs read, instead of what goes on for them; who asks follows it."""
+        with self._claimed(attachment.info.name):
+            return self._boot(attachment, attachment.count_anew())
+
+    @contextlib.contextmanager
+    def _claimed(self, image: str) -> Iterator[None]:
+        """Let nobody else begin to follow boots from an image meanwhile."""
+        with self._given_back:
+            self._given_back.wait_for(lambda: image not in self._busy)
+            self._busy.add(image)
+        try:
+            yield
         finally:
-            with self._warmed:
-                self._warming.discard(image)
-                self._warmed.notify_all()
+            with self._given_back:
+                self._busy.discard(image)
+                self._given_back.notify_all()
 
     def _warm(self, image: str, workload: str) -> Boot:
         info = self.agent.info(image)
@@ -101,12 +113,9 @@ class Boots:
         attachment = self.agent.attach(image, user)
         try:
             reads = attachment.reads
-            with self._lock:
-                counts = reads is not None and self._is_new(image, reads)
-            if reads is None or not counts:
+            if reads is None or not self._is_new(image, reads):
                 reads = attachment.count_anew()
-            with self._lock:
-                boot = self._boot(attachment, reads)
+            boot = self._boot(attachment, reads)
             prefetch = boot.prepare(found, workload)
             self._spawn(boot, lambda: _warm(boot, prefetch, user))
         except BaseException:

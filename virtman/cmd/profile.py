@@ -1,12 +1,13 @@
 """The noun ``profile``: which pieces of an image its VMs read when they boot, as Volt keeps it.
 
-These commands ask Volt, not the agent: they run anywhere.
+These commands ask Volt, not the agent: they run anywhere. ``record`` asks the agent.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import wraps
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from virtman.api.answers import RecordingAnswer
+from virtman.api.client import Client
 from virtman.cmd import complete, plot, settings, table
 from virtman.cmd.options import as_json
 from virtman.errors import ProfileForeign, ProfileInvalid, ProfileUnbound
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from virtman.coordinator.client import VoltClient
 
 _TIMEOUT = 30.0
+_LOOK = 0.5
 
 
 @click.group()
@@ -174,6 +178,64 @@ def import_(volt: VoltClient, image: str, file: BinaryIO, workload: str) -> None
     click.echo(
         f"profile {workload} of image {image}: runs: {found.runs}, pieces: {_pieces(_head(found))}"
     )
+
+
+@profile.command()
+@click.argument("vm", metavar="VM", shell_complete=complete.vms)
+@click.option(
+    "--workload",
+    metavar="NAME",
+    required=True,
+    callback=_name("workload"),
+    help="Workload that the profile is of.",
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    help="Record for so long; default: until this command is interrupted.",
+)
+@as_json
+@click.pass_obj
+def record(client: Client, vm: str, workload: str, seconds: int | None, as_json: bool) -> None:
+    """Record what VM reads of its image from now on, and merge it into a profile of the image.
+
+    This command asks the agent of the node that VM is on. Only what has to be fetched is recorded,
+    so begin when the node has just attached the image, before VM runs. What other VMs on the node
+    read of the image meanwhile is recorded too. Interrupt the command, or destroy VM, to end it.
+    """
+    found = client.record(vm, workload, seconds)
+    with table.status_line(as_json=as_json) as show:
+        try:
+            while found["state"] == "recording":
+                show(f"{_read(found)} in {found['seconds']:.0f} s")
+                time.sleep(_LOOK)
+                found = client.recording(vm)
+        except KeyboardInterrupt:
+            found = _ended(client, vm)
+    if as_json:
+        click.echo(json.dumps(found))
+    elif found["state"] == "stored":
+        click.echo(
+            f"profile {workload} of image {found['image']}: runs: {found['runs']}, the last read "
+            f"{_read(found)}"
+        )
+    if found["state"] == "failed":
+        raise click.ClickException(f"nothing is stored: {found['detail']}")
+
+
+def _ended(client: Client, vm: str) -> RecordingAnswer:
+    """End a recording and return it once it is stored."""
+    found = client.end_recording(vm)
+    while found["state"] == "recording":
+        time.sleep(_LOOK)
+        found = client.recording(vm)
+    return found
+
+
+def _read(found: RecordingAnswer) -> str:
+    return f"{found['pieces']} pieces, {found['bytes'] / 2**20:.1f} MiB"
 
 
 @profile.command()

@@ -1,7 +1,9 @@
 """The client and the command, against an agent behind its Unix socket."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -9,6 +11,7 @@ import threading
 import fixtures
 from click.testing import CliRunner
 
+from lab.waiting import wait_until
 from tests.functional.virtman.base import DEADLINE, TestCase, hashes
 from virtman import errors
 from virtman.api import answers
@@ -82,6 +85,33 @@ class ClientTest(ServedCase):
         self.assertEqual(0, json.loads(done.output)["fetched"])
         self.await_(lambda: not self.client.images()[0]["instances"])
         self.client.drop("debian")
+
+    def test_a_workload_is_recorded_until_its_time_is_over_or_somebody_says_so(self):
+        self.client.create("vm1", "debian")
+        self.client.create("vm2", "debian")
+        for words, read in ((("--for", "4"), 3), ((), 4)):
+            command = [sys.executable, "-m", "virtman.cmd.shell", "--socket", self.socket]
+            command += ["profile", "record", "vm1", "--workload", "web", "--json", *words]
+            done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            wait_until(lambda: self.state("vm1") == "recording", "a recording", 30)
+            self.node.kernel.vm_reads("debian", read * 65536, 65536)
+            wait_until(lambda: self.client.recording("vm1")["pieces"], "what was read", 30)
+            if not words:
+                done.send_signal(signal.SIGINT)
+            shown = json.loads(done.communicate(timeout=30)[0])
+            self.assertEqual(0, done.returncode)
+            self.assertEqual(("stored", 1), (shown["state"], shown["pieces"]))
+            self.assert_is(answers.RecordingAnswer, shown)
+        self.assertEqual(2, shown["runs"])
+        words = ["--socket", self.socket, "profile", "record", "vm2", "--workload", "web"]
+        failed = CliRunner().invoke(shell, [*words, "--for", "1"])
+        self.assertEqual(1, failed.exit_code)
+        self.assertIn("nothing is stored: VMs read nothing that had to be fetched", failed.output)
+
+    def state(self, vm):
+        """How far a recording of a VM is; None if there is none."""
+        with contextlib.suppress(errors.RecordingUnknown):
+            return self.client.recording(vm)["state"]
 
     def store_profile(self, run):
         """Have a profile at Volt of a boot that read these pieces."""
