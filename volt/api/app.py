@@ -70,6 +70,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> F
         worker.reports,
         Peers(PeerRows(worker.engine), timedelta(hours=conf.peers.lifetime)),
         worker.profiles,
+        worker.caps,
     )
     return create_app(service, guard)
 

@@ -154,6 +154,11 @@ def drain(body: bytes) -> bool:
     return bool(_load(body, schemas.DRAIN)["draining"])
 
 
+def cap(body: bytes) -> int:
+    """Parse the body of PUT /v1/images/{image}/cap and /v1/racks/{rack}/cap: bytes a second."""
+    return int(_load(body, schemas.CAP)["rate"])
+
+
 def certificate(body: bytes) -> tuple[str, str, int]:
     """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
     content = _load(body, schemas.CERTIFICATE)

@@ -7,6 +7,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 
 from volt.errors import RequestInvalid
 from volt.model.names import PATTERN
+from volt.model.names import RACK as RACK_PATTERN
 from volt.model.objects import Reason
 from volt.placement.rules import Shape
 from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE
@@ -51,6 +52,7 @@ _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}$"}
 
 # A rule that has an error code of its own: for names in paths no schema checks it.
 NAME = {"type": "string", "pattern": rf"^{PATTERN}$"}
+RACK = {"type": "string", "pattern": rf"^{RACK_PATTERN}$"}
 
 _PEM = (
     "-----BEGIN (NEW )?CERTIFICATE REQUEST-----\\s+[A-Za-z0-9+/=][A-Za-z0-9+/=\\s]*"
@@ -89,7 +91,7 @@ JOIN = Schema(
         "type": "object",
         "properties": {
             "portal": PORTAL,
-            "rack": {"type": ["string", "null"], "pattern": r"^[A-Za-z0-9._-]{1,48}$"},
+            "rack": RACK | {"type": ["string", "null"]},
         },
         "required": ["portal"],
         "additionalProperties": False,
@@ -124,6 +126,7 @@ HEARTBEAT = Schema(
                         "sent": _COUNT,
                         "hits": _COUNT,
                         "misses": _COUNT,
+                        "ahead": {"type": "boolean"},
                     },
                     "required": ["generation"],
                     "additionalProperties": False,
@@ -155,6 +158,15 @@ DRAIN = Schema(
         "type": "object",
         "properties": {"draining": {"type": "boolean"}},
         "required": ["draining"],
+        "additionalProperties": False,
+    }
+)
+
+CAP = Schema(
+    {
+        "type": "object",
+        "properties": {"rate": _COUNT | {"minimum": 1}},
+        "required": ["rate"],
         "additionalProperties": False,
     }
 )

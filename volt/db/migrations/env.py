@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from volt.db import peers, profiles, tokens  # noqa: F401  # their tables belong to the schema
+from volt.db import caps, peers, profiles, tokens  # noqa: F401  # their tables belong to the schema
 from volt.db.models import Base
 
 context.configure(
