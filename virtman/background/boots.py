@@ -22,13 +22,15 @@ _USER = "(warm)"
 class Boots:
     """Looks for images that came, and gives each boot a thread of its own.
 
+    :param hasten: has a heartbeat sent now, as Volt may have to say how fast to fetch ahead
     :ivar totals: what was done in all images since the agent started
     """
 
-    def __init__(self, agent: Agent, options: Options) -> None:
+    def __init__(self, agent: Agent, options: Options, hasten: Callable[[], object]) -> None:
         self.agent = agent
         self.options = options
         self.totals = Totals()
+        self._hasten = hasten
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._boots: dict[str, Boot] = {}
@@ -115,6 +117,7 @@ class Boots:
             self.agent.coordinator,
             self.options,
             self.totals,
+            self._hasten,
             self._rounds.sleep,
         )
         return boot

@@ -51,6 +51,7 @@ class Options:
 class Boot:
     """One boot, on a thread of its own.
 
+    :param hasten: has a heartbeat sent now
     :param sleep: lets seconds pass; returns whether the agent stops
     :ivar prefetch: what is fetched ahead of it; None if nothing is
     """
@@ -62,6 +63,7 @@ class Boot:
         coordinator: Coordinator,
         options: Options,
         totals: Totals,
+        hasten: Callable[[], object],
         sleep: Callable[[float], bool],
     ) -> None:
         self.attachment = attachment
@@ -71,6 +73,7 @@ class Boot:
         self.totals = totals
         self.prefetch: Prefetch | None = None
         self._name = attachment.info.name
+        self._hasten = hasten
         self._sleep = sleep
         self._stops = False
 
@@ -126,7 +129,9 @@ class Boot:
     def _help(self, found: Profile, then: Callable[[], object] = lambda: None) -> None:
         """Fetch ahead, and see what VMs read of that."""
         self.prefetch = Prefetch(self.attachment, self.reads, found, self.options.how, self.totals)
-        self.prefetch.fetch(self.goes_on, self.pause)
+        with self.attachment.share.taken(capped=self.attachment.is_capped):
+            self._hasten()
+            self.prefetch.fetch(self.goes_on, self.pause)
         if self.prefetch.verdict and self.goes_on():
             LOG.warning("image %s: no more is fetched ahead: %s", self._name, self.prefetch.verdict)
         then()
