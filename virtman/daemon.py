@@ -36,7 +36,8 @@ from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.errors import VirtmanError
 from virtman.image.boot import Options
 from virtman.image.life import Times
-from virtman.image.prefetch import How, SharedCap
+from virtman.image.prefetch import How
+from virtman.image.share import SharedCap
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
@@ -72,8 +73,10 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     agent.stack.forget_lost()
     agent.stack.wake()
     moves, arrivals, journeys = _journeys(conf, agent)
-    boots = Boots(agent, _boots(conf))
-    services = [boots, *_services(conf, agent, boots), _metrics(conf, boots), *journeys]
+    card = Card(conf.export.ip, conf.export.bandwidth)
+    heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
+    boots = Boots(agent, _boots(conf), heartbeat.hasten)
+    services = [boots, *_services(conf, heartbeat, boots), _metrics(conf, boots), *journeys]
     return Api(agent, moves, arrivals, boots), services
 
 
@@ -172,12 +175,10 @@ def _metrics(conf: cfg.ConfigOpts, boots: Boots) -> Service:
     return metrics
 
 
-def _services(conf: cfg.ConfigOpts, agent: Agent, boots: Boots) -> list[Service]:
+def _services(conf: cfg.ConfigOpts, heartbeat: Heartbeat, boots: Boots) -> list[Service]:
     """Make what goes on beside the local API."""
     url = conf.notify.transport_url
-    card = Card(conf.export.ip, conf.export.bandwidth)
-    heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
-    warmups = Warmups(boots)
+    agent, warmups = boots.agent, Warmups(boots)
     watch = Watch(agent, heartbeat, warmups.ask, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)

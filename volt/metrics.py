@@ -117,6 +117,18 @@ class _State(Collector):
             ["image"],
             (([image], now.generations[image]) for image in images),
         )
+        yield _gauge(
+            "volt_cap_bytes_per_second",
+            "What may be fetched ahead of VMs, of an image or by a rack's hosts.",
+            ["kind", "name"],
+            (([cap.kind, cap.name], cap.rate) for cap in now.caps),
+        )
+        yield _gauge(
+            "volt_cap_granted_bytes_per_second",
+            "What hosts that fetch ahead were granted of a cap.",
+            ["kind", "name"],
+            (([cap.kind, cap.name], cap.granted) for cap in now.caps),
+        )
 
 
 def _gauge(

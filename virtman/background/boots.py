@@ -21,13 +21,15 @@ _INTERVAL = 0.25
 class Boots:
     """Looks for images that came, and gives each boot a thread of its own.
 
+    :param hasten: has a heartbeat sent now, as Volt may have to say how fast to fetch ahead
     :ivar totals: what was done in all images since the agent started
     """
 
-    def __init__(self, agent: Agent, options: Options) -> None:
+    def __init__(self, agent: Agent, options: Options, hasten: Callable[[], object]) -> None:
         self.agent = agent
         self.options = options
         self.totals = Totals()
+        self._hasten = hasten
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
         self._given_back = threading.Condition(self._lock)
@@ -134,6 +136,7 @@ class Boots:
             self.agent.coordinator,
             self.options,
             self.totals,
+            self._hasten,
             self._rounds.sleep,
         )
         return boot

@@ -43,8 +43,9 @@ class Heartbeat:
         for one in attached:  # whether or not Volt answers
             one.mend(seen)
         rates = self.card.rates()
+        images = {one.info.name: one.report(seen) for one in attached}
         report = Report(
-            {one.info.name: one.report(seen) for one in attached},
+            images,
             rates.received,
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
@@ -53,5 +54,7 @@ class Heartbeat:
         for one in attached:
             if one.info.name in news.unknown:
                 one.rejoin()
+            if images[one.info.name].ahead:  # else Volt was not asked
+                one.share.grant(news.shares.get(one.info.name))
         self.agent.place(news.placements)
         return news.interval

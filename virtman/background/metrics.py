@@ -53,6 +53,11 @@ class Figures(Collector):
             "Pieces that may be in flight ahead of the VMs of an image.",
             labels=["image"],
         )
+        share = GaugeMetricFamily(
+            "virtman_prefetch_share_bytes_per_second",
+            "What Volt lets this node fetch ahead of an image; none if no cap applies.",
+            labels=["image"],
+        )
         for one in attached:
             name, report = one.info.name, one.report(seen)
             reads.add_metric([name, "hit"], report.hits)
@@ -62,7 +67,9 @@ class Figures(Collector):
             failed.add_metric([name], one.failed_paths(seen))
             ahead = self.boots.ahead(name)
             window.add_metric([name], ahead.window if ahead else 0)
-        yield from (reads, sent, vms, failed, window)
+            if (rate := one.share.rate) is not None:
+                share.add_metric([name], rate)
+        yield from (reads, sent, vms, failed, window, share)
         yield from self._boots()
 
     def _boots(self) -> Iterator[Metric]:

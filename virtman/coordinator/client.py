@@ -202,11 +202,12 @@ class VoltClient(Connection, Coordinator):
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""
-        answer = self._call("PUT", f"/v1/hosts/{self.host}/heartbeat", asdict(report))
+        answer = self._call("PUT", f"/v1/hosts/{self.host}/heartbeat", _form(report))
         return News(
             float(answer["interval"]),
             tuple(_placement(item) for item in answer["placements"]),
             tuple(answer["unknown"]),
+            answer.get("shares", {}),
         )
 
     def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
@@ -240,6 +241,15 @@ def _tag(answer: requests.Response) -> str:
     return tag
 
 
+def _form(report: Report) -> dict[str, Any]:
+    """Return a heartbeat; a Volt that knows no caps takes it, as long as nothing is ahead."""
+    form = asdict(report)
+    for image in form["images"].values():
+        if not image["ahead"]:
+            del image["ahead"]
+    return form
+
+
 def _placement(answer: Mapping[str, Any]) -> Placement:
     feeds = sorted(answer["stripes"], key=lambda feed: int(feed["stripe"]))
     return Placement(
@@ -251,8 +261,9 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
             Feed(_parent(feed["parent"]), _parent(feed["standby"]) if feed["standby"] else None)
             for feed in feeds
         ),
-        # a Volt that knows no profiles names none
+        # a Volt that knows no profiles, or no caps, names none
         {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
+        answer.get("capped", False),
     )
 
 

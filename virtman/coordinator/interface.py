@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -81,12 +81,14 @@ class ImageReport:
     :ivar sent: bytes sent to children
     :ivar hits: reads that the cache could serve
     :ivar misses: reads that it could not
+    :ivar ahead: this host fetches ahead of its VMs now
     """
 
     generation: int
     sent: int = 0
     hits: int = 0
     misses: int = 0
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,13 @@ class News:
     :ivar interval: seconds until the next heartbeat
     :ivar placements: those that changed since the generations that were sent
     :ivar unknown: images in which Volt has no place for this host
+    :ivar shares: bytes/s that this host may fetch ahead, of images to which a cap applies
     """
 
     interval: float
     placements: tuple[Placement, ...]
     unknown: tuple[str, ...]
+    shares: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

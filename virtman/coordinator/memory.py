@@ -122,7 +122,8 @@ def _form(known: Known) -> dict[str, Any]:
     ]
     about = {"image": place.image, "size": place.size, "generation": place.generation}
     profiles = dict(place.profiles)
-    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, "profiles": profiles}
+    ahead = {"profiles": profiles, "capped": place.capped}
+    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, **ahead}
     return {"info": asdict(known.info), "placement": placement}
 
 
@@ -144,8 +145,9 @@ def _known(text: Any) -> Known:
             place["generation"],
             proof,
             tuple(feeds),
-            # an agent that knew no profiles kept none
+            # an agent that knew no profiles, or no caps, kept none
             dict(place.get("profiles", {})),
+            place.get("capped", False),
         ),
     )
 

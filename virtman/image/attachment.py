@@ -18,6 +18,7 @@ from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image import life
 from virtman.image.life import Life, Phase, Times
 from virtman.image.parents import Witness
+from virtman.image.share import Share
 from virtman.model import plan
 from virtman.model.address import Portal
 from virtman.model.naming import Device
@@ -35,6 +36,7 @@ class Attachment:
     """One image: who wants it, and its life, which goes on for as long as somebody does.
 
     :param portal: where this node serves the image
+    :ivar share: how fast it may be fetched ahead of VMs
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Attachment:
         self.info = info
         self.portal = portal
         self.times = times
+        self.share = Share()
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
         self._life = Life(info, portal, stack, coordinator, times, self._witness)
@@ -89,6 +92,12 @@ class Attachment:
         """Hosts that feed the image, one a stripe."""
         placement = self._life.wanted.placement
         return [feed.parent.host for feed in placement.feeds] if placement else []
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether Volt said, with the placement, that a cap applies to what is fetched ahead."""
+        placement = self._life.wanted.placement
+        return placement is not None and placement.capped
 
     @property
     def is_attached(self) -> bool:
@@ -152,7 +161,8 @@ class Attachment:
         """Return what this node has done with the image."""
         cached = self.figures(seen)
         sent = transport.sent(self.portal)
-        return ImageReport(self.generation, sent, cached.hits, cached.misses)
+        ahead = self.share.is_taken
+        return ImageReport(self.generation, sent, cached.hits, cached.misses, ahead)
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:
         """Return what the cache has done for the image."""

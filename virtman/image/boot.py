@@ -53,6 +53,7 @@ class Options:
 class Boot:
     """One boot, on a thread of its own.
 
+    :param hasten: has a heartbeat sent now
     :param sleep: lets seconds pass; returns whether the agent stops
     :ivar prefetch: what is fetched ahead of it; None if nothing is
     :ivar fetched: is set once no more is
@@ -65,6 +66,7 @@ class Boot:
         coordinator: Coordinator,
         options: Options,
         totals: Totals,
+        hasten: Callable[[], object],
         sleep: Callable[[float], bool],
     ) -> None:
         self.attachment = attachment
@@ -76,6 +78,7 @@ class Boot:
         self._workload = ""
         self.fetched = threading.Event()
         self._name = attachment.info.name
+        self._hasten = hasten
         self._sleep = sleep
         self._stops = False
 
@@ -162,7 +165,9 @@ class Boot:
 
     def _help(self, prefetch: Prefetch, then: Callable[[], object] = lambda: None) -> None:
         """Fetch ahead, and see what VMs read of that."""
-        prefetch.fetch(self.goes_on, self.pause)
+        with self.attachment.share.taken(capped=self.attachment.is_capped):
+            self._hasten()
+            prefetch.fetch(self.goes_on, self.pause)
         if prefetch.verdict and self.goes_on():
             LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
         self.fetched.set()

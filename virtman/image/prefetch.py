@@ -19,9 +19,10 @@ from enum import StrEnum
 from virtman import sysfs
 from virtman.errors import VirtmanError
 from virtman.image.attachment import Attachment
+from virtman.image.share import SharedCap
 from virtman.model import pieces, sizes
 from virtman.model.prefetch_order import AHEAD, Policy, order
-from virtman.model.prefetch_pace import Cap, Usefulness, Window
+from virtman.model.prefetch_pace import Usefulness, Window
 from virtman.model.profile import Profile
 from virtman.stack import page_cache
 from virtman.stack.reads import BOUNDS, Count, Reads
@@ -81,25 +82,6 @@ class Totals:
             for one in counts:
                 self.read_s += one.seconds
                 self.reads = [sum(pair) for pair in zip(self.reads, one.classes, strict=True)]
-
-
-class SharedCap:
-    """One cap for whoever fetches ahead on this node."""
-
-    def __init__(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._cap = Cap(rate)
-        self._clock = clock
-        self._lock = threading.Lock()
-
-    @property
-    def rate(self) -> float:
-        """Bytes/s; 0 for none."""
-        return self._cap.rate or 0.0
-
-    def delay(self, amount: int) -> float:
-        """Take so many bytes; return how many seconds to wait before they are fetched."""
-        with self._lock:
-            return self._cap.delay(self._clock(), amount)
 
 
 class State(StrEnum):
@@ -207,6 +189,7 @@ class Prefetch:
         self._name = attachment.info.name
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._exports = attachment.exports
+        self._share = attachment.share
         self._origin = reads.device.node
         self._reads = reads
         self._piece = profile.piece_size
@@ -227,8 +210,7 @@ class Prefetch:
 
     def ahead(self) -> Ahead:
         """Return how far it is."""
-        is_over = self._state is not State.FETCHING
-        window = 0 if is_over else sum(lane.window.size for lane in self._lanes)
+        window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
         counts = self._wanted, self._there, self._fetched, self._used
         return Ahead(self._state, *counts, window, self.verdict)
 
@@ -321,9 +303,16 @@ class Prefetch:
         start = taken[0] * self._piece
         length = self._length(taken)
         export = self._exports[pieces.stripe(start, len(self._exports))]
-        lacks = not all(page_cache.held(export, pieces.in_export(start), length))
+
+        def is_lacking() -> bool:
+            return not all(page_cache.held(export, pieces.in_export(start), length))
+
+        lacks = is_lacking()
         if lacks:
-            time.sleep(self._how.cap.delay(length))
+            if not self._share.wait(length, self._how.cap.delay(length), self._is_over):
+                return
+            lacks = is_lacking()  # VMs may have read it meanwhile
+        if lacks:
             page_cache.fetch(export, pieces.in_export(start), length)
         with self._lock:
             self._there += length
@@ -332,6 +321,9 @@ class Prefetch:
                 self._totals.add(fetched=length)
                 for number in taken:
                     self._judge.fetched(number)
+
+    def _is_over(self) -> bool:
+        return self._state is not State.FETCHING
 
     def _length(self, taken: Sequence[int]) -> int:
         """Return the bytes of pieces that lie behind each other; the image's last may be short."""

@@ -43,8 +43,9 @@ class Placement:
     """Where Volt has put this host in an image's trees: one feed a stripe.
 
     :ivar proof: what this host's children must prove to it
-    :ivar profiles: newest revision of the boot profile of each workload; may change without
-        the generation
+    :ivar profiles: newest revision of the boot profile of each workload; this, and the next, may
+        change without the generation
+    :ivar capped: whether Volt caps what this host fetches ahead of VMs
     """
 
     image: str
@@ -53,6 +54,7 @@ class Placement:
     proof: Proof
     feeds: tuple[Feed, ...]
     profiles: Mapping[str, int] = field(default_factory=dict, hash=False)  # a dict has no hash
+    capped: bool = False
 
     def parents(self) -> set[str]:
         """Return the hosts that feed this one, without those who only take over."""

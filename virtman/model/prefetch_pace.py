@@ -106,24 +106,44 @@ class Usefulness:
 
 
 class Cap:
-    """How many bytes a second may be fetched ahead: a token bucket.
+    """How many bytes a second may be fetched ahead: a token bucket, for which takers queue.
 
-    It holds a tenth of a second's bytes. A piece that is longer passes, and is waited for.
+    It holds a tenth of a second's bytes. A piece that is longer passes, and is waited for::
 
-    :ivar rate: bytes/s; may be set at any time; 0 or None is without a cap
+        |<-- may be fetched -->|<-- waits -->|
+        0                    free          taken: bytes so far
+
+    :ivar rate: bytes/s; 0 is nothing, None is without a cap
     """
 
     def __init__(self, rate: float | None) -> None:
         self.rate = rate
-        self._tokens = math.inf
+        self._taken = 0.0
+        self._free = math.inf
         self._last = 0.0
 
-    def delay(self, now: float, amount: int) -> float:
-        """Take so many bytes; return how many seconds to wait before they are fetched."""
-        if not self.rate:
-            self._tokens = math.inf
+    def change(self, now: float, rate: float | None) -> None:
+        """Have another rate from now on, also for what waits."""
+        self._let_pass(now)
+        self.rate = rate
+
+    def take(self, now: float, amount: int) -> float:
+        """Take so many bytes; return where they end in the queue."""
+        self._let_pass(now)
+        self._taken += amount
+        return self._taken
+
+    def delay(self, now: float, end: float) -> float:
+        """Return how many seconds to wait before what ends there is fetched, at this rate."""
+        self._let_pass(now)
+        if end <= self._free:
             return 0
-        gained = (now - self._last) * self.rate
-        self._tokens = min(self._tokens + gained, self.rate * _BURST_S) - amount
+        return (end - self._free) / self.rate if self.rate else math.inf
+
+    def _let_pass(self, now: float) -> None:
+        if self.rate is None:
+            self._free = math.inf
+        else:
+            gained = (now - self._last) * self.rate
+            self._free = min(self._free + gained, self._taken + self.rate * _BURST_S)
         self._last = now
-        return max(0, -self._tokens / self.rate)

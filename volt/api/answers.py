@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from volt.model.objects import (
     Candidate,
+    Cap,
     Certificate,
     Event,
     Host,
@@ -76,7 +77,7 @@ def described() -> dict[str, Schema]:
     found: list[type] = []
     pending: list[Any] = [
         *(Image, Trees, Candidate, Placement, Profile, Revision),
-        *(Host, Event, Certificate, Listener, Warmup, Wish),
+        *(Cap, Host, Event, Certificate, Listener, Warmup, Wish),
     ]
     while pending:
         kind = pending.pop()

@@ -71,6 +71,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> F
         Peers(PeerRows(worker.engine), timedelta(hours=conf.peers.lifetime)),
         worker.profiles,
         worker.warmups,
+        worker.caps,
     )
     return create_app(service, guard)
 

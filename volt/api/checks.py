@@ -9,7 +9,7 @@ from volt.api import parsing
 from volt.api.heartbeat import RAISED
 from volt.api.routes import Route
 from volt.auth.access import Access
-from volt.model.names import check_name
+from volt.model.names import check_name, check_rack
 
 
 class Checks:
@@ -33,7 +33,10 @@ class Checks:
         """Read what is asked, if it is no more than may be."""
         route = self._route()
         for noun, name in (request.view_args or {}).items():
-            check_name(noun, name)
+            if noun == "rack":
+                check_rack(name)
+            else:
+                check_name(noun, name)
         # One more: werkzeug cuts a chunked body at this length without a word.
         request.max_content_length = route.largest + 1
         if len(request.get_data()) > route.largest:

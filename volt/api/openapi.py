@@ -72,7 +72,8 @@ def _operation(route: Route, path: str) -> Schema:
 
 def _parameters(route: Route, path: str) -> Iterable[Schema]:
     for name in re.findall(r"{(\w+)}", path):
-        yield {"name": name, "in": "path", "required": True, "schema": schemas.NAME}
+        schema = schemas.RACK if name == "rack" else schemas.NAME
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
     query = route.query.content
     for name, schema in query.get("properties", {}).items():
         required = name in query.get("required", ())

@@ -161,10 +161,8 @@ def report(body: bytes) -> tuple[str, Reason]:
 def chosen(body: bytes) -> tuple[Chosen, str]:
     """Parse the body of POST /v1/images/{image}/warmups: which hosts are meant, and workload."""
     content = _load(body, schemas.CHOSEN)
-    names = content.get("hosts")
-    hosts = None if names is None else tuple(check_name("host", name) for name in names)
-    workload = check_name("workload", content.get("workload", BOOT))
-    return Chosen(hosts, content.get("rack")), workload
+    hosts = tuple(content["hosts"]) if "hosts" in content else None
+    return Chosen(hosts, content.get("rack")), content.get("workload", BOOT)
 
 
 def progress(body: bytes) -> Progress:
@@ -178,6 +176,11 @@ def progress(body: bytes) -> Progress:
 def drain(body: bytes) -> bool:
     """Parse the body of PATCH /v1/hosts/{host}."""
     return bool(_load(body, schemas.DRAIN)["draining"])
+
+
+def cap(body: bytes) -> int:
+    """Parse the body of PUT /v1/images/{image}/cap and /v1/racks/{rack}/cap: bytes a second."""
+    return int(_load(body, schemas.CAP)["rate"])
 
 
 def certificate(body: bytes) -> tuple[str, str, int]:

@@ -14,6 +14,7 @@ from flask.typing import ResponseReturnValue
 from volt.api import schemas
 from volt.api.answers import Schema, all_of, of, page_of, record
 from volt.api.handlers import (
+    caps,
     events,
     health,
     hosts,
@@ -28,6 +29,7 @@ from volt.api.handlers import (
 )
 from volt.model.objects import (
     Candidate,
+    Cap,
     Certificate,
     Event,
     Host,
@@ -52,11 +54,13 @@ _PROFILE: Final = f"{_PROFILES}/<workload>"
 _WARMUPS: Final = f"{_IMAGE}/warmups"
 _PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
 _HOST: Final = "/v1/hosts/<path:host>"
+_RACK: Final = "/v1/racks/<rack>"
 _BYTES: Final = "application/octet-stream"
 _NEWS: Final = record(
     interval={"type": "number"},
     placements={"type": "array", "items": of(Placement)},
     unknown={"type": "array", "items": {"type": "string"}},
+    shares={"type": "object", "additionalProperties": {"type": "integer"}},
 )
 
 _OF_HOST: Final = record(
@@ -318,6 +322,37 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             {200: _OF_HOST},
             query=schemas.WAIT,
             has_etag=True,
+        ),
+    ),
+    "caps": (
+        Route(
+            *("GET", "/v1/caps", caps.index, "cap:list"),
+            "List the caps of what is fetched ahead of VMs.",
+            {200: all_of("caps", Cap)},
+            has_etag=True,
+        ),
+        Route(
+            *("PUT", f"{_IMAGE}/cap", caps.put_image, "cap:set"),
+            "Cap what all hosts fetch ahead in an image.",
+            {200: of(Cap), 201: of(Cap)},
+            (404,),
+            body=schemas.CAP,
+        ),
+        Route(
+            *("DELETE", f"{_IMAGE}/cap", caps.clear_image, "cap:clear"),
+            "Remove an image's cap.",
+            {204: None},
+        ),
+        Route(
+            *("PUT", f"{_RACK}/cap", caps.put_rack, "cap:set"),
+            "Cap what the hosts of a rack fetch ahead in all images.",
+            {200: of(Cap), 201: of(Cap)},
+            body=schemas.CAP,
+        ),
+        Route(
+            *("DELETE", f"{_RACK}/cap", caps.clear_rack, "cap:clear"),
+            "Remove a rack's cap.",
+            {204: None},
         ),
     ),
     "peers": (

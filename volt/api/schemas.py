@@ -7,6 +7,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 
 from volt.errors import RequestInvalid
 from volt.model.names import PATTERN
+from volt.model.names import RACK as RACK_PATTERN
 from volt.model.objects import Reason, Warming
 from volt.model.profiles import BOOT
 from volt.placement.rules import Shape
@@ -50,10 +51,9 @@ PORTAL_ALONE = Schema(PORTAL)
 
 _HASH = {"type": "string", "pattern": r"^[0-9a-f]{64}$"}
 
-RACK = {"type": "string", "pattern": r"^[A-Za-z0-9._-]{1,48}$"}
-
 # A rule that has an error code of its own: for names in paths no schema checks it.
 NAME = {"type": "string", "pattern": rf"^{PATTERN}$"}
+RACK = {"type": "string", "pattern": rf"^{RACK_PATTERN}$"}
 
 _PEM = (
     "-----BEGIN (NEW )?CERTIFICATE REQUEST-----\\s+[A-Za-z0-9+/=][A-Za-z0-9+/=\\s]*"
@@ -127,6 +127,7 @@ HEARTBEAT = Schema(
                         "sent": _COUNT,
                         "hits": _COUNT,
                         "misses": _COUNT,
+                        "ahead": {"type": "boolean"},
                     },
                     "required": ["generation"],
                     "additionalProperties": False,
@@ -159,13 +160,13 @@ CHOSEN = Schema(
         "properties": {
             "hosts": {
                 "type": "array",
-                "items": {"type": "string"},
+                "items": NAME,
                 "minItems": 1,
                 "maxItems": 10_000,
             },
             "rack": RACK,
             "all": {"const": True},
-            "workload": {"type": "string", "default": BOOT},
+            "workload": NAME | {"default": BOOT},
         },
         "oneOf": [{"required": [name]} for name in ("hosts", "rack", "all")],
         "additionalProperties": False,
@@ -192,6 +193,15 @@ DRAIN = Schema(
         "type": "object",
         "properties": {"draining": {"type": "boolean"}},
         "required": ["draining"],
+        "additionalProperties": False,
+    }
+)
+
+CAP = Schema(
+    {
+        "type": "object",
+        "properties": {"rate": _COUNT | {"minimum": 1}},
+        "required": ["rate"],
         "additionalProperties": False,
     }
 )

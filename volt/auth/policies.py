@@ -38,6 +38,7 @@ _PLACE: Final = "/v1/images/{image}/hosts/{host}"
 _PROFILES: Final = f"{_IMAGE}/profiles"
 _PROFILE: Final = f"{_PROFILES}/{{workload}}"
 _HOST: Final = "/v1/hosts/{host}"
+_CAPPED: Final = (f"{_IMAGE}/cap", "/v1/racks/{rack}/cap")
 
 _RULES: Final = [
     _rule("image:create", OPERATOR, "POST", "/v1/images", "Make an image known."),
@@ -84,6 +85,9 @@ _RULES: Final = [
     _rule("host:list", READER, "GET", "/v1/hosts", "List hosts."),
     _rule("host:show", "rule:reader or rule:own_host", "GET", _HOST, "Show a host."),
     _rule("host:change", OPERATOR, "PATCH", _HOST, "Drain a host."),
+    _rule("cap:list", READER, "GET", "/v1/caps", "List caps."),
+    _rule("cap:set", OPERATOR, "PUT", _CAPPED[0], "Cap what is fetched ahead.", _CAPPED[1]),
+    _rule("cap:clear", OPERATOR, "DELETE", _CAPPED[0], "Remove a cap.", _CAPPED[1]),
     _rule(
         "peer:certify", OWN_HOST, "PUT", f"{_HOST}/certificate", "Get a certificate for an agent."
     ),

@@ -10,7 +10,16 @@ from oslo_config import cfg
 
 from volt import conf
 from volt.api import parsing
-from volt.cmd import SETTINGS, config_files, profiles, reported, tokens, version_option, warmups
+from volt.cmd import (
+    SETTINGS,
+    caps,
+    config_files,
+    profiles,
+    reported,
+    tokens,
+    version_option,
+    warmups,
+)
 from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
@@ -38,6 +47,7 @@ def main(context: click.Context, files: tuple[str, ...]) -> None:
 
 main.add_command(tokens.token)
 main.add_command(profiles.profile)
+main.add_command(caps.cap)
 
 
 @main.group()

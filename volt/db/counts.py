@@ -3,6 +3,7 @@
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
+from volt.db import caps
 from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import Figures
 
@@ -36,4 +37,5 @@ def count(session: Session) -> Figures:
         {(image, state): number for image, state, number in places},
         {(image, stripe): depth for image, stripe, depth in depths},
         dict(generations.tuples().all()),
+        caps.index(session),
     )

@@ -22,6 +22,7 @@ _NEW = {
     "seen": _NOW,
     "draining": False,
     "overloaded": False,
+    "taking": False,
     "report": "{}",
 }
 _ADD: Mapping[str, Any] = {
@@ -32,12 +33,13 @@ _ADD: Mapping[str, Any] = {
 }
 _EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
 _LOCKED = (
-    select(_TABLE.c.name, _TABLE.c.rack, _TABLE.c.draining, _TABLE.c.overloaded)
+    select(*(_TABLE.c[name] for name in ("name", "rack", "draining", "overloaded", "taking")))
     .where(among(_TABLE.c.name, "names"))
     .order_by(_TABLE.c.name)
     .with_for_update()
 )
 _ALIVE = update(_TABLE).where(among(_TABLE.c.name, "names")).values(seen=_NOW)
+_TAKING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(taking=bindparam("now"))
 _MOVED = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
 )
@@ -83,6 +85,7 @@ class Held:
     rack: str | None
     draining: bool
     overloaded: bool
+    taking: bool
 
     @property
     def feeds(self) -> bool:
@@ -139,6 +142,12 @@ def heard(session: Session, reports: Mapping[str, Report]) -> None:
             for name, report in sorted(reports.items())
         ]
         connection.execute(_HEARD, rows)
+
+
+def take(session: Session, names: Collection[str], taking: bool) -> None:
+    """Note whether these hosts, whose rows are held, have shares of caps."""
+    if names:
+        session.connection().execute(_TAKING, {"names": sorted(names), "now": taking})
 
 
 def note(

@@ -94,6 +94,7 @@ class HostRow(Base):
     """What a host says of itself and an operator of it.
 
     ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
+    ``taking`` tells whether the host has shares of caps.
     """
 
     __tablename__ = "hosts"
@@ -102,6 +103,7 @@ class HostRow(Base):
     rack: Mapped[str | None] = mapped_column(Name)
     draining: Mapped[bool] = mapped_column(default=False)
     overloaded: Mapped[bool] = mapped_column(default=False)
+    taking: Mapped[bool] = mapped_column(default=False)
     seen: Mapped[int] = mapped_column(BigInteger)
     report: Mapped[str] = mapped_column(LongText, default="{}")
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select, union
 from sqlalchemy.orm import Session
 
-from volt.db import forests, hosts
+from volt.db import caps, forests, hosts
 from volt.db.any_of import among
 from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
@@ -45,6 +45,7 @@ def _of(table: Any, *columns: str) -> Select[Any]:
 
 _PLACED = (
     _of(_PLACES, "host", "state", "generation", "left", "told")
+    .add_columns(caps.applies(_PLACES).label("capped"))
     .where(_PLACES.c.generation != WAITING)
     .order_by(_PLACES.c.host)
 )
@@ -235,6 +236,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             image.peers_proof,
             _feeds(image, pairs[row.host], portals),
             profiles,
+            row.capped,
         )
         for row in rows
     ]

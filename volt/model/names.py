@@ -1,10 +1,14 @@
-"""Which names are allowed: those of images and hosts may become part of an iSCSI name."""
+"""Which names are allowed: those of images and hosts may become part of an iSCSI name.
+
+Racks are labels that operators give to switches, and nothing else.
+"""
 
 import re
 
 from volt.errors import NameInvalid
 
 PATTERN = "[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?"
+RACK = "[A-Za-z0-9._-]{1,48}"
 
 
 def check_name(noun: str, name: str) -> str:
@@ -13,5 +17,15 @@ def check_name(noun: str, name: str) -> str:
         raise NameInvalid(
             f"{noun} name {name[:64]!r} is not allowed: take 1 to 48 lower-case letters, digits, "
             "dots and dashes, with a letter or digit first and last"
+        )
+    return name
+
+
+def check_rack(name: str) -> str:
+    """Return a rack's name, or raise NameInvalid with the rule."""
+    if re.fullmatch(RACK, name) is None:
+        raise NameInvalid(
+            f"rack name {name[:64]!r} is not allowed: take 1 to 48 letters, digits, dots, dashes "
+            "and underscores"
         )
     return name

@@ -1,6 +1,6 @@
 """What Volt speaks of: images, portals, placements and trees, as the REST answers show them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -36,6 +36,13 @@ class Verdict(StrEnum):
     UNCLEAR = "unclear"
     NOTED = "noted"
     DRAINED = "drained"
+
+
+class CapKind(StrEnum):
+    """What a cap is of."""
+
+    IMAGE = "image"
+    RACK = "rack"
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,7 @@ class Placement:
 
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
     they read from parents who were given to them after it left. ``profiles`` are the image's.
+    ``capped`` tells whether a cap applies to what the host fetches ahead in the image.
     """
 
     image: str
@@ -126,6 +134,7 @@ class Placement:
     chap: Proof
     stripes: tuple[Feed, ...]
     profiles: tuple[Profiled, ...]
+    capped: bool
 
 
 @dataclass(frozen=True)
@@ -210,6 +219,21 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Cap:
+    """How many bytes a second hosts may fetch ahead of VMs: in an image, or those of a rack.
+
+    ``takers`` counts those who fetch ahead now, a host once for each image; ``granted`` is the sum
+    of their shares.
+    """
+
+    kind: CapKind
+    name: str
+    rate: int
+    takers: int
+    granted: int
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A host that could feed another in one tree: ``room`` is how many more it may feed."""
 
@@ -266,20 +290,28 @@ class Trees:
 
 @dataclass(frozen=True)
 class News:
-    """What a host that reported its generations does not know yet."""
+    """What a host that reported its generations does not know yet.
+
+    ``shares`` are the bytes a second that it may fetch ahead, of images to which a cap applies.
+    """
 
     placements: tuple[Placement, ...]
     unknown: tuple[str, ...]
+    shares: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ImageReport:
-    """What a host has done with an image: bytes sent to children, reads by its cache."""
+    """What a host has done with an image: bytes sent to children, reads by its cache.
+
+    ``ahead`` tells whether it fetches ahead of its VMs now.
+    """
 
     generation: int
     sent: int = 0
     hits: int = 0
     misses: int = 0
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
@@ -338,7 +370,7 @@ class Figures:
     """How much there is of everything at this moment, for those who watch Volt.
 
     ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
-    image and stripe, ``generations`` are by image.
+    image and stripe, ``generations`` are by image. ``caps`` are all that there are.
     """
 
     hosts: int
@@ -347,3 +379,4 @@ class Figures:
     places: Mapping[tuple[str, str], int]
     depths: Mapping[tuple[str, int], int]
     generations: Mapping[str, int]
+    caps: Sequence[Cap]

@@ -14,6 +14,7 @@ from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, NodeRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch, Unavailable
 from volt.model.objects import Event, Host, News, Placement, Report, State
+from volt.registry import caps
 from volt.registry.batches import Batches
 from volt.registry.placements import Placements
 from volt.transport import Portal, columns
@@ -63,24 +64,28 @@ class Hosts:
 
     def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
-        feeds = self._hear(reports)
+        feeds, shares = self._hear(reports)
         news, forgotten, untold = self._compare(reports, feeds)
         for image, host in untold:
             self._placements.reconsider(image, host)
         if forgotten:
             self._placements.confirm(forgotten)
-        return [news[host] for host, _ in beats]
+        return [replace(news[host], shares=shares.get(host, {})) for host, _ in beats]
 
     @retried
-    def _hear(self, reports: Mapping[str, Report]) -> dict[str, bool]:
-        """Store reports; return which of the hosts may feed others now."""
+    def _hear(
+        self, reports: Mapping[str, Report]
+    ) -> tuple[dict[str, bool], Mapping[str, Mapping[str, int]]]:
+        """Store reports; return which of the hosts may feed others now, and their shares."""
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
             hosts.heard(session, reports)
-        return {
+            shares = caps.deal(session, held, reports)
+        feeds = {
             name: replace(row, overloaded=reports[name].overloaded).feeds
             for name, row in held.items()
         }
+        return feeds, shares
 
     @retried
     def _compare(

@@ -46,7 +46,8 @@ from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.image import life
 from virtman.image.boot import Options
 from virtman.image.life import Times
-from virtman.image.prefetch import How, SharedCap
+from virtman.image.prefetch import How
+from virtman.image.share import SharedCap
 from virtman.migration import journey, sender
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
@@ -169,8 +170,8 @@ class Node:
         self.merger = Merger(stores)
         self.supply = Supply(stores)
         how = How(Policy.IN_ORDER, 4, SharedCap(0))
-        self.boots = Boots(self.agent, Options(1, 65536, True, how))
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
+        self.boots = Boots(self.agent, Options(1, 65536, True, how), self.heartbeat.hasten)
         self.warmups = Warmups(self.boots)
         self.watch = Watch(self.agent, self.heartbeat, self.warmups.ask, called=False)
         self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)

@@ -24,6 +24,7 @@ from volt.db.engine import connect
 from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.registry.batches import Turns
+from volt.registry.caps import Caps
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
@@ -54,6 +55,7 @@ class Ground:
         self.peers = Peers(PeerRows(self.engine), timedelta(hours=24))
         self.profiles = Profiles(self.engine, turns)
         self.warmups = Warmups(self.engine, turns)
+        self.caps = Caps(self.engine)
         self.operator = self.token("operator")
         self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -64,7 +66,7 @@ class Ground:
         ((_, token),) = self.tokens.create(role, [host], datetime.now(UTC), expires_at)
         return token
 
-    def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0):
+    def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0, interval=2.0):
         """Return an application; ``client`` speaks to it as an operator unless told who."""
         (self.folder / "policy.yaml").write_text(policy)
         beside = self.folder / "app.conf"
@@ -72,9 +74,8 @@ class Ground:
         enforcer = policies.load(conf.load([str(beside)]))
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         nouns = self.images, self.placements, self.hosts
-        service = Service(
-            *nouns, 2.0, self.watch, self.reports, self.peers, self.profiles, self.warmups
-        )
+        others = self.watch, self.reports, self.peers, self.profiles, self.warmups, self.caps
+        service = Service(*nouns, interval, *others)
         return create_app(service, access)
 
     def client(self, app=None):

@@ -33,6 +33,10 @@ def rack(number):
     return f"rack-{number % RACKS + 1}"
 
 
+def portal(number):
+    return Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
+
+
 def create_image(ground, image=IMAGE):
     source = Portal("127.0.0.1", ground.source_port, "iqn.2003-01.org.example:s", 0)
     new = NewImage(image, 8 * 1024**3, Shape.FOREST, 2, 2, source)
@@ -40,8 +44,7 @@ def create_image(ground, image=IMAGE):
 
 
 def join(ground, number, image=IMAGE, is_ready=True):
-    portal = Portal(f"192.0.2.{number % 250}", 3260, "iqn.2003-01.org.example:h", 0)
-    ground.placements.join(image, name(number), portal, rack(number))
+    ground.placements.join(image, name(number), portal(number), rack(number))
     if is_ready:
         confirm(ground, number, image)
 

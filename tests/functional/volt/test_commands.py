@@ -256,12 +256,47 @@ class TestCommands(TestCase):
             assert refused.output.startswith("Error: ")
         assert file.read_bytes() == b"anything"
 
+    def test_caps_are_set_listed_and_cleared(self):
+        self.add()
+        for words, rate in (
+            (("--image", "demo", "2.5MiB"), 2621440),
+            (("--image", "demo", "40MiB"), 41943040),
+            (("--rack", "Row1_R2", "4096"), 4096),
+        ):
+            done = self.run_manage("cap", "set", *words)
+            assert done.output == f"cap of {words[0][2:]} {words[1]}: {rate} bytes/s\n"
+        [_, *lines] = self.run_manage("cap", "list").output.splitlines()
+        assert [line.split() for line in lines] == [
+            ["image", "demo", "41943040", "0", "0"],
+            ["rack", "Row1_R2", "4096", "0", "0"],
+        ]
+        shown = json.loads(self.run_manage("cap", "list", "--json").output)
+        assert shown == self.ground.client().get("/v1/caps").json
+        for state in ("removed", "was not there"):
+            done = self.run_manage("cap", "clear", "--image", "demo")
+            assert done.output == f"cap of image demo {state}\n"
+
+    def test_a_cap_that_makes_no_sense_is_refused(self):
+        self.add()
+        for words, told in (
+            (("set", "--image", "nope", "1MiB"), "image nope is not known"),
+            (("set", "--rack", "r 7", "1MiB"), "take 1 to 48 letters"),
+            (("set", "--image", "demo", "0"), "volt-manage cap clear"),
+            (("set", "--image", "demo", "40MB"), "such as 41943040, 40MiB or 2.5MiB"),
+            (("set", "40MiB"), "give --image or --rack"),
+            (("clear", "--image", "demo", "--rack", "r7"), "give --image or --rack"),
+        ):
+            refused = self.run_manage("cap", *words)
+            assert refused.exit_code > 0
+            assert told in refused.output
+        assert self.ground.caps.index() == []
+
     def test_every_command_has_a_help(self):
         for words in (
             "", "db upgrade", "image add", "image list", "tree show", "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
             "profile history", "profile export", "profile import", "profile delete", "image warm",
-            "image warmups",
+            "image warmups", "cap", "cap list", "cap set", "cap clear",
         ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from volt.api.parsing import Page
 from volt.background.waiters import Watch
+from volt.registry.caps import Caps
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
@@ -28,6 +29,7 @@ class Service:
     peers: Peers
     profiles: Profiles
     warmups: Warmups
+    caps: Caps
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

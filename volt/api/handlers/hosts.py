@@ -3,7 +3,7 @@
 import time
 from collections.abc import Collection
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from flask import request
 from flask.typing import ResponseReturnValue
@@ -12,6 +12,9 @@ from volt import metrics
 from volt.api import parsing
 from volt.api.handlers import Service, page_of
 from volt.model.objects import Placement, Wish
+
+SHARED: Final = 2.0
+"""Seconds between two heartbeats of a host that has shares of caps, at most: they move then."""
 
 
 def index(service: Service) -> ResponseReturnValue:
@@ -39,7 +42,8 @@ def heartbeat(service: Service, host: str) -> ResponseReturnValue:
 def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
     """Return the answer to a heartbeat."""
     found = service.hosts.heartbeat(host, parsing.heartbeat(body))
-    return {"interval": service.heartbeat_interval} | vars(found)
+    usual = service.heartbeat_interval
+    return {"interval": min(usual, SHARED) if found.shares else usual} | vars(found)
 
 
 def placements(service: Service, host: str) -> ResponseReturnValue:
@@ -66,12 +70,13 @@ def _present(service: Service, host: str) -> tuple[Any, int, dict[str, str]]:
 
 
 def _tag(placements: Collection[Placement], asked: Collection[Wish]) -> str:
-    """Return what stands for these generations, profiles and warm-ups, and no others."""
+    """Return what stands for these generations, profiles, caps and warm-ups, and no others."""
     places = (
         ":".join(
             [
                 one.image,
                 str(one.generation),
+                *(["capped"] if one.capped else []),
                 *(f"{each.workload}={each.revision}" for each in one.profiles),
             ]
         )

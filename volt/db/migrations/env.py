@@ -2,7 +2,8 @@
 
 from alembic import context
 
-from volt.db import peers, profiles, tokens  # noqa: F401  # their tables belong to the schema
+# their tables belong to the schema
+from volt.db import caps, peers, profiles, tokens, warmups  # noqa: F401
 from volt.db.models import Base
 
 context.configure(

@@ -10,7 +10,8 @@ from virtman.background.boots import Boots
 from virtman.errors import ImageUnknown, KernelFailure, ProfileUnbound, ProfileUnknown
 from virtman.image import boot, prefetch, recording
 from virtman.image.boot import Options
-from virtman.image.prefetch import How, SharedCap
+from virtman.image.prefetch import How
+from virtman.image.share import SharedCap
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import decode, encode, merged
 
@@ -50,7 +51,7 @@ class BootsCase(TestCase):
         self.await_(lambda: not following())
 
     def boots(self, node, record=1, how=HOW, piece=PIECE, prefetch=True):
-        made = Boots(node.agent, Options(record, piece, prefetch, how))
+        made = Boots(node.agent, Options(record, piece, prefetch, how), node.heartbeat.hasten)
         self.all.append(made)
         return made
 

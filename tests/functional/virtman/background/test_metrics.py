@@ -56,6 +56,16 @@ class MetricsTest(TestCase):
         self.assertEqual({"0.001": 7, "0.01": 7, "0.1": 9, "1.0": 9, "+Inf": 10}, buckets)
         self.assertEqual(1.75, found["virtman_boot_read_seconds_sum",])
 
+    def test_a_share_is_told_while_a_cap_applies(self):
+        self.addCleanup(self.start().stop)
+        self.node.create("vm1")
+        share = self.node.agent.attached("debian").share
+        with share.taken(capped=True):
+            for rate in (0, 4096, None):
+                share.grant(rate)
+                found = self.scrape().get(("virtman_prefetch_share_bytes_per_second", "debian"))
+                self.assertEqual(rate, found)
+
     def test_paths_that_fail_are_counted(self):
         self.addCleanup(self.start().stop)
         self.node.create("vm1")

@@ -4,8 +4,10 @@ import json
 import re
 from contextlib import ExitStack
 
+from tests.functional.volt import crowd
 from tests.functional.volt.base import TestCase
 from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
+from volt.model.objects import CapKind
 
 LIMIT = 1024 * 1024
 
@@ -40,7 +42,7 @@ class TestLongPoll(TestCase):
             assert refused.status_code == 503
             assert refused.json["error"]["code"] == "volt.watch.full"
             for query in ("", "?wait=0"):
-                assert self.ask(query).json == {"placements": []}
+                assert self.ask(query).json == {"placements": [], "warmups": []}
         assert self.ask("?wait=1").status_code == 200
 
     def test_one_host_does_not_take_the_places_of_others(self):
@@ -87,6 +89,22 @@ class TestHeartbeat(TestCase):
         self.assert_alike(400, path="/v1/hosts/a/b/heartbeat")
         self.assert_alike(400, path="/v1/hosts/a/heartbeat?more=1")
         self.assert_alike(401, HTTP_AUTHORIZATION="Bearer nobody's")
+
+    def test_hosts_that_have_shares_report_more_often(self):
+        self.ground.caps.put(CapKind.RACK, "r", 1000)
+        crowd.create_image(self.ground)
+        for number, rack in ((1, "r"), (2, "s")):
+            self.ground.placements.join(crowd.IMAGE, f"h{number}", crowd.portal(number), rack)
+        for usual, intervals in ((5.0, [2.0, 5.0, 5.0]), (1.0, [1.0, 1.0, 1.0])):
+            client = self.ground.client(self.ground.serve(interval=usual))
+            found = [
+                client.put(
+                    f"/v1/hosts/{host}/heartbeat",
+                    json={"images": {crowd.IMAGE: {"generation": 1, "ahead": ahead}}},
+                ).json["interval"]
+                for host, ahead in (("h1", True), ("h1", False), ("h2", True))
+            ]
+            assert found == intervals
 
     def test_one_that_is_refused_counts_once(self):
         app = self.ground.serve(rate=0.001, burst=2)

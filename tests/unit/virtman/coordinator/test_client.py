@@ -206,10 +206,18 @@ class CoordinatorTest(CoordinatorCase):
         report = Report({"i": ImageReport(4, 1 << 20, 8, 2)}, 1000, 2000, True)
         news = self.volt.heartbeat(report)
         self.assertEqual((2.0, (), ("gone",)), (news.interval, news.placements, news.unknown))
+        self.assertEqual({}, news.shares)
         image = {"generation": 4, "sent": 1 << 20, "hits": 8, "misses": 2}
         body = {"images": {"i": image}, "received_rate": 1000, "sent_rate": 2000,
                 "overloaded": True}  # fmt: skip
         self.assertEqual([("PUT", "/v1/hosts/a/heartbeat", body)], self.wire.asked)
+
+    def test_who_fetches_ahead_says_so_and_hears_of_its_shares(self):
+        self.answers({"interval": 2, "placements": [], "unknown": [], "shares": {"i": 4096}})
+        images = {"i": ImageReport(4, ahead=True), "j": ImageReport(4)}
+        self.assertEqual({"i": 4096}, self.volt.heartbeat(Report(images)).shares)
+        told = {name: one.get("ahead") for name, one in self.wire.asked[-1][2]["images"].items()}
+        self.assertEqual({"i": True, "j": None}, told)
 
     def test_places_come_with_a_tag_that_is_sent_the_next_time(self):
         place = {"image": "i", "size": 512, "generation": 7, "chap": CHAP, "stripes": []}

@@ -1,5 +1,7 @@
 """What is fetched ahead stands back when VMs are hurt, when it is not used, and at its cap."""
 
+from math import inf
+
 import testtools
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,32 +149,47 @@ class UsefulnessTest(testtools.TestCase):
 
 
 class CapTest(testtools.TestCase):
+    def delay(self, cap, now, amount):
+        """Take so many bytes; return how many seconds to wait for them."""
+        return cap.delay(now, cap.take(now, amount))
+
+    def delays(self, cap, now, *amounts):
+        return [self.delay(cap, now, amount) for amount in amounts]
+
     def test_without_a_rate_nobody_waits(self):
-        for rate in (0, None):
-            cap = Cap(rate)
-            self.assertEqual([0, 0], [cap.delay(1, 10**12), cap.delay(1, 10**12)])
+        self.assertEqual([0, 0], self.delays(Cap(None), 1, 10**12, 10**12))
+
+    def test_at_a_rate_of_nothing_all_wait(self):
+        self.assertEqual([inf, inf], self.delays(Cap(0), 1, 1, 1))
 
     def test_a_tenth_of_a_second_passes_at_once(self):
-        cap = Cap(1000)
-        self.assertEqual([0, 0], [cap.delay(5, 40), cap.delay(5, 60)])
-        self.assertEqual(0.5, cap.delay(5, 500))
+        self.assertEqual([0, 0, 0.5], self.delays(Cap(1000), 5, 40, 60, 500))
 
     def test_tokens_come_with_time_up_to_the_burst(self):
         cap = Cap(1000)
-        self.assertEqual(0.9, cap.delay(0, 1000))
-        self.assertEqual(0.5, cap.delay(0.5, 100))
-        self.assertEqual(0, cap.delay(1.0625, 62.5))
-        self.assertEqual(0.1, cap.delay(100, 200))
+        self.assertEqual(0.9, self.delay(cap, 0, 1000))
+        self.assertEqual(0.5, self.delay(cap, 0.5, 100))
+        self.assertEqual(0, self.delay(cap, 1.0625, 62.5))
+        self.assertEqual(0.1, self.delay(cap, 100, 200))
+
+    def test_what_waits_has_the_present_rate(self):
+        cap = Cap(1000)
+        first, second = cap.take(0, 1100), cap.take(0, 1000)
+        self.assertEqual([1, 2], [cap.delay(0, first), cap.delay(0, second)])
+        cap.change(0.5, 500)
+        self.assertEqual([1, 3], [cap.delay(0.5, first), cap.delay(0.5, second)])
+        cap.change(1, 0)
+        self.assertEqual([inf, inf], [cap.delay(9, first), cap.delay(9, second)])
+        cap.change(10, 250)
+        self.assertEqual([1, 5], [cap.delay(10, first), cap.delay(10, second)])
+        cap.change(11.5, None)
+        self.assertEqual([0, 0], [cap.delay(11.5, first), cap.delay(11.5, second)])
 
     def test_a_rate_can_be_set_at_any_time(self):
-        cap = Cap(1000)
-        self.assertEqual(1.9, cap.delay(0, 2000))
-        cap.rate = 10_000
-        self.assertEqual(0.1, cap.delay(0.1, 100))
-        cap.rate = None
-        self.assertEqual(0, cap.delay(0.2, 10**9))
-        cap.rate = 1000
-        self.assertEqual([0, 1], [cap.delay(0.2, 100), cap.delay(0.2, 1000)])
+        cap = Cap(None)
+        self.assertEqual(0, self.delay(cap, 0.2, 10**9))
+        cap.change(0.2, 1000)
+        self.assertEqual([0, 1], self.delays(cap, 0.2, 100, 1000))
 
     @given(
         st.integers(1000, 10**6),
@@ -183,4 +200,16 @@ class CapTest(testtools.TestCase):
         for pause, amount in pieces:
             now += pause
             total += amount
-            self.assertLessEqual(total, rate * (now + cap.delay(now, amount) + 0.1) * 1.000001)
+            waits = self.delay(cap, now, amount)
+            self.assertLessEqual(total, rate * (now + waits + 0.1) * 1.000001)
+
+    @given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 10**6)), min_size=1))
+    def test_never_more_than_the_rates_that_there_were_and_a_burst(self, rates):
+        cap, now, most = Cap(0), 0.0, 0.1 * max(rate for _, rate in rates)
+        ends = [cap.take(0, 10**5) for _ in range(20)]
+        for span, rate in rates:
+            cap.change(now, rate)
+            now += span
+            most += span * rate
+            passed = [end for end in ends if not cap.delay(now, end)]
+            self.assertLessEqual(max(passed, default=0), most * 1.000001)

@@ -1,0 +1,82 @@
+"""Who fetches ahead waits for the share of the node, as it is at each moment."""
+
+import threading
+import time
+
+import testtools
+
+from virtman.image.share import Share
+
+MIB = 1024 * 1024
+
+
+class ShareTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.share = Share()
+        self.over = threading.Event()
+
+    def wait(self, amount=MIB, seconds=0.0):
+        """Return whether so much may be fetched, and after how many seconds."""
+        begin = time.monotonic()
+        may = self.share.wait(amount, seconds, self.over.is_set)
+        return may, time.monotonic() - begin
+
+    def later(self, act, *words):
+        timer = threading.Timer(0.1, act, words)
+        timer.start()
+        self.addCleanup(timer.join)
+
+    def assert_waited(self, least, found, *, may=True):
+        self.assertIs(may, found[0])
+        self.assertGreaterEqual(found[1], least - 0.01)
+        self.assertLess(found[1], least + 1)
+
+    def test_without_a_cap_nobody_waits(self):
+        with self.share.taken(capped=False):
+            self.assert_waited(0, self.wait(2**40))
+
+    def test_under_a_cap_all_wait_for_the_first_share(self):
+        with self.share.taken(capped=True):
+            self.later(self.share.grant, 2**40)
+            self.assert_waited(0.1, self.wait())
+
+    def test_that_no_cap_applies_any_more_lets_all_go_on(self):
+        with self.share.taken(capped=True):
+            self.later(self.share.grant, None)
+            self.assert_waited(0.1, self.wait())
+            self.assertIsNone(self.share.rate)
+
+    def test_a_share_that_becomes_more_shortens_the_wait(self):
+        with self.share.taken(capped=True):
+            self.share.grant(MIB // 100)
+            self.later(self.share.grant, 10 * MIB)
+            self.assert_waited(0.2, self.wait())
+
+    def test_a_share_that_becomes_less_prolongs_the_wait(self):
+        with self.share.taken(capped=True):
+            self.share.grant(5 * MIB)
+            self.later(self.share.grant, MIB)
+            self.assert_waited(0.1 + 0.4, self.wait(MIB * 9 // 10))
+
+    def test_the_longer_wait_counts(self):
+        with self.share.taken(capped=True):
+            self.share.grant(2**40)
+            self.assert_waited(0.2, self.wait(seconds=0.2))
+
+    def test_who_waits_notices_the_end(self):
+        with self.share.taken(capped=True):
+            self.later(self.over.set)
+            self.assert_waited(0.1, self.wait(), may=False)
+
+    def test_it_is_taken_until_the_last_has_done(self):
+        with self.share.taken(capped=True):
+            self.share.grant(5)
+            with self.share.taken(capped=True):
+                self.assertEqual(5, self.share.rate)
+            self.assertEqual((True, 5), (self.share.is_taken, self.share.rate))
+        self.assertEqual((False, None), (self.share.is_taken, self.share.rate))
+
+    def test_what_comes_after_the_end_is_of_no_use(self):
+        self.share.grant(5)
+        self.assertIsNone(self.share.rate)
