@@ -121,7 +121,9 @@ class VoltClient(Connection, Coordinator):
             return None
         found = content(answer)
         places = tuple(map(_placement, found["placements"]))
-        return Placements(_tag(answer), places, tuple(Wish(**one) for one in found["warmups"]))
+        # a Volt that warms no hosts names no wishes
+        wishes = tuple(map(_wish, found.get("warmups", ())))
+        return Placements(_tag(answer), places, wishes)
 
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
@@ -227,6 +229,10 @@ class VoltClient(Connection, Coordinator):
 
 def _profile(image: str, workload: str) -> str:
     return f"/v1/images/{quote(image, safe='')}/profiles/{quote(workload, safe='')}"
+
+
+def _wish(answer: Mapping[str, Any]) -> Wish:
+    return Wish(answer["image"], answer["workload"], answer["generation"])
 
 
 def _revision(answer: Mapping[str, Any]) -> Revision:

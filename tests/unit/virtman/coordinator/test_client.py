@@ -20,6 +20,9 @@ from virtman.coordinator.interface import (
     PlacementUnknown,
     Report,
     Shape,
+    Warming,
+    Warmup,
+    Wish,
 )
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
@@ -231,6 +234,19 @@ class CoordinatorTest(CoordinatorCase):
         self.assertEqual('"x"', self.wire.headers["If-None-Match"])
         self.assertEqual("/v1/hosts/a/placements?wait=30", self.wire.asked[-1][1])
         self.assertGreater(self.wire.settings["timeout"], 30)
+
+    def test_what_volt_wishes_warm_comes_with_the_places(self):
+        wish = {"image": "i", "workload": "boot", "generation": 7}
+        self.wire.answered = {"ETag": '"x"'}
+        self.answers({"placements": [], "warmups": [wish]})
+        self.assertEqual((Wish("i", "boot", 7),), self.volt.placements("", 30).wishes)
+        self.volt.tell_warmup(Wish("i", "boot", 7), Warmup(Warming.FAILED, 3, 2, "x" * 300))
+        method, path, body = self.wire.asked[-1]
+        self.assertEqual(("PUT", "/v1/images/i/warmups/a"), (method, path))
+        self.assertEqual(
+            (7, "failed", 3, 2), (body["generation"], body["state"], body["wanted"], body["there"])
+        )
+        self.assertEqual(255, len(body["detail"]))
 
     def test_a_host_says_in_which_rack_it_is(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})
