@@ -5,10 +5,12 @@ These commands ask Volt, not the agent: they run anywhere. ``record`` asks the a
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import wraps
 from pathlib import PurePath
@@ -199,15 +201,15 @@ def import_(volt: VoltClient, image: str, file: BinaryIO, workload: str) -> None
 @as_json
 @click.pass_obj
 def record(client: Client, vm: str, workload: str, seconds: int | None, as_json: bool) -> None:
-    """Record what VM reads of its image from now on, and merge it into a profile of the image.
+    """Record what VM reads from now on, for a profile of its image.
 
     This command asks the agent of the node that VM is on. Only what has to be fetched is recorded,
     so begin when the node has just attached the image, before VM runs. What other VMs on the node
     read of the image meanwhile is recorded too. Interrupt the command, or destroy VM, to end it.
     """
-    found = client.record(vm, workload, seconds)
-    with table.status_line(as_json=as_json) as show:
+    with _interruptible(), table.status_line(as_json=as_json) as show:
         try:
+            found = client.record(vm, workload, seconds)
             while found["state"] == "recording":
                 show(f"{_read(found)} in {found['seconds']:.0f} s")
                 time.sleep(_LOOK)
@@ -223,6 +225,18 @@ def record(client: Client, vm: str, workload: str, seconds: int | None, as_json:
         )
     if found["state"] == "failed":
         raise click.ClickException(f"nothing is stored: {found['detail']}")
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have signals interrupt this command, also if a script started it in the background."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _ended(client: Client, vm: str) -> RecordingAnswer:

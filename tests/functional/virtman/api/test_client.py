@@ -89,20 +89,21 @@ class ClientTest(ServedCase):
     def test_a_workload_is_recorded_until_its_time_is_over_or_somebody_says_so(self):
         self.client.create("vm1", "debian")
         self.client.create("vm2", "debian")
-        for words, read in ((("--for", "4"), 3), ((), 4)):
+        ends = (("--for", "4"), None), ((), signal.SIGINT), ((), signal.SIGTERM)
+        for read, (words, number) in enumerate(ends):
             command = [sys.executable, "-m", "virtman.cmd.shell", "--socket", self.socket]
             command += ["profile", "record", "vm1", "--workload", "web", "--json", *words]
             done = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
             wait_until(lambda: self.state("vm1") == "recording", "a recording", 30)
             self.node.kernel.vm_reads("debian", read * 65536, 65536)
             wait_until(lambda: self.client.recording("vm1")["pieces"], "what was read", 30)
-            if not words:
-                done.send_signal(signal.SIGINT)
+            if number:
+                done.send_signal(number)
             shown = json.loads(done.communicate(timeout=30)[0])
             self.assertEqual(0, done.returncode)
             self.assertEqual(("stored", 1), (shown["state"], shown["pieces"]))
             self.assert_is(answers.RecordingAnswer, shown)
-        self.assertEqual(2, shown["runs"])
+        self.assertEqual(3, shown["runs"])
         words = ["--socket", self.socket, "profile", "record", "vm2", "--workload", "web"]
         failed = CliRunner().invoke(shell, [*words, "--for", "1"])
         self.assertEqual(1, failed.exit_code)
