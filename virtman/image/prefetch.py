@@ -38,7 +38,10 @@ _IDLE_READS = 8
 _IDLE_S = 2.0
 """... but if there are not as many, windows grow after so many seconds."""
 
-_UNREAD_S = 20.0
+_SELDOM = 8.0
+"""Seconds between two looks while VMs read nothing of what came: starting a guest may take long."""
+
+_UNREAD_S = 120.0
 """Seconds for which VMs have read nothing more of what came, after which they will not."""
 
 _LATELY = 32
@@ -256,12 +259,13 @@ class Prefetch:
 
     def watch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
         """See what VMs read of what came, as long as it goes on and they do."""
-        used, since = self._used, time.monotonic()
+        used, since, pause = self._used, time.monotonic(), LOOK
         while time.monotonic() - since < _UNREAD_S and self._used < self._fetched and goes_on():
-            sleep(LOOK)
+            sleep(pause)
             self._look()
+            pause = min(2 * pause, _SELDOM)
             if self._used != used:
-                used, since = self._used, time.monotonic()
+                used, since, pause = self._used, time.monotonic(), LOOK
 
     def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in self._exports]
