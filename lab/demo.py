@@ -1,8 +1,7 @@
 """The main job, once: an image, a storage node, N nodes, M virtual machines.
 
-Starts everything, boots a first VM, whose boot is recorded, then all others at once from devices
-that came through the attach trees, lets each guest check its own disk, says what happened and
-takes all down again.
+Starts everything, boots the VMs from devices that came through the attach trees, lets
+each guest check its own disk, says what happened and takes all down again.
 """
 
 import json
@@ -28,13 +27,11 @@ from lab.node import Node
 from lab.report import Check, Progress, print_result
 from lab.rootfs import ensure_image
 from lab.state import Disk
-from lab.waiting import wait_until
 
 IMAGE = "debian-12"
 NODE_MEMORY = 300  # MiB for the kernel, the agent and what it caches
 READY_DEADLINE = 600.0
 SOURCE_RATIO = 1.5
-RECORDED = 120.0  # seconds for a profile to be at Volt after the boot
 
 
 @dataclass
@@ -89,21 +86,16 @@ class Demo:
         with self.progress.step("starting Volt, the image's source and the agents"):
             self.deployment.start_volt()
             self.deployment.add_source(self.storage, IMAGE)
-            self.deployment.start_agents(self.nodes, {"profile": {"record": 1}})
+            self.deployment.start_agents(self.nodes)
 
     def run(self, result: Result) -> None:
-        """Boot the first VM, then all others at once, and wait until each guest is ready."""
+        """Create and boot all VMs at once and wait until each guest is ready."""
         before = self.storage.sent_bytes()
+        begin = time.monotonic()
         homes = [self.nodes[index % len(self.nodes)] for index in range(len(self.vm_names))]
-        first, *others = zip(homes, self.vm_names, strict=True)
-        with self.progress.step("booting a first VM"):
-            result.vms = [self._vm(*first, time.monotonic())]
-        if others and result.vms[0]["ok"]:
-            with self.progress.step("recording what it read"):
-                wait_until(self._is_recorded, "a boot profile", RECORDED, 0.5)
-        with self.progress.step(f"booting {len(others)} VMs at once"):
-            begin = time.monotonic()
-            result.vms += _each(others, lambda job: self._vm(*job, begin))
+        with self.progress.step(f"booting {len(homes)} VMs"):
+            jobs = list(zip(homes, self.vm_names, strict=True))
+            result.vms = _each(jobs, lambda job: self._vm(*job, begin))
         result.source_sent_bytes = self.storage.sent_bytes() - before
         result.boot_read_bytes = max(vm["read_bytes"] for vm in result.vms)
         result.trees = self.deployment.trees(IMAGE)
@@ -111,20 +103,10 @@ class Demo:
         for node in self.nodes:
             mine = [vm["attach_s"] for vm in result.vms if vm["node"] == node.name]
             if mine:
-                depth, ahead = depths.get(node.name, []), self._ahead(node)
                 result.nodes.append(
-                    {"name": node.name, "depth": depth, "attach_s": min(mine), "ahead": ahead}
+                    {"name": node.name, "depth": depths.get(node.name, []), "attach_s": min(mine)}
                 )
         self._judge(result)
-
-    def _is_recorded(self) -> bool:
-        path = f"/v1/images/{IMAGE}/profiles/boot"
-        return bool(self.deployment.request("GET", path).status_code == 200)
-
-    def _ahead(self, node: Node) -> dict[str, Any] | None:
-        """Return what a node fetched ahead of its VMs; None if nothing was."""
-        shown = json.loads(node.run(["virtman", "image", "list", "--json"]).stdout)
-        return next((image["ahead"] for image in shown), None)
 
     def _vm(self, node: Node, name: str, begin: float) -> dict[str, Any]:
         """One VM from nothing to its guest's word; times are seconds since ``begin``."""
@@ -256,10 +238,7 @@ def _rate(context: click.Context, parameter: click.Parameter, value: str) -> str
 @click.option("--name", default="demo", show_default=True, help="Of the bed.")
 def main(nodes: int, vms: int, link_rate: str | None, keep: bool, json_file: Path | None,
          name: str) -> None:  # fmt: skip
-    """Boot VMS virtual machines on NODES nodes from one image, through VirtMan.
-
-    The first one boots alone. What it reads is fetched ahead for the others, which boot at once.
-    """
+    """Boot VMS virtual machines on NODES nodes from one image, through VirtMan."""
     progress = Progress()
     # the builds say themselves how far they are
     progress.say("preparing the images (built once)")

@@ -76,30 +76,22 @@ def print_result(console: Console, result: Mapping[str, Any]) -> None:
 
 
 def _timeline(result: Mapping[str, Any]) -> Table:
-    """Return a table with a bar a VM: attaching, then booting; and what came ahead of it."""
-    nodes = {node["name"]: node for node in result["nodes"]}
+    """Return a table with a bar a VM: attaching, then booting."""
+    depths = {node["name"]: node["depth"] for node in result["nodes"]}
     longest = max(vm["ready_s"] for vm in result["vms"]) or 1.0
-    table = Table("VM", "node", "depth", "fetched ahead", "attached", "ready", "▒ attach  █ boot")
+    table = Table("VM", "node", "depth", "attached", "ready", "▒ attach  █ boot")
     for vm in sorted(result["vms"], key=lambda vm: (vm["node"], vm["name"])):
         attach = round(_BAR * vm["attach_s"] / longest)
         boot = round(_BAR * vm["ready_s"] / longest) - attach
         table.add_row(
             vm["name"],
             vm["node"],
-            "/".join(map(str, nodes[vm["node"]]["depth"])),
-            _ahead(nodes[vm["node"]]["ahead"]),
+            "/".join(map(str, depths.get(vm["node"], []))),
             f"{vm['attach_s']:.1f} s",
             f"{vm['ready_s']:.1f} s" if vm["ok"] else "failed",
             "▒" * attach + "█" * boot,
         )
     return table
-
-
-def _ahead(ahead: Mapping[str, Any] | None) -> str:
-    """Return what was fetched ahead, and how much of it VMs read."""
-    if ahead is None or not ahead["fetched"]:
-        return "-"
-    return f"{_mb(ahead['fetched'])}, {ahead['used'] / ahead['fetched']:.0%} read"
 
 
 def _mb(size: int) -> str:

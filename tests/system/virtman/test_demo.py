@@ -25,12 +25,9 @@ class TestDemo(testtools.TestCase):
         ready = [vm["ready_s"] for vm in result["vms"]]
         ratio = result["source_sent_bytes"] / result["boot_read_bytes"]
         deepest = max(max(node["depth"]) for node in result["nodes"])
-        alone, *others = [node["ahead"] for node in result["nodes"]]
-        fetched, used = (sum(one[name] for one in others) for name in ("fetched", "used"))
         report(
             f"demo: 8 VMs on 7 nodes, depth {deepest}, ready after {min(ready):.0f} to "
-            f"{max(ready):.0f} s, source sent {ratio:.2f}x one boot's reads; VMs read "
-            f"{used / fetched:.2f} of what was fetched ahead"
+            f"{max(ready):.0f} s, source sent {ratio:.2f}x one boot's reads"
         )
         self.assertTrue(result["ok"])
         self.assertEqual([], result["leftovers"])
@@ -42,7 +39,4 @@ class TestDemo(testtools.TestCase):
             [f"node{number}" for number in range(1, 8)], [one["name"] for one in result["nodes"]]
         )
         self.assertGreaterEqual(deepest, 3)
-        self.assertIsNone(alone)
-        self.assertEqual([("fetched", "")] * 6, [(one["state"], one["verdict"]) for one in others])
-        self.assertGreater(used / fetched, 0.9)
         self.assertLessEqual(ratio, 1.5)
