@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from lab import processes
-from lab.databases import ADDRESS, free_port
 from lab.errors import LabError
+from lab.ports import ADDRESS, free_port
 from lab.waiting import wait_until
 
 SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one on PATH insists on its account

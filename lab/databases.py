@@ -18,13 +18,12 @@ from typing import Any, Self
 
 import psycopg
 import pymysql
-from ephemeral_port_reserve import reserve
 
 from lab import processes
 from lab.errors import DatabaseLost
+from lab.ports import ADDRESS, free_port
 from lab.waiting import wait_until
 
-ADDRESS = "127.0.0.1"
 ACCOUNT = "nobody"  # neither server runs as root
 START = 60  # seconds: a machine that runs many tests starts servers slowly
 
@@ -234,12 +233,3 @@ def _newest(pattern: str) -> Path:
     if not found:
         raise DatabaseLost(f"there is no {pattern}: install the packages of tools/packages.txt")
     return found[-1]
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody else is given for a minute.
-
-    Who just closes a port that the kernel chose shares it, one time in ten, with another test.
-    """
-    port: int = reserve(ADDRESS)
-    return port

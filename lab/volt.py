@@ -12,9 +12,9 @@ import requests
 
 from lab import processes
 from lab.client import Client
-from lab.databases import ADDRESS, free_port
 from lab.deployment import Options, ini
 from lab.errors import VoltLost
+from lab.ports import ADDRESS, free_port
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from lab.cluster import Bed
-from lab.databases import free_port
 from lab.openstack.bed import OpenStack
 from lab.openstack.settings import PASSWORD, SNAPSHOT
+from lab.ports import free_port
 
 NAME = click.option("--name", default="openstack", show_default=True, help="Which bed.")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import requests
 
 from lab import processes
-from lab.databases import ADDRESS, free_port
 from lab.openstack import dashboard
 from lab.openstack.environment import Environment
+from lab.ports import ADDRESS, free_port
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 

@@ -2,10 +2,10 @@
 
 from contextlib import ExitStack
 
-from lab.databases import free_port
 from lab.network import ADDRESS
 from lab.openstack.dashboard import PORT
 from lab.openstack.settings import PASSWORD, SNAPSHOT
+from lab.ports import free_port
 from tests.functional.volt import browser
 from tests.horizon.pages import WizardCase
 from tests.openstack.base import CloudCase

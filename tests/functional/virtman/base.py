@@ -18,6 +18,7 @@ import fixtures
 import testtools
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from lab.ports import free_port
 from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.model import SSD
 from tests.functional.virtman.doubles.process import Process
@@ -144,8 +145,7 @@ class Node:
         self.kernel.disk = self.folder / "lvm"
         self.kernel.disk.mkdir(parents=True)
         self.access = bed.access(name, bed.volt.ground.token("host", name))
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.start()
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import requests
 
 from lab import processes
-from lab.databases import free_port
+from lab.ports import free_port
 from lab.waiting import wait_until
 from tests.functional.volt.service import Api, ServiceCase
 

@@ -22,6 +22,7 @@ from lab.errors import (
     NoSuchBed,
 )
 from lab.network import Network
+from lab.ports import free_port
 from lab.state import DISKS, RUN
 from lab.waiting import wait_until
 
@@ -301,8 +302,3 @@ class TestBed(testtools.TestCase):
         self.addCleanup(Bed(name).down)
         self.assertEqual("up\n", owner.stdout.readline())
         return owner
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]

@@ -1,10 +1,9 @@
 """What Prometheus hears of an agent, over HTTP."""
 
-import socket
-
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
+from lab.ports import free_port
 from tests.functional.virtman.base import TestCase
 from virtman.background.metrics import Figures, Metrics
 from virtman.stack.reads import Count
@@ -15,8 +14,7 @@ class MetricsTest(TestCase):
         super().setUp()
         self.node = self.bed.node()
         self.totals = self.node.boots.totals
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
 
     def start(self):
         metrics = Metrics(Figures(self.node.agent, self.node.boots), "127.0.0.1", self.port)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import fixtures
 
-from lab.databases import free_port
+from lab.ports import free_port
 from lab.waiting import wait_until
 from tests.functional.volt import databases
 from tests.functional.volt.service import ServiceCase
@@ -274,7 +274,7 @@ class TestReports(ServiceCase):
         )
 
     def join(self, host):
-        self.sockets[host] = socket.create_server(("127.0.0.1", 0))
+        self.sockets[host] = socket.create_server(("127.0.0.1", free_port()))
         self.addCleanup(self.sockets[host].close)
         self.api.join("x", host, self.sockets[host].getsockname()[1])
 

@@ -15,7 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from lab.databases import Postgresql, free_port
+from lab.databases import Postgresql
+from lab.ports import free_port
 from tests.functional.volt import databases
 from volt import errors
 from volt.db import upgrade
