@@ -23,6 +23,7 @@ from virtman.api.answers import (
 )
 from virtman.errors import AgentUnreachable, ImageUnknown, from_code
 from virtman.model import naming
+from virtman.model.profile import BOOT
 
 _TIMEOUT = 300.0
 _LOOK = 0.2
@@ -212,7 +213,7 @@ class Client:
         image: str,
         show: Callable[[AheadAnswer], object] = lambda ahead: None,
         *,
-        workload: str = "boot",
+        workload: str = BOOT,
     ) -> AheadAnswer:
         """Have fetched what VMs will read of an image; return once it is there.
 

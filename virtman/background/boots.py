@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 
 from virtman.errors import ProfileUnbound, ProfileUnknown
 from virtman.image.attachment import Attachment
-from virtman.image.boot import BOOT, Boot, Options, known_profile
+from virtman.image.boot import Boot, Options, known_profile
 from virtman.image.prefetch import Ahead, Prefetch, Totals
+from virtman.model.profile import BOOT
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
 from virtman.stack.reads import Reads

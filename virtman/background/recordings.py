@@ -15,9 +15,10 @@ from virtman.errors import (
     RecordingUnknown,
     VirtmanError,
 )
-from virtman.image.boot import BOOT, Boot
+from virtman.image.boot import Boot
 from virtman.image.recording import Recording
 from virtman.model import naming
+from virtman.model.profile import BOOT
 
 LONGEST = 24 * 3600
 """Seconds that are recorded at most: whoever began it may have forgotten it."""

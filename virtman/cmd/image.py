@@ -10,6 +10,7 @@ from virtman.api.answers import AheadAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
 from virtman.cmd.options import as_json
+from virtman.model.profile import BOOT
 
 
 @click.group()
@@ -52,7 +53,7 @@ def drop(client: Client, name: str) -> None:
 @click.option(
     "--workload",
     metavar="NAME",
-    default="boot",
+    default=BOOT,
     show_default=True,
     help="Workload whose profile says what is fetched.",
 )

@@ -24,7 +24,7 @@ from virtman.cmd import complete, plot, settings, table
 from virtman.cmd.options import as_json
 from virtman.errors import ProfileForeign, ProfileInvalid, ProfileUnbound
 from virtman.model import naming
-from virtman.model.profile import LARGEST, Profile, bands, decode, rows
+from virtman.model.profile import BOOT, LARGEST, Profile, bands, decode, rows
 
 if TYPE_CHECKING:
     from virtman.coordinator.client import VoltClient
@@ -49,7 +49,7 @@ _image = click.argument(
 _workload = click.option(
     "--workload",
     metavar="NAME",
-    default="boot",
+    default=BOOT,
     show_default=True,
     callback=_name("workload"),
     help="Workload that the profile is of.",
@@ -209,13 +209,9 @@ def record(client: Client, vm: str, workload: str, seconds: int | None, as_json:
     """
     with _interruptible(), table.status_line(as_json=as_json) as show:
         try:
-            found = client.record(vm, workload, seconds)
-            while found["state"] == "recording":
-                show(f"{_read(found)} in {found['seconds']:.0f} s")
-                time.sleep(_LOOK)
-                found = client.recording(vm)
+            found = _followed(client, client.record(vm, workload, seconds), show)
         except KeyboardInterrupt:
-            found = _ended(client, vm)
+            found = _followed(client, client.end_recording(vm), show)
     if as_json:
         click.echo(json.dumps(found))
     elif found["state"] == "stored":
@@ -239,12 +235,14 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended(client: Client, vm: str) -> RecordingAnswer:
-    """End a recording and return it once it is stored."""
-    found = client.end_recording(vm)
+def _followed(
+    client: Client, found: RecordingAnswer, show: Callable[[str], None]
+) -> RecordingAnswer:
+    """Return a recording once it is stored, or failed."""
     while found["state"] == "recording":
+        show(f"{_read(found)} in {found['seconds']:.0f} s")
         time.sleep(_LOOK)
-        found = client.recording(vm)
+        found = client.recording(found["vm"])
     return found
 
 

@@ -23,13 +23,10 @@ from virtman.errors import (
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
-from virtman.model.profile import Profile, Run, decode, encode, merged
+from virtman.model.profile import BOOT, Profile, Run, decode, encode, merged
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
-
-BOOT = "boot"
-"""The workload that is recorded and helped without a word."""
 
 _AGAIN = 10.0
 """Seconds between two tries to tell Volt what was recorded."""

@@ -41,6 +41,9 @@ from typing import Any
 from virtman.errors import ProfileForeign, ProfileInvalid
 from virtman.model.hashtree import BLOCK
 
+BOOT = "boot"
+"""The workload that is recorded and helped without a word."""
+
 PIECE = 64 * 1024
 """Bytes; how long a piece is by default."""
 

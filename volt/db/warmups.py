@@ -1,6 +1,6 @@
 """Which hosts are asked to warm which images, and how far they are."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import BigInteger, ForeignKey, Index, String, and_, select
@@ -46,7 +46,8 @@ def ask(
     now: datetime,
 ) -> None:
     """Ask these hosts; those that are about it already go on."""
-    present = {row.host: row for row in _rows(session, image)}
+    rows = session.scalars(select(WarmupRow).where(WarmupRow.image == image))
+    present = {row.host: row for row in rows}
     for host in sorted(names):
         row = present.get(host)
         if row is None:
@@ -100,7 +101,3 @@ def of_host(session: Session, host: str) -> list[Wish]:
         .order_by(WarmupRow.image)
     )
     return [Wish(*row) for row in rows]
-
-
-def _rows(session: Session, image: str) -> Sequence[WarmupRow]:
-    return session.scalars(select(WarmupRow).where(WarmupRow.image == image)).all()
