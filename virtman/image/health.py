@@ -55,8 +55,12 @@ class Health:
         return {str(step.device) for step in seen} | {self.member.device} - {""}
 
     def waits(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
-        """Tell whether a path to a parent has failed, so that reads may hang."""
-        return self.failed_paths(steps, seen) > 0
+        """Tell whether a path to a parent has failed or would, so that reads may hang.
+
+        The kernel calls a path failed once a read went there. Until then its session tells.
+        """
+        portals = {step.portal for step in steps if isinstance(step, plan.Path) and step.portal}
+        return self.failed_paths(steps, seen) > 0 or any(map(transport.is_cut_off, portals))
 
     def failed_paths(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
         """Return how many paths to parents and standbys do not work."""

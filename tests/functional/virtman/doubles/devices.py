@@ -34,6 +34,7 @@ class Devices:
     :ivar log: verbs that were called, with their first argument
     :ivar disk: folder of the files behind logical volumes
     :ivar flushed: devices and files that were
+    :ivar is_read: whether somebody reads all the time, so that what is lost is seen to fail
     :ivar forgotten: devices, and where on them the page cache was dropped
     :ivar ahead: devices, and which bytes of them were fetched ahead
     :ivar cache_answers: whether what is fetched is in the cache already
@@ -62,6 +63,7 @@ class Devices:
         self.ssd_sectors = _SSD_SECTORS
         self.volumes: dict[str, Logical] = {}
         self.disk = Path()
+        self.is_read = True
         self.forgotten: list[tuple[str, int]] = []
         self.flushed: list[str] = []
         self.rotten: dict[str, set[int]] = defaultdict(set)
@@ -218,6 +220,10 @@ class Devices:
             for lun, disk in session.disks.items()
             if disk.number in below
         )
+
+    def has_failed(self, device: Mapping, path: str) -> bool:
+        """Tell whether a multipath's path met an error, which takes a read that went there."""
+        return path in device.failed or (self.is_read and not self.disks_run(path))
 
     def fill(self, device: Mapping) -> None:
         """Let the cache have an image's data once its member lies on the image."""

@@ -54,7 +54,14 @@ class SecretsTest(PlacementCase):
         self.assertEqual(new, self.proofs(two)[iqn("a", "debian")])
 
     def test_a_session_that_was_cut_off_is_opened_anew_with_the_new_secret(self):
+        self.check_cut_off(*self.pair())
+
+    def test_it_is_opened_anew_though_nobody_reads(self):
         one, two = self.pair()
+        one.kernel.is_read = False
+        self.check_cut_off(one, two)
+
+    def check_cut_off(self, one, two):
         key = (two.ip, 3260, iqn("b", "debian"))
         (session,) = (session for session in one.kernel.sessions if session.key == key)
         target = self.bed.network.targets.pop(key)
