@@ -35,8 +35,9 @@ from virtman.openstack.golden import Goldens, pause_after
 
 LOG = logging.getLogger(__name__)
 
-_LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
-_NOT_YET = frozenset({"absent", "arriving", _LEAVING})
+_LOST, _HANDED, _ARRIVING, _LEAVING = "lost", "handed", "arriving", "leaving"
+_NOT_YET = frozenset({"absent", _ARRIVING, _LEAVING})
+_ON_ITS_WAY = frozenset({_ARRIVING, _LEAVING})
 _PAUSE = 0.5
 _SOON = 10.0
 _CERTAIN = 3600.0
@@ -200,8 +201,8 @@ class Disks:
 
         :param is_deleted: whether nova had a server of this id and deleted it
         """
-        gone = [one["vm"] for one in self.agent.list() if is_deleted(one["vm"])]
-        for server in gone:
+        disks = self.agent.list()
+        for server in [one["vm"] for one in disks if is_deleted(one["vm"])]:
             try:
                 self.destroy(server)
             except VirtmanError as err:
@@ -210,7 +211,9 @@ class Disks:
                 LOG.info("server %s was deleted meanwhile: its disk is gone", server)
         if self.now() >= self._certain:
             held = self.goldens.held()
-            self._certain = self.now() + _CERTAIN
+            # A disk on its way is needed, and may yet turn out not to be this node's.
+            if not any(one["state"] in _ON_ITS_WAY for one in disks):
+                self._certain = self.now() + _CERTAIN
             for image in held:
                 self._let_go(image)
 

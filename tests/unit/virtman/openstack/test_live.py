@@ -156,6 +156,17 @@ class LiveMigrationsTest(DisksCase):
         self.there.disks.sweep(lambda server: False)
         self.assertEqual([[MINE]], self.holders())
 
+    def test_destination_lets_go_once_its_agent_has_dropped_what_does_not_come(self):
+        self.begin()
+        self.other.reachable = False
+        self.assertRaises(AgentUnreachable, self.there.device, "s1")
+        self.other.reachable = True
+        self.there.disks.sweep(lambda server: False)
+        self.assertEqual([sorted([MINE, OTHER])], self.holders())
+        self.agent.cancel_move("s1")
+        self.there.disks.sweep(lambda server: False)
+        self.assertEqual([[MINE]], self.holders())
+
     def test_destination_waits_while_its_agent_is_started_anew_but_not_for_ever(self):
         self.begin()
         self.other.reachable = False
