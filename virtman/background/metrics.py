@@ -17,8 +17,8 @@ from prometheus_client.registry import Collector
 
 from virtman.background.boots import Boots
 from virtman.image.attachment import look
+from virtman.model.read_counts import BOUNDS
 from virtman.node.agent import Agent
-from virtman.stack.reads import BOUNDS
 
 LOG = logging.getLogger(__name__)
 

@@ -11,7 +11,6 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,33 +21,23 @@ from virtman.image.attachment import Attachment
 from virtman.image.share import SharedCap
 from virtman.model import pieces, sizes
 from virtman.model.prefetch_order import AHEAD, Policy, order
-from virtman.model.prefetch_pace import Usefulness, Window
+from virtman.model.prefetch_pace import Idle, Window
+from virtman.model.prefetch_use import Judge
 from virtman.model.profile import Profile
+from virtman.model.read_counts import BOUNDS, Count
 from virtman.stack import page_cache
-from virtman.stack.reads import BOUNDS, Count, Reads
+from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
 
 LOOK = 0.5
 """Seconds between two looks at what VMs read."""
 
-_IDLE_READS = 8
-"""Reads of VMs that tell how long one takes with one piece in flight a stripe ..."""
-
-_IDLE_S = 2.0
-"""... but if there are not as many, windows grow after so many seconds."""
-
 _SELDOM = 8.0
 """Seconds between two looks while VMs read nothing of what came: starting a guest may take long."""
 
 _UNREAD_S = 120.0
 """Seconds for which VMs have read nothing more of what came, after which they will not."""
-
-_LATELY = 32
-"""Areas that were read last, which tell how far the boot is."""
-
-_FOREIGN = 0.1
-"""Share of the areas that VMs read which a profile has at least, if it is of their workload."""
 
 
 @dataclass
@@ -60,7 +49,7 @@ class Totals:
     :ivar useless: boots whose VMs hardly read what came
     :ivar recorded: boots
     :ivar read_s: seconds that reads of VMs took during their boots
-    :ivar reads: how many of these took up to each of ``stack.reads.BOUNDS``, and how many longer
+    :ivar reads: how many of these took up to each of ``read_counts.BOUNDS``, and how many longer
     """
 
     fetched: int = 0
@@ -199,8 +188,8 @@ class Prefetch:
         self._how = how
         self._totals = totals
         self._lock = threading.Lock()
-        self._judge = _Judge(profile, reads.area)
-        self._idle = _Idle()
+        self._judge = Judge(profile, reads.area)
+        self._idle = Idle(time.monotonic)
         stripes = self._by_stripe(profile.wanted())
         self._wanted = sum(self._length([number]) for numbers in stripes for number in numbers)
         self._lanes = [
@@ -332,93 +321,3 @@ class Prefetch:
     def _length(self, taken: Sequence[int]) -> int:
         """Return the bytes of pieces that lie behind each other; the image's last may be short."""
         return min(len(taken) * self._piece, self._size - taken[0] * self._piece)
-
-
-class _Idle:
-    """How long a read takes that memory does not answer, while hardly anything is fetched ahead.
-
-    :ivar seconds: mean; 0 as long as it is not known
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.seconds = 0.0
-        self._clock = clock
-        self._begin = clock()
-        self._last = (0, 0.0)
-
-    def look(self, seen: dict[int, Count]) -> float:
-        """Return how long reads took since the last look, on average; 0 if none waited."""
-        waited = sum(one.waited for one in seen.values())
-        seconds = sum(one.seconds for one in seen.values())
-        fresh = waited - self._last[0]
-        mean = (seconds - self._last[1]) / fresh if fresh else 0.0
-        if not self.is_known() and fresh < _IDLE_READS:
-            return 0.0
-        self._last = waited, seconds
-        if not self.is_known():
-            self.seconds = mean
-        return mean
-
-    def is_known(self) -> bool:
-        """Tell whether windows may grow."""
-        return bool(self.seconds) or self._clock() - self._begin > _IDLE_S
-
-
-class _Judge:
-    """Whether VMs read what is fetched ahead.
-
-    A boot may be slower than those that were recorded. So time is not what passes here, but how
-    far the boot has come in the profile: the band of what VMs read last.
-
-    :param area: bytes of which it is known together how much was read
-    """
-
-    def __init__(self, profile: Profile, area: int) -> None:
-        self._usefulness = Usefulness()
-        self._piece = profile.piece_size
-        self._area = area
-        self._bucket = max(area, self._piece)
-        self._times: dict[int, float] = {}
-        for group in profile.groups:
-            seconds = group.band * profile.band_ms / 1000
-            self._times |= dict.fromkeys(group.pieces, seconds)
-        self._known = {self._bucket_of(piece) for piece in self._times}
-        self._unused: dict[int, list[int]] = {}
-        self._sectors: dict[int, int] = {}
-        self._lately: deque[float] = deque(maxlen=_LATELY)
-
-    def fetched(self, piece: int) -> None:
-        """Take notice that a piece came, fetched ahead."""
-        self._usefulness.fetched(self._times[piece], piece)
-        self._unused.setdefault(self._bucket_of(piece), []).append(piece)
-
-    def look(self, seen: dict[int, Count]) -> int:
-        """Return how many of the pieces that came ahead were read since the last look."""
-        read: dict[int, int] = {}
-        for area, count in seen.items():
-            bucket = area * self._area // self._bucket
-            read[bucket] = read.get(bucket, 0) + count.sectors
-        used = 0
-        for bucket, sectors in read.items():
-            fresh = sectors - self._sectors.get(bucket, 0)
-            most = -(-fresh * sizes.SECTOR // self._piece)
-            waiting = self._unused.get(bucket, [])
-            for piece in waiting[:most]:
-                self._usefulness.used(piece)
-                self._lately.append(self._times[piece])
-            used += len(waiting[:most])
-            del waiting[:most]
-        self._sectors = read
-        return used
-
-    def is_poor(self) -> bool:
-        """Tell whether the profile is of another workload than what runs."""
-        known = len(self._sectors.keys() & self._known)
-        if len(self._sectors) >= 2 * _LATELY and known < _FOREIGN * len(self._sectors):
-            return True
-        if len(self._lately) < _LATELY:
-            return False
-        return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
-
-    def _bucket_of(self, piece: int) -> int:
-        return piece * self._piece // self._bucket

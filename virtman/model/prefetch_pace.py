@@ -1,4 +1,4 @@
-"""How fast pieces are fetched ahead, and when no more are: what VMs read now goes first.
+"""How fast pieces are fetched ahead: what VMs read now goes first.
 
 Pure: the caller measures, and gives times as seconds of a clock that never goes back.
 """
@@ -6,6 +6,9 @@ Pure: the caller measures, and gives times as seconds of a clock that never goes
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+
+from virtman.model.read_counts import Count
 
 LARGEST = 8
 """Pieces in flight for a stripe, at most: with 16, parents dropped connections."""
@@ -13,13 +16,12 @@ LARGEST = 8
 HURT = 2.0
 """How many times longer than idle a read of a VM may take."""
 
-LEAST_USED = 0.7
-"""Share of the pieces fetched ahead that VMs have to read."""
+_IDLE_READS = 8
+"""Reads of VMs that tell how long one takes with one piece in flight a stripe ..."""
 
-SPAN_S = 10.0
-"""Seconds back that are looked at to tell whether pieces are used."""
+_IDLE_S = 2.0
+"""... but if there are not as many, windows grow after so many seconds."""
 
-_FEW = 16  # pieces; a MiB for nothing is no reason to stop
 _BURST_S = 0.1
 
 
@@ -57,52 +59,34 @@ class Window:
             self._came = 0
 
 
-class Usefulness:
-    """Whether VMs read what is fetched ahead.
+class Idle:
+    """How long a read takes that memory does not answer, while hardly anything is fetched ahead.
 
-    :param ahead_s: how long before its use a piece may come. Later ones are not judged yet::
-
-            not looked at  |<-- span_s: judged -->|<-- ahead_s -->|
-        -------------------+----------------------+---------------> now
+    :ivar seconds: mean; 0 as long as it is not known
     """
 
-    def __init__(
-        self, least: float = LEAST_USED, span_s: float = SPAN_S, ahead_s: float = 0
-    ) -> None:
-        self._least = least
-        self._span_s = span_s
-        self._ahead_s = ahead_s
-        self._began: float | None = None
-        self._fetched: dict[int, float] = {}
-        self._unused: set[int] = set()
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.seconds = 0.0
+        self._clock = clock
+        self._begin = clock()
+        self._last = (0, 0.0)
 
-    def fetched(self, now: float, piece: int) -> None:
-        """Take notice that a piece came, fetched ahead."""
-        if self._began is None:
-            self._began = now
-        self._fetched[piece] = now
-        self._unused.add(piece)
+    def look(self, seen: dict[int, Count]) -> float:
+        """Return how long reads took since the last look, on average; 0 if none waited."""
+        waited = sum(one.waited for one in seen.values())
+        seconds = sum(one.seconds for one in seen.values())
+        fresh = waited - self._last[0]
+        mean = (seconds - self._last[1]) / fresh if fresh else 0.0
+        if not self.is_known() and fresh < _IDLE_READS:
+            return 0.0
+        self._last = waited, seconds
+        if not self.is_known():
+            self.seconds = mean
+        return mean
 
-    def used(self, piece: int) -> None:
-        """Take notice that a VM read a piece; one that was not fetched ahead does not count."""
-        self._unused.discard(piece)
-
-    def is_poor(self, now: float) -> bool:
-        """Tell whether to stop: too few of the pieces that came in the span were used.
-
-        Not before the first span is over, and not for less than 16 pieces.
-        """
-        last = now - self._ahead_s
-        first = last - self._span_s
-        if self._began is None or self._began > first:
-            return False
-        self._fetched = {piece: time for piece, time in self._fetched.items() if time >= first}
-        self._unused &= self._fetched.keys()
-        judged = [piece for piece, time in self._fetched.items() if time <= last]
-        if len(judged) < _FEW:
-            return False
-        used = sum(piece not in self._unused for piece in judged)
-        return used / len(judged) < self._least
+    def is_known(self) -> bool:
+        """Tell whether windows may grow."""
+        return bool(self.seconds) or self._clock() - self._begin > _IDLE_S
 
 
 class Cap:

@@ -7,9 +7,8 @@ the page cache tells.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from virtman.model.naming import Device
+from virtman.model.read_counts import BOUNDS, Count
 from virtman.privileged import dm
 from virtman.stack.mapped import explained
 
@@ -18,29 +17,6 @@ AREAS = 4096
 
 _SMALLEST = 64 * 1024
 """Bytes of an area: dm-snapshot cuts what VMs read into no more."""
-
-
-BOUNDS = (0.001, 0.01, 0.1, 1.0)
-"""Seconds, between which reads are counted by how long they took."""
-
-
-@dataclass(frozen=True)
-class Count:
-    """What was read of an area.
-
-    :ivar sectors: that were read, be it again
-    :ivar seconds: that all reads took
-    :ivar classes: how many took up to each of the bounds, and how many longer
-    """
-
-    sectors: int = 0
-    seconds: float = 0.0
-    classes: tuple[int, ...] = (0,) * (len(BOUNDS) + 1)
-
-    @property
-    def waited(self) -> int:
-        """Reads that memory did not answer."""
-        return sum(self.classes[1:])
 
 
 class Reads:

@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lab.ports import free_port
 from tests.functional.virtman.base import TestCase
 from virtman.background.metrics import Figures, Metrics
-from virtman.stack.reads import Count
+from virtman.model.read_counts import Count
 
 
 class MetricsTest(TestCase):

@@ -1,4 +1,4 @@
-"""What is fetched ahead stands back when VMs are hurt, when it is not used, and at its cap."""
+"""What is fetched ahead stands back when VMs are hurt, and at its cap."""
 
 from math import inf
 
@@ -6,7 +6,8 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.model.prefetch_pace import Cap, Usefulness, Window
+from virtman.model.prefetch_pace import Cap, Idle, Window
+from virtman.model.read_counts import Count
 
 
 def grown(window, pieces):
@@ -79,73 +80,39 @@ class WindowTest(testtools.TestCase):
             self.assertTrue(1 <= window.size <= largest)
 
 
-class UsefulnessTest(testtools.TestCase):
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class IdleTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.usefulness = Usefulness()
+        self.clock = Clock()
+        self.idle = Idle(self.clock)
 
-    def fetch(self, count, used, now=0.0, begin=0):
-        for piece in range(begin, begin + count):
-            self.usefulness.fetched(now, piece)
-        for piece in range(begin, begin + used):
-            self.usefulness.used(piece)
+    def look(self, waited, seconds):
+        return self.idle.look({0: Count(0, seconds, (0, waited, 0, 0, 0))})
 
-    def test_with_7_of_10_used_it_goes_on(self):
-        self.fetch(30, 21)
-        self.assertFalse(self.usefulness.is_poor(10))
+    def test_the_first_reads_tell_how_long_one_takes(self):
+        self.assertEqual(0, self.look(3, 0.3))
+        self.assertFalse(self.idle.is_known())
+        self.assertAlmostEqual(0.05, self.look(10, 0.5))
+        self.assertTrue(self.idle.is_known())
+        self.assertAlmostEqual(0.05, self.idle.seconds)
 
-    def test_with_fewer_used_it_stops(self):
-        self.fetch(30, 20)
-        self.assertTrue(self.usefulness.is_poor(10))
+    def test_later_ones_are_told_from_those_before(self):
+        self.look(10, 0.5)
+        self.assertAlmostEqual(0.2, self.look(12, 0.9))
+        self.assertEqual(0, self.look(12, 0.9))
+        self.assertAlmostEqual(0.05, self.idle.seconds)
 
-    def test_there_is_no_verdict_before_the_first_span_is_over(self):
-        self.assertFalse(self.usefulness.is_poor(100))
-        self.fetch(10, 0, now=100)
-        self.fetch(20, 0, now=105, begin=10)
-        self.assertFalse(self.usefulness.is_poor(109.9))
-        self.assertTrue(self.usefulness.is_poor(110))
-
-    def test_a_few_pieces_are_no_reason_to_stop(self):
-        self.fetch(15, 0)
-        self.assertFalse(self.usefulness.is_poor(10))
-        self.fetch(1, 0, begin=15)
-        self.assertTrue(self.usefulness.is_poor(10))
-
-    def test_what_came_before_the_span_does_not_count(self):
-        self.fetch(30, 0, now=1)
-        self.fetch(20, 20, now=2, begin=30)
-        self.assertTrue(self.usefulness.is_poor(11))
-        self.assertFalse(self.usefulness.is_poor(11.1))
-        self.assertFalse(self.usefulness.is_poor(12.1))
-
-    def test_use_at_any_time_counts(self):
-        self.fetch(20, 0)
-        self.fetch(20, 0, now=8, begin=20)
-        self.assertTrue(self.usefulness.is_poor(12))
-        for piece in range(20, 34):
-            self.usefulness.used(piece)
-        self.assertFalse(self.usefulness.is_poor(13))
-
-    def test_a_piece_that_is_fetched_again_must_be_used_again(self):
-        self.fetch(20, 20)
-        self.fetch(20, 0, now=9)
-        self.assertTrue(self.usefulness.is_poor(11))
-
-    def test_what_was_not_fetched_ahead_does_not_count(self):
-        self.fetch(20, 13)
-        for piece in range(100, 150):
-            self.usefulness.used(piece)
-        self.assertTrue(self.usefulness.is_poor(10))
-
-    def test_pieces_can_have_time_until_they_are_used(self):
-        self.usefulness = Usefulness(least=0.5, span_s=4, ahead_s=3)
-        self.fetch(10, 10, now=0)
-        self.fetch(10, 0, now=2, begin=10)
-        self.fetch(10, 0, now=5, begin=20)
-        self.assertFalse(self.usefulness.is_poor(6.9))
-        self.assertFalse(self.usefulness.is_poor(7))
-        self.assertTrue(self.usefulness.is_poor(8))
-        self.assertFalse(self.usefulness.is_poor(9.5))
+    def test_who_reads_little_is_not_waited_for(self):
+        self.clock.now = 2.1
+        self.assertTrue(self.idle.is_known())
+        self.assertEqual(0, self.idle.seconds)
 
 
 class CapTest(testtools.TestCase):

@@ -1,0 +1,146 @@
+"""Whether VMs read what comes, and what that says of the profile."""
+
+import testtools
+
+from virtman.model.prefetch_use import Judge, Usefulness
+from virtman.model.profile import merged
+from virtman.model.read_counts import Count
+
+PIECE = 64 * 1024
+SECTORS = PIECE // 512
+
+
+class UsefulnessTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.usefulness = Usefulness()
+
+    def fetch(self, count, used, now=0.0, begin=0):
+        for piece in range(begin, begin + count):
+            self.usefulness.fetched(now, piece)
+        for piece in range(begin, begin + used):
+            self.usefulness.used(piece)
+
+    def test_with_7_of_10_used_it_goes_on(self):
+        self.fetch(30, 21)
+        self.assertFalse(self.usefulness.is_poor(10))
+
+    def test_with_fewer_used_it_stops(self):
+        self.fetch(30, 20)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_there_is_no_verdict_before_the_first_span_is_over(self):
+        self.assertFalse(self.usefulness.is_poor(100))
+        self.fetch(10, 0, now=100)
+        self.fetch(20, 0, now=105, begin=10)
+        self.assertFalse(self.usefulness.is_poor(109.9))
+        self.assertTrue(self.usefulness.is_poor(110))
+
+    def test_a_few_pieces_are_no_reason_to_stop(self):
+        self.fetch(15, 0)
+        self.assertFalse(self.usefulness.is_poor(10))
+        self.fetch(1, 0, begin=15)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_what_came_before_the_span_does_not_count(self):
+        self.fetch(30, 0, now=1)
+        self.fetch(20, 20, now=2, begin=30)
+        self.assertTrue(self.usefulness.is_poor(11))
+        self.assertFalse(self.usefulness.is_poor(11.1))
+        self.assertFalse(self.usefulness.is_poor(12.1))
+
+    def test_use_at_any_time_counts(self):
+        self.fetch(20, 0)
+        self.fetch(20, 0, now=8, begin=20)
+        self.assertTrue(self.usefulness.is_poor(12))
+        for piece in range(20, 34):
+            self.usefulness.used(piece)
+        self.assertFalse(self.usefulness.is_poor(13))
+
+    def test_a_piece_that_is_fetched_again_must_be_used_again(self):
+        self.fetch(20, 20)
+        self.fetch(20, 0, now=9)
+        self.assertTrue(self.usefulness.is_poor(11))
+
+    def test_what_was_not_fetched_ahead_does_not_count(self):
+        self.fetch(20, 13)
+        for piece in range(100, 150):
+            self.usefulness.used(piece)
+        self.assertTrue(self.usefulness.is_poor(10))
+
+    def test_pieces_can_have_time_until_they_are_used(self):
+        self.usefulness = Usefulness(least=0.5, span_s=4, ahead_s=3)
+        self.fetch(10, 10, now=0)
+        self.fetch(10, 0, now=2, begin=10)
+        self.fetch(10, 0, now=5, begin=20)
+        self.assertFalse(self.usefulness.is_poor(6.9))
+        self.assertFalse(self.usefulness.is_poor(7))
+        self.assertTrue(self.usefulness.is_poor(8))
+        self.assertFalse(self.usefulness.is_poor(9.5))
+
+
+class JudgeTest(testtools.TestCase):
+    def judge(self, bands, area=PIECE, piece=PIECE):
+        """Return what judges a profile, of which each band has pieces one after the other."""
+        run = {band * 16 + one: band + 0.5 for band in range(bands) for one in range(16)}
+        self.numbers = sorted(run)
+        self.area = area
+        self.sectors = {}
+        return Judge(merged(None, run, "ab" * 32, piece), area)
+
+    def read(self, judge, *numbers):
+        for number in numbers:
+            area = number * PIECE // self.area
+            self.sectors[area] = self.sectors.get(area, 0) + SECTORS
+        return judge.look({area: Count(one) for area, one in self.sectors.items()})
+
+    def test_what_is_read_counts_once(self):
+        judge = self.judge(2)
+        for number in (0, 1, 2):
+            judge.fetched(number)
+        self.assertEqual(1, self.read(judge, 1))
+        self.assertEqual(0, self.read(judge, 1))
+        self.assertEqual(0, self.read(judge, 20))
+        self.assertEqual(2, self.read(judge, 0, 2))
+
+    def test_areas_of_many_pieces_count_by_how_much_was_read(self):
+        judge = self.judge(2, area=16 * PIECE)
+        for number in range(16):
+            judge.fetched(number)
+        self.assertEqual(3, self.read(judge, 1, 5, 9))
+        self.assertEqual(2, self.read(judge, 2, 3))
+
+    def test_pieces_may_be_longer_than_areas(self):
+        judge = self.judge(2, piece=4 * PIECE)
+        judge.fetched(1)
+        self.assertEqual(1, self.read(judge, 4, 5, 6, 7))
+
+    def test_a_boot_that_goes_as_recorded_is_no_reason_to_stop(self):
+        judge = self.judge(30)
+        for number in self.numbers:
+            judge.fetched(number)
+        for number in self.numbers:
+            self.read(judge, number)
+            self.assertFalse(judge.is_poor(), number)
+
+    def test_a_slow_boot_is_none_either(self):
+        judge = self.judge(30)
+        for number in self.numbers:
+            judge.fetched(number)
+        self.read(judge, *self.numbers[:100])
+        self.assertFalse(judge.is_poor())
+
+    def test_a_boot_that_leaves_half_of_it_out_is_one(self):
+        judge = self.judge(30)
+        for number in self.numbers:
+            judge.fetched(number)
+        self.read(judge, *self.numbers[::2])
+        self.assertTrue(judge.is_poor())
+
+    def test_another_workload_is_one(self):
+        judge = self.judge(30)
+        judge.fetched(0)
+        self.read(judge, *range(1000, 1063))
+        self.assertFalse(judge.is_poor())
+        self.read(judge, 1063)
+        self.assertTrue(judge.is_poor())

@@ -1,0 +1,134 @@
+"""Whether what is fetched ahead is used: else no more is.
+
+Pure: the caller measures.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from virtman.model import sizes
+from virtman.model.profile import Profile
+from virtman.model.read_counts import Count
+
+LEAST_USED = 0.7
+"""Share of the pieces fetched ahead that VMs have to read."""
+
+SPAN_S = 10.0
+"""Seconds back that are looked at to tell whether pieces are used."""
+
+_FEW = 16  # pieces; a MiB for nothing is no reason to stop
+
+_LATELY = 32
+"""Areas that were read last, which tell how far the boot is."""
+
+_FOREIGN = 0.1
+"""Share of the areas that VMs read which a profile has at least, if it is of their workload."""
+
+
+class Usefulness:
+    """Whether VMs read what is fetched ahead.
+
+    :param ahead_s: how long before its use a piece may come. Later ones are not judged yet::
+
+            not looked at  |<-- span_s: judged -->|<-- ahead_s -->|
+        -------------------+----------------------+---------------> now
+    """
+
+    def __init__(
+        self, least: float = LEAST_USED, span_s: float = SPAN_S, ahead_s: float = 0
+    ) -> None:
+        self._least = least
+        self._span_s = span_s
+        self._ahead_s = ahead_s
+        self._began: float | None = None
+        self._fetched: dict[int, float] = {}
+        self._unused: set[int] = set()
+
+    def fetched(self, now: float, piece: int) -> None:
+        """Take notice that a piece came, fetched ahead."""
+        if self._began is None:
+            self._began = now
+        self._fetched[piece] = now
+        self._unused.add(piece)
+
+    def used(self, piece: int) -> None:
+        """Take notice that a VM read a piece; one that was not fetched ahead does not count."""
+        self._unused.discard(piece)
+
+    def is_poor(self, now: float) -> bool:
+        """Tell whether to stop: too few of the pieces that came in the span were used.
+
+        Not before the first span is over, and not for less than 16 pieces.
+        """
+        last = now - self._ahead_s
+        first = last - self._span_s
+        if self._began is None or self._began > first:
+            return False
+        self._fetched = {piece: time for piece, time in self._fetched.items() if time >= first}
+        self._unused &= self._fetched.keys()
+        judged = [piece for piece, time in self._fetched.items() if time <= last]
+        if len(judged) < _FEW:
+            return False
+        used = sum(piece not in self._unused for piece in judged)
+        return used / len(judged) < self._least
+
+
+class Judge:
+    """Whether VMs read what is fetched ahead.
+
+    A boot may be slower than those that were recorded. So time is not what passes here, but how
+    far the boot has come in the profile: the band of what VMs read last.
+
+    :param area: bytes of which it is known together how much was read
+    """
+
+    def __init__(self, profile: Profile, area: int) -> None:
+        self._usefulness = Usefulness()
+        self._piece = profile.piece_size
+        self._area = area
+        self._bucket = max(area, self._piece)
+        self._times: dict[int, float] = {}
+        for group in profile.groups:
+            seconds = group.band * profile.band_ms / 1000
+            self._times |= dict.fromkeys(group.pieces, seconds)
+        self._known = {self._bucket_of(piece) for piece in self._times}
+        self._unused: dict[int, list[int]] = {}
+        self._sectors: dict[int, int] = {}
+        self._lately: deque[float] = deque(maxlen=_LATELY)
+
+    def fetched(self, piece: int) -> None:
+        """Take notice that a piece came, fetched ahead."""
+        self._usefulness.fetched(self._times[piece], piece)
+        self._unused.setdefault(self._bucket_of(piece), []).append(piece)
+
+    def look(self, seen: dict[int, Count]) -> int:
+        """Return how many of the pieces that came ahead were read since the last look."""
+        read: dict[int, int] = {}
+        for area, count in seen.items():
+            bucket = area * self._area // self._bucket
+            read[bucket] = read.get(bucket, 0) + count.sectors
+        used = 0
+        for bucket, sectors in read.items():
+            fresh = sectors - self._sectors.get(bucket, 0)
+            most = -(-fresh * sizes.SECTOR // self._piece)
+            waiting = self._unused.get(bucket, [])
+            for piece in waiting[:most]:
+                self._usefulness.used(piece)
+                self._lately.append(self._times[piece])
+            used += len(waiting[:most])
+            del waiting[:most]
+        self._sectors = read
+        return used
+
+    def is_poor(self) -> bool:
+        """Tell whether the profile is of another workload than what runs."""
+        known = len(self._sectors.keys() & self._known)
+        if len(self._sectors) >= 2 * _LATELY and known < _FOREIGN * len(self._sectors):
+            return True
+        if len(self._lately) < _LATELY:
+            return False
+        return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
+
+    def _bucket_of(self, piece: int) -> int:
+        return piece * self._piece // self._bucket
