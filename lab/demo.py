@@ -1,7 +1,7 @@
 """The main job, once: an image, a storage node, N nodes, M virtual machines.
 
-Starts everything, boots the VMs from devices that came through the attach trees, lets
-each guest check its own disk, says what happened and takes all down again.
+Starts everything, has one boot recorded, boots the VMs from devices that came through the attach
+trees, lets each guest check its own disk, says what happened and takes all down again.
 """
 
 import json
@@ -32,6 +32,7 @@ IMAGE = "debian-12"
 NODE_MEMORY = 300  # MiB for the kernel, the agent and what it caches
 READY_DEADLINE = 600.0
 SOURCE_RATIO = 1.5
+PROFILES = {"profile": {"record": 1}}
 
 
 @dataclass
@@ -83,10 +84,30 @@ class Demo:
         with self.progress.step(f"starting a storage node and {len(names)} nodes"):
             self.storage = self.bed.start_node("storage", f"{NODE_MEMORY}M", "64M", [Disk(disk)])
             self.nodes = self.bed.start_nodes(names, f"{each}M")
-        with self.progress.step("starting Volt, the image's source and the agents"):
+        with self.progress.step("starting Volt and the image's source"):
             self.deployment.start_volt()
             self.deployment.add_source(self.storage, IMAGE)
-            self.deployment.start_agents(self.nodes)
+        first, *others = self.nodes
+        with self.progress.step(f"starting the agents; {first.name} records what a boot reads"):
+            works = [
+                lambda: self._record(first),
+                lambda: self.deployment.start_agents(others, PROFILES),
+            ]
+            _each(works, lambda work: work())
+
+    def _record(self, node: Node) -> None:
+        """Boot a VM, so that Volt has a profile; then the node is without the image again."""
+        self.deployment.start_agent(node, PROFILES)
+        made = self.deployment.create(node, IMAGE, "first")
+        guest = Guest(node, "first", made["device"])
+        guest.boot()
+        try:
+            guest.wait(READY_DEADLINE)
+            self.deployment.wait_profile(IMAGE)
+        finally:
+            guest.stop()
+        self.deployment.destroy(node, "first")
+        self.deployment.drop(node, IMAGE)
 
     def run(self, result: Result) -> None:
         """Create and boot all VMs at once and wait until each guest is ready."""
@@ -104,7 +125,12 @@ class Demo:
             mine = [vm["attach_s"] for vm in result.vms if vm["node"] == node.name]
             if mine:
                 result.nodes.append(
-                    {"name": node.name, "depth": depths.get(node.name, []), "attach_s": min(mine)}
+                    {
+                        "name": node.name,
+                        "depth": depths.get(node.name, []),
+                        "attach_s": min(mine),
+                        "ahead": self.deployment.ahead(node, IMAGE),
+                    }
                 )
         self._judge(result)
 

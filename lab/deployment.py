@@ -143,14 +143,23 @@ class Deployment:
         command = ["virtman", "source", "add", image, disk, *where, *trees]
         storage.run(command, timeout=CREATE_TIMEOUT)  # it reads the whole image
 
+    def wait_profile(self, image: str, deadline: float = 120.0) -> None:
+        """Wait until Volt has a profile of what boots from an image read."""
+        path = f"/v1/images/{image}/profiles/boot"
+        wait_until(lambda: self.request("GET", path).ok, "a boot profile", deadline, 1)
+
     def remove_source(self, storage: Node, image: str) -> None:
         """Make an image unknown and stop serving it."""
         storage.run(["virtman", "source", "remove", image, *self.source_options(storage)])
 
     def source_options(self, storage: Node) -> list[str]:
         """Return what "virtman source" has to know on a node: its name, Volt and a token."""
-        give(storage, OPERATOR_TOKEN, self.operator_token.read_text(), "root")
-        return ["--host", storage.name, "--volt", self.volt, "--token-file", OPERATOR_TOKEN]
+        return ["--host", storage.name, *self.volt_options(storage)]
+
+    def volt_options(self, node: Node) -> list[str]:
+        """Return what commands that ask Volt have to know on a node; they may do everything."""
+        give(node, OPERATOR_TOKEN, self.operator_token.read_text(), "root")
+        return ["--volt", self.volt, "--token-file", OPERATOR_TOKEN]
 
     def start_agents(self, nodes: Sequence[Node], options: Options | None = None) -> None:
         """Start agents side by side and wait until all answer."""
@@ -193,6 +202,11 @@ class Deployment:
         made: dict[str, Any] = json.loads(done.stdout)
         return made
 
+    def ahead(self, node: Node, image: str) -> dict[str, Any] | None:
+        """Return what a node has fetched of an image ahead of its VMs; None if it does not."""
+        found = self._images(node)
+        return next((one["ahead"] for one in found if one["image"] == image), None)
+
     def destroy(self, node: Node, *vms: str) -> None:
         """Destroy VMs' devices."""
         if vms:
@@ -200,9 +214,15 @@ class Deployment:
 
     def drop(self, node: Node, image: str) -> None:
         """Let a node leave an image, if it has it."""
-        done = node.run(["virtman", "image", "list", "--json"])
-        if any(one["image"] == image for one in json.loads(done.stdout)):
+        if any(one["image"] == image for one in self._images(node)):
             node.run(["virtman", "image", "drop", image], timeout=CREATE_TIMEOUT)
+
+    def _images(self, node: Node) -> list[dict[str, Any]]:
+        """Return the images that a node has attached, as the local API shows them."""
+        images: list[dict[str, Any]] = json.loads(
+            node.run(["virtman", "image", "list", "--json"]).stdout
+        )
+        return images
 
 
 def give(node: Node, path: str, content: str, user: str) -> None:

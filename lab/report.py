@@ -12,7 +12,7 @@ from rich.table import Table
 
 from volt.model.drawing import draw
 
-_BAR = 24
+_BAR = 22
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,12 @@ def print_result(console: Console, result: Mapping[str, Any]) -> None:
         sent, read = result["source_sent_bytes"], result["boot_read_bytes"]
         console.print(
             f"\nThe source sent {_mb(sent)}; one boot reads {_mb(read)}; "
-            f"{len(result['vms'])} VMs booted: {sent / read:.2f}x one boot's reads.\n"
+            f"{len(result['vms'])} VMs booted: {sent / read:.2f}x one boot's reads."
+        )
+        ahead = [node["ahead"] for node in result["nodes"] if node["ahead"]]
+        fetched, used = (sum(one[what] for one in ahead) for what in ("fetched", "used"))
+        console.print(
+            f"The nodes fetched {_mb(fetched)} ahead of VMs, which read {_mb(used)} of that.\n"
         )
     for check in result["checks"]:
         mark = "[green]ok    [/green]" if check["ok"] else "[red]FAILED[/red]"
@@ -76,22 +81,35 @@ def print_result(console: Console, result: Mapping[str, Any]) -> None:
 
 
 def _timeline(result: Mapping[str, Any]) -> Table:
-    """Return a table with a bar a VM: attaching, then booting."""
-    depths = {node["name"]: node["depth"] for node in result["nodes"]}
+    """Return a table with a bar a VM: attaching, then booting, first with help and then without."""
+    nodes = {node["name"]: node for node in result["nodes"]}
     longest = max(vm["ready_s"] for vm in result["vms"]) or 1.0
-    table = Table("VM", "node", "depth", "attached", "ready", "▒ attach  █ boot")
+    table = Table("VM", "node", "depth", "attached", "ready", "ahead", "time")
+    table.caption = "▒ attach  ▓ boot, its reads fetched ahead  █ boot"
     for vm in sorted(result["vms"], key=lambda vm: (vm["node"], vm["name"])):
-        attach = round(_BAR * vm["attach_s"] / longest)
-        boot = round(_BAR * vm["ready_s"] / longest) - attach
+        node = nodes.get(vm["node"], {"depth": [], "ahead": None})
+        ahead = node["ahead"] or {"fetched": 0, "seconds": 0.0}
+        # a node begins when its parents are connected, which is when its first VM is attached
+        until = min(node.get("attach_s", 0.0) + ahead["seconds"], vm["ready_s"])
+        ends = {"▒": vm["attach_s"], "▓": until, "█": vm["ready_s"]}
         table.add_row(
             vm["name"],
             vm["node"],
-            "/".join(map(str, depths.get(vm["node"], []))),
+            "/".join(map(str, node["depth"])),
             f"{vm['attach_s']:.1f} s",
             f"{vm['ready_s']:.1f} s" if vm["ok"] else "failed",
-            "▒" * attach + "█" * boot,
+            _mb(ahead["fetched"]),
+            _bar({mark: end / longest for mark, end in ends.items()}),
         )
     return table
+
+
+def _bar(ends: Mapping[str, float]) -> str:
+    """Return a bar of which each mark goes on until its share of the longest one."""
+    bar = ""
+    for mark, end in ends.items():
+        bar += mark * (round(_BAR * end) - len(bar))
+    return bar
 
 
 def _mb(size: int) -> str:

@@ -79,6 +79,7 @@ class AheadAnswer(TypedDict):
     there: int
     fetched: int
     used: int
+    seconds: float
     window: int
     verdict: str
 

@@ -92,6 +92,7 @@ class Ahead:
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
+    :ivar seconds: for which it was fetched, so far or in all
     :ivar window: pieces that may be in flight, over all stripes
     :ivar verdict: why it stopped early, in words; empty if it did not
     """
@@ -101,6 +102,7 @@ class Ahead:
     there: int
     fetched: int
     used: int
+    seconds: float
     window: int
     verdict: str
 
@@ -178,6 +180,7 @@ class Prefetch:
         self.verdict = ""
         self._there = self._fetched = self._used = 0
         self._state = State.FETCHING
+        self._begin = self._end = 0.0
         self._name = attachment.info.name
         self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._exports = attachment.exports
@@ -204,7 +207,7 @@ class Prefetch:
         """Return how far it is."""
         window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
         counts = self._wanted, self._there, self._fetched, self._used
-        return Ahead(self._state, *counts, window, self.verdict)
+        return Ahead(self._state, *counts, self._seconds(), window, self.verdict)
 
     def fetch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
         """Fetch all, as long as it goes on and VMs read what comes.
@@ -220,7 +223,7 @@ class Prefetch:
             for lane in self._lanes
             for _ in range(self._how.largest)
         ]
-        begin = time.monotonic()
+        self._begin = time.monotonic()
         for one in workers:
             one.start()
         try:
@@ -232,6 +235,7 @@ class Prefetch:
             self.verdict = self.verdict or str(err)
             raise
         finally:
+            self._end = time.monotonic()
             for lane in self._lanes:
                 lane.end()
             if self._there == self._wanted:
@@ -243,7 +247,7 @@ class Prefetch:
             "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
             self._name,
             self._fetched / 2**20,
-            time.monotonic() - begin,
+            self._seconds(),
         )
 
     def watch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
@@ -314,6 +318,10 @@ class Prefetch:
                 self._totals.add(fetched=length)
                 for number in taken:
                     self._judge.fetched(number)
+
+    def _seconds(self) -> float:
+        """Return for how long it was fetched, so far or in all."""
+        return (self._end or time.monotonic()) - self._begin if self._begin else 0.0
 
     def _is_over(self) -> bool:
         return self._state is not State.FETCHING

@@ -25,9 +25,12 @@ class TestDemo(testtools.TestCase):
         ready = [vm["ready_s"] for vm in result["vms"]]
         ratio = result["source_sent_bytes"] / result["boot_read_bytes"]
         deepest = max(max(node["depth"]) for node in result["nodes"])
+        ahead = [node["ahead"] for node in result["nodes"]]
+        fetched, used = (sum(one[what] for one in ahead) for what in ("fetched", "used"))
         report(
             f"demo: 8 VMs on 7 nodes, depth {deepest}, ready after {min(ready):.0f} to "
-            f"{max(ready):.0f} s, source sent {ratio:.2f}x one boot's reads"
+            f"{max(ready):.0f} s, source sent {ratio:.2f}x one boot's reads; "
+            f"{fetched / 7e6:.0f} MB fetched ahead on each, {used / fetched:.0%} of it used"
         )
         self.assertTrue(result["ok"])
         self.assertEqual([], result["leftovers"])
@@ -40,3 +43,5 @@ class TestDemo(testtools.TestCase):
         )
         self.assertGreaterEqual(deepest, 3)
         self.assertLessEqual(ratio, 1.5)
+        self.assertEqual([("fetched", "")] * 7, [(one["state"], one["verdict"]) for one in ahead])
+        self.assertGreater(min(one["used"] for one in ahead), 10_000_000)
