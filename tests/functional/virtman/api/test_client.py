@@ -76,6 +76,7 @@ class ClientTest(ServedCase):
         self.store_profile({0: 0.5, 17: 1.0})
         ahead = self.client.warm("debian")
         self.assert_is(answers.AheadAnswer, ahead)
+        self.assertGreater(ahead.pop("seconds"), 0)
         self.assertEqual(("fetched", 131072, 131072, 131072, 0, 0, ""), tuple(ahead.values()))
         words = ["--socket", self.socket, "image", "warm", "debian"]
         done = CliRunner().invoke(shell, words)

@@ -12,6 +12,7 @@ from virtman.image import boot, prefetch, recording
 from virtman.image.boot import Options
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
+from virtman.model import prefetch_pace
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import decode, encode, merged
 
@@ -30,7 +31,7 @@ class Quick(fixtures.Fixture):
             (boot, "LOOK", 0.01),
             (boot, "_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
-            (prefetch, "_IDLE_S", 0.0),
+            (prefetch_pace, "_IDLE_S", 0.0),
             (prefetch, "_UNREAD_S", 0.1),
             (recording, "_SETTLED", SETTLED),
         ):
