@@ -33,11 +33,13 @@ FANOUT = (
 STORM = (
     ("nodes", "nodes", "{}"),
     ("what links and guests could do at best", "limit_s", "{:.1f} s"),
+    ("  if each read waits for all before it", "floor_s", "{:.1f} s"),
     ("all have their devices", "attached_s", "{:.1f} s"),
     ("first VM ready", "first_s", "{:.1f} s"),
     ("median", "median_s", "{:.1f} s"),
     ("last", "last_s", "{:.1f} s"),
     ("  over the best", "last_over_limit", "{:.2f}"),
+    ("  the same from the first device on", "reads_over_limit", "{:.2f}"),
     ("last, when all was warm", "warm_last_s", "{:.1f} s"),
     ("working sets that the source sent", "source_images", "{:.2f}"),
     ("working sets that the busiest node sent", "busiest_node_images", "{:.2f}"),
@@ -141,7 +143,10 @@ def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
 
 def show_storm(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of all runs, one a column."""
-    shown = [_over(run, run["working_set_bytes"]) for run in runs]
+    shown = [
+        _over(run, run["working_set_bytes"]) | {"reads_over_limit": run["reads_s"] / run["limit_s"]}
+        for run in runs
+    ]
     Console().print(_table("peer", STORM, shown))
 
 

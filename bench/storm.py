@@ -22,17 +22,17 @@ from lab.deployment import SOURCE_DISK, Deployment
 from lab.guest import Guest, guest_image
 from lab.network import bytes_per_second
 from lab.node import Node
-from lab.waiting import wait_until
 
 BED = "bench-storm"
-PEERS = ("virtman", "no-prefetch", "tree", "star", "chain", "iscsi")
+PEERS = ("virtman", "no-prefetch", "foreign", "tree", "star", "chain", "iscsi")
 WORKLOADS = ("replay", "boot")
-LONGEST = 1800.0  # seconds for a boot
-RECORDED = 120  # seconds for a profile to be at Volt after the boot
 WAITED = 0.01  # seconds: a read that took longer was not answered by memory
 LOOK = 1.0  # seconds
+LONGEST = 1800.0  # seconds for a boot
 BLOCK = 4096
 INSIDE = ["python3", "/opt/src/bench/inside.py"]
+PIECE = 64 * 1024  # bytes
+BEGIN = 5.0  # seconds until a recording that was asked for has begun
 _READ = re.compile(r"@(\d+\.\d+):blk_co_preadv .* offset (\d+) bytes (\d+)")
 Read = tuple[float, int, int]
 """Seconds after the one before, offset and length in bytes."""
@@ -47,6 +47,8 @@ def measure(
         storm = _Storm(bed, link_rate, workload)
         storm.start(nodes, progress.step("nodes", nodes + 1))
         storm.learn(progress.step("a first boot, recorded and traced", 2))
+        if "foreign" in peers:
+            storm.learn_other(progress.step("another workload, recorded", 1))
         return [storm.run(peer, progress.step(peer, 2 * nodes)) for peer in peers]
 
 
@@ -59,6 +61,7 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     workload = ours["workload"]
     found = {
         f"{workload}_last_over_limit": ours["last_s"] / ours["limit_s"],
+        f"{workload}_reads_over_limit": ours["reads_s"] / ours["limit_s"],
         f"cold_over_warm_{workload}": ours["last_s"] / ours["warm_last_s"],
         "source_over_set": ours["source_sent_bytes"] / ours["working_set_bytes"],
         "busiest_over_set": ours["busiest_node_sent_bytes"] / ours["working_set_bytes"],
@@ -69,6 +72,8 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     if plain is not None and ours["stall_max_ms"]:
         found["stall_max_over_none"] = ours["stall_max_ms"] / plain["stall_max_ms"]
+    if plain is not None and "foreign" in by_peer:
+        found["foreign_profile_over_none"] = by_peer["foreign"]["last_s"] / plain["last_s"]
     return found
 
 
@@ -96,13 +101,7 @@ class _Storm:
         self._have_agents(prefetch=True)
         device = self._create(first, "forest")
         self._guest(first, device)
-        path = "/v1/images/forest/profiles/boot"
-        wait_until(
-            lambda: self._deployment.request("GET", path).status_code == 200,
-            "a boot profile",
-            RECORDED,
-            1,
-        )
+        self._deployment.wait_profile("forest")
         step.advance()
         self._destroy(first)
         trace = first.share / "trace"
@@ -110,11 +109,31 @@ class _Storm:
         self._guest(first, self._create(first, "forest"), *options)
         reads = list(parse(trace.read_text().splitlines()))
         self._think = sum(pause for pause, _, _ in reads)
+        self._floor = floor(reads, self._bytes_per_s)
         self._set = working_set(reads)
         for node in self._nodes:
             (node.share / "trace.json").write_text(json.dumps(reads))
         self._destroy(first)
         self._deployment.drop(first, "forest")
+        self._profile("export", "boot")
+        step.advance()
+
+    def learn_other(self, step: Step) -> None:
+        """Have a workload recorded that reads as much as a boot, but nothing of the same."""
+        first = self._nodes[0]
+        self._have_agents(prefetch=False)
+        device = self._create(first, "forest")
+        reads = json.loads((first.share / "trace.json").read_text())
+        size = int(first.run(["blockdev", "--getsize64", device]).stdout)
+        (first.share / "other.json").write_text(json.dumps(untouched(reads, size)))
+        record = ["virtman", "profile", "record", self._vm(first), "--workload", "other"]
+        with ThreadPoolExecutor(1) as pool:
+            recorded = pool.submit(first.run, record, timeout=LONGEST)
+            first.run([*INSIDE, "replay", device, "/host/other.json"], timeout=LONGEST)
+            self._destroy(first)  # which ends the recording
+            recorded.result()
+        self._deployment.drop(first, "forest")
+        self._profile("export", "other")
         step.advance()
 
     def run(self, peer: str, step: Step) -> dict[str, Any]:
@@ -132,10 +151,12 @@ class _Storm:
             "link_bits_s": self._bytes_per_s * 8,
             "working_set_bytes": self._set,
             "limit_s": max(carried, self._think),
+            "floor_s": self._floor,
             "attached_s": max(cold["attached"]),
             "first_s": min(cold["ready"]),
             "median_s": median(cold["ready"]),
             "last_s": max(cold["ready"]),
+            "reads_s": max(cold["ready"]) - min(cold["attached"]),
             "warm_last_s": max(warm["ready"]),
             "source_sent_bytes": cold["source"],
             "busiest_node_sent_bytes": max(cold["sent"]),
@@ -153,9 +174,11 @@ class _Storm:
 
     def _trees(self, peer: str, step: Step) -> tuple[dict[str, Any], dict[str, Any]]:
         image = peer if peer in SHAPES else "forest"
-        self._have_agents(prefetch=peer == "virtman")
+        self._have_agents(prefetch=peer in ("virtman", "foreign"))
         if image != "forest":
             self._serve(image)
+        if peer == "foreign":
+            self._profile("import", "other")
         cold = self._boot_all(lambda node: self._create(node, image), step)
         if peer == "virtman":
             cold["fetch_ratio"] = self._fetch_ratio()
@@ -163,6 +186,8 @@ class _Storm:
         warm = self._boot_all(lambda node: self._create(node, image), step)
         self._each(self._destroy)
         self._each(lambda node: self._deployment.drop(node, image))
+        if peer == "foreign":
+            self._profile("import", "boot")
         if image != "forest":
             self._deployment.remove_source(self._storage, image)
         return cold, warm
@@ -227,10 +252,16 @@ class _Storm:
 
     def _fetch_ratio(self) -> float:
         """Return what nodes fetched ahead, over what VMs read of that."""
-        shown = self._each(lambda node: node.run(["virtman", "image", "list", "--json"]).stdout)
-        ahead = [one["ahead"] for text in shown for one in json.loads(text) if one["ahead"]]
+        found = self._each(lambda node: self._deployment.ahead(node, "forest"))
+        ahead = [one for one in found if one]
         used = sum(one["used"] for one in ahead)
         return sum(one["fetched"] for one in ahead) / used if used else float("inf")
+
+    def _profile(self, verb: str, workload: str) -> None:
+        """Keep what was recorded of a workload, or have nodes take that for what boots read."""
+        first, source = self._nodes[0], workload if verb == "export" else "boot"
+        options = ["--workload", source, *self._deployment.volt_options(first)]
+        first.run(["virtman", "profile", verb, "forest", f"/host/{workload}.profile", *options])
 
     def _serve(self, shape: str) -> None:
         stripes, fanout = SHAPES[shape]
@@ -306,7 +337,36 @@ def parse(lines: Sequence[str]) -> Iterator[Read]:
 
 def working_set(reads: Sequence[Read]) -> int:
     """Return the bytes that are read at least once, in whole blocks."""
-    blocks: set[int] = set()
+    return len(set(itertools.chain.from_iterable(map(_blocks, reads)))) * BLOCK
+
+
+def floor(reads: Sequence[Read], bytes_per_s: int) -> float:
+    """Return the seconds of a boot that has a link of its own, on which its reads come in order.
+
+    Each read waits until all up to it has come. What comes last is often followed by a pause.
+    """
+    now, there = 0.0, set[int]()
+    for read in reads:
+        there.update(_blocks(read))
+        come = len(there) * BLOCK / bytes_per_s if bytes_per_s else 0.0
+        now = max(now + read[0], come)
+    return now
+
+
+def _blocks(read: Read) -> range:
+    _, offset, length = read
+    return range(offset // BLOCK, -(-(offset + length) // BLOCK))
+
+
+def untouched(reads: Sequence[Read], size: int) -> list[Read]:
+    """Return reads of as many bytes, but of none of the same pieces; in order, without pauses.
+
+    :param size: bytes of the image; there may be fewer pieces left
+    """
+    touched: set[int] = set()
     for _, offset, length in reads:
-        blocks.update(range(offset // BLOCK, -(-(offset + length) // BLOCK)))
-    return len(blocks) * BLOCK
+        touched.update(range(offset // PIECE, -(-(offset + length) // PIECE)))
+    free = (number for number in range(size // PIECE) if number not in touched)
+    taken = itertools.islice(free, working_set(reads) // PIECE)
+    pauses = itertools.chain([BEGIN], itertools.repeat(0.0))
+    return [(pause, number * PIECE, PIECE) for pause, number in zip(pauses, taken, strict=False)]

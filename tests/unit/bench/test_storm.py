@@ -19,6 +19,7 @@ def run(peer, **figures):
         "workload": "replay",
         "limit_s": 20.0,
         "last_s": 25.0,
+        "reads_s": 22.0,
         "warm_last_s": 20.0,
         "working_set_bytes": 100,
         "source_sent_bytes": 104,
@@ -40,17 +41,33 @@ class StormTest(testtools.TestCase):
         reads = list(storm.parse(TRACE.splitlines()))
         self.assertEqual(3 * 4096, storm.working_set(reads))
 
+    def test_a_boot_cannot_be_faster_than_its_link_brings_what_it_reads(self):
+        block = storm.BLOCK
+        reads = [(0.0, 0, 2 * block), (1.0, 0, block), (0.5, 2 * block, block), (3.0, 0, block)]
+        self.assertEqual(2 + 1 + 0.5 + 3, storm.floor(reads, block))
+        self.assertAlmostEqual(30 + 3, storm.floor(reads, block / 10))
+        self.assertEqual(4.5, storm.floor(reads, 0))
+
+    def test_another_workload_reads_as_much_but_nothing_of_the_same(self):
+        piece = storm.PIECE
+        reads = [(0.1, 0, 512), (0.1, 2 * piece + 4096, piece)]
+        found = storm.untouched([*reads, (0, 5 * piece, piece)], 8 * piece)
+        self.assertEqual([(storm.BEGIN, piece, piece), (0, 4 * piece, piece)], found)
+
     def test_runs_are_compared_with_ours(self):
-        found = storm.ratios([run("virtman"), run("no-prefetch", last_s=50.0, stall_max_ms=800.0)])
-        self.assertEqual({"no-prefetch": 2.0}, found.pop("peers"))
+        plain = run("no-prefetch", last_s=50.0, stall_max_ms=800.0)
+        found = storm.ratios([run("virtman"), plain, run("foreign", last_s=51.0)])
+        self.assertEqual({"no-prefetch": 2.0, "foreign": 2.04}, found.pop("peers"))
         self.assertEqual(
             {
                 "replay_last_over_limit": 1.25,
+                "replay_reads_over_limit": 1.1,
                 "cold_over_warm_replay": 1.25,
                 "source_over_set": 1.04,
                 "busiest_over_set": 1.2,
                 "fetched_over_used": 1.05,
                 "stall_max_over_none": 0.5,
+                "foreign_profile_over_none": 1.02,
             },
             found,
         )
