@@ -26,9 +26,9 @@ from lab.node import Node
 BED = "bench-storm"
 PEERS = ("virtman", "no-prefetch", "foreign", "tree", "star", "chain", "iscsi")
 WORKLOADS = ("replay", "boot")
+LONGEST = 1800.0  # seconds for a boot
 WAITED = 0.01  # seconds: a read that took longer was not answered by memory
 LOOK = 1.0  # seconds
-LONGEST = 1800.0  # seconds for a boot
 BLOCK = 4096
 INSIDE = ["python3", "/opt/src/bench/inside.py"]
 PIECE = 64 * 1024  # bytes
@@ -107,7 +107,7 @@ class _Storm:
         trace = first.share / "trace"
         options = ("-msg", "timestamp=on", "-D", "/host/trace", "-trace", "blk_co_preadv")
         self._guest(first, self._create(first, "forest"), *options)
-        reads = list(parse(trace.read_text().splitlines()))
+        self._reads = reads = list(parse(trace.read_text().splitlines()))
         self._think = sum(pause for pause, _, _ in reads)
         self._floor = floor(reads, self._bytes_per_s)
         self._set = working_set(reads)
@@ -123,9 +123,8 @@ class _Storm:
         first = self._nodes[0]
         self._have_agents(prefetch=False)
         device = self._create(first, "forest")
-        reads = json.loads((first.share / "trace.json").read_text())
         size = int(first.run(["blockdev", "--getsize64", device]).stdout)
-        (first.share / "other.json").write_text(json.dumps(untouched(reads, size)))
+        (first.share / "other.json").write_text(json.dumps(untouched(self._reads, size)))
         record = ["virtman", "profile", "record", self._vm(first), "--workload", "other"]
         with ThreadPoolExecutor(1) as pool:
             recorded = pool.submit(first.run, record, timeout=LONGEST)
@@ -337,7 +336,7 @@ def parse(lines: Sequence[str]) -> Iterator[Read]:
 
 def working_set(reads: Sequence[Read]) -> int:
     """Return the bytes that are read at least once, in whole blocks."""
-    return len(set(itertools.chain.from_iterable(map(_blocks, reads)))) * BLOCK
+    return len(_touched(reads, BLOCK)) * BLOCK
 
 
 def floor(reads: Sequence[Read], bytes_per_s: int) -> float:
@@ -347,15 +346,10 @@ def floor(reads: Sequence[Read], bytes_per_s: int) -> float:
     """
     now, there = 0.0, set[int]()
     for read in reads:
-        there.update(_blocks(read))
+        there |= _touched([read], BLOCK)
         come = len(there) * BLOCK / bytes_per_s if bytes_per_s else 0.0
         now = max(now + read[0], come)
     return now
-
-
-def _blocks(read: Read) -> range:
-    _, offset, length = read
-    return range(offset // BLOCK, -(-(offset + length) // BLOCK))
 
 
 def untouched(reads: Sequence[Read], size: int) -> list[Read]:
@@ -363,10 +357,16 @@ def untouched(reads: Sequence[Read], size: int) -> list[Read]:
 
     :param size: bytes of the image; there may be fewer pieces left
     """
-    touched: set[int] = set()
-    for _, offset, length in reads:
-        touched.update(range(offset // PIECE, -(-(offset + length) // PIECE)))
+    touched = _touched(reads, PIECE)
     free = (number for number in range(size // PIECE) if number not in touched)
     taken = itertools.islice(free, working_set(reads) // PIECE)
     pauses = itertools.chain([BEGIN], itertools.repeat(0.0))
     return [(pause, number * PIECE, PIECE) for pause, number in zip(pauses, taken, strict=False)]
+
+
+def _touched(reads: Sequence[Read], size: int) -> set[int]:
+    """Return the numbers of all blocks of a size of which something is read."""
+    found: set[int] = set()
+    for _, offset, length in reads:
+        found.update(range(offset // size, -(-(offset + length) // size)))
+    return found

@@ -87,10 +87,11 @@ def _timeline(result: Mapping[str, Any]) -> Table:
     table = Table("VM", "node", "depth", "attached", "ready", "ahead", "time")
     table.caption = "▒ attach  ▓ boot, its reads fetched ahead  █ boot"
     for vm in sorted(result["vms"], key=lambda vm: (vm["node"], vm["name"])):
-        node = nodes.get(vm["node"], {"depth": [], "ahead": None})
+        # a run that ended early knows nothing of its nodes
+        node = nodes.get(vm["node"], {"depth": [], "attach_s": 0.0, "ahead": None})
         ahead = node["ahead"] or {"fetched": 0, "seconds": 0.0}
         # a node begins when its parents are connected, which is when its first VM is attached
-        until = min(node.get("attach_s", 0.0) + ahead["seconds"], vm["ready_s"])
+        until = min(node["attach_s"] + ahead["seconds"], vm["ready_s"])
         ends = {"▒": vm["attach_s"], "▓": until, "█": vm["ready_s"]}
         table.add_row(
             vm["name"],

@@ -35,9 +35,12 @@ from virtman.openstack.golden import Goldens, pause_after
 
 LOG = logging.getLogger(__name__)
 
-_LOST, _HANDED, _ARRIVING, _LEAVING = "lost", "handed", "arriving", "leaving"
-_NOT_YET = frozenset({"absent", _ARRIVING, _LEAVING})
-_ON_ITS_WAY = frozenset({_ARRIVING, _LEAVING})
+ARRIVING = "arriving"
+"""State of a disk that is on its way here."""
+
+_LOST, _HANDED, _LEAVING = "lost", "handed", "leaving"
+_NOT_YET = frozenset({"absent", ARRIVING, _LEAVING})
+_ON_ITS_WAY = frozenset({ARRIVING, _LEAVING})
 _PAUSE = 0.5
 _SOON = 10.0
 _CERTAIN = 3600.0

@@ -32,11 +32,10 @@ from virtman.errors import (
     VirtmanError,
     from_code,
 )
-from virtman.openstack.disks import Disks
+from virtman.openstack.disks import ARRIVING, Disks
 
 LOG = logging.getLogger(__name__)
 
-_ARRIVING = "arriving"
 _LOOK = 0.2
 _PAUSE = 0.5
 _SOON = 5.0
@@ -140,7 +139,7 @@ class LiveMigrations:
         """
         try:
             found = self.agent.show(server)
-            if found["state"] != _ARRIVING:
+            if found["state"] != ARRIVING:
                 raise InstanceNotServed(f"the disk of server {server} is not on its way here")
         except VirtmanError:
             self.disks.doubt()
@@ -155,7 +154,7 @@ class LiveMigrations:
         heard = self.disks.now()
         while True:
             try:
-                if self.agent.show(server)["state"] != _ARRIVING:
+                if self.agent.show(server)["state"] != ARRIVING:
                     return True
                 heard = self.disks.now()
             except InstanceUnknown:
