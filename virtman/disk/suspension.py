@@ -22,7 +22,6 @@ import contextlib
 import logging
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from virtman.disk.devices import Devices
@@ -46,7 +45,7 @@ class Suspension:
         self.records = records
         # One an image; guards its stores and their devices. Never held while a store is copied or
         # emptied, nor across the network.
-        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._locks: dict[str, threading.RLock] = {}
         # The two below change under the lock of their image only.
         self._handing_over: set[str] = set()
         self._swapped: set[str] = set()
@@ -58,7 +57,7 @@ class Suspension:
     @contextlib.contextmanager
     def locked_image(self, image: str) -> Iterator[None]:
         """Let nobody else change an image's stores, or their devices, meanwhile."""
-        with self._locks[image]:
+        with self._lock(image):
             yield
 
     @contextlib.contextmanager
@@ -67,8 +66,12 @@ class Suspension:
 
         :raises InstanceUnknown: if there is no such VM
         """
-        with self._locks[self.records.get(vm).image]:
+        with self._lock(self.records.get(vm).image):
             yield self.records.get(vm)
+
+    def _lock(self, image: str) -> threading.RLock:
+        # not a defaultdict: RLock is a Python function, so two threads could get one each
+        return self._locks.setdefault(image, threading.RLock())
 
     def stop(self) -> None:
         """Let the verbs end that have begun, for they may hold VMs back; none begins any more."""
@@ -127,7 +130,7 @@ class Suspension:
 
     def resume_unless_needed(self, instance: Instance) -> bool:
         """Let a VM go on, unless it is suspended for something else; tell whether it does."""
-        lock = self._locks[instance.image]
+        lock = self._lock(instance.image)
         if not lock.acquire(blocking=False):
             return False
         try:
@@ -192,7 +195,7 @@ class Suspension:
 
         :raises DevicePending: if what is on its way does not end; all goes on then
         """
-        with self._locks[store.image], contextlib.ExitStack() as stack:
+        with self._lock(store.image), contextlib.ExitStack() as stack:
             if store.name not in self._swapped:
                 stack.callback(self._swapped.discard, store.name)
                 self._swapped.add(store.name)
