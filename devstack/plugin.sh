@@ -37,8 +37,7 @@ function _merge_virtman_settings {
 function install_virtman {
     if is_service_enabled virtman-agent; then
         install_package open-iscsi bcache-tools kmod
-        sudo install -D -m 644 "$VIRTMAN_DIR/etc/udev/rules.d/00-virtman.rules" \
-            "$VIRTMAN_UDEV_DIR/00-virtman.rules"
+        sudo install -D -m 644 -t "$VIRTMAN_UDEV_DIR" "$VIRTMAN_DIR"/etc/udev/rules.d/*.rules
         sudo udevadm control --reload
     fi
     pip_install "$VIRTMAN_DIR[openstack]"
@@ -230,7 +229,7 @@ function clean_virtman {
     fi
     rm -f "$HORIZON_DIR"/openstack_dashboard/local/enabled/_31?0_*virtman*.py \
         "$HORIZON_DIR/openstack_dashboard/local/local_settings.d/_3110_virtman.py"
-    sudo rm -rf "$VIRTMAN_CONF_DIR" "$VIRTMAN_STATE_DIR" "$VIRTMAN_UDEV_DIR/00-virtman.rules"
+    sudo rm -rf "$VIRTMAN_CONF_DIR" "$VIRTMAN_STATE_DIR" "$VIRTMAN_UDEV_DIR"/*-virtman.rules
 }
 
 if _is_virtman_enabled; then

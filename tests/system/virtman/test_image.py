@@ -7,6 +7,32 @@ from lab.errors import CommandFailed
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, sha256
 
+# Slows udev down between the rules of VirtMan and those that find out a device's name.
+SLOW = """\
+SUBSYSTEM=="block", KERNEL=="dm-*", ACTION=="change", TEST!="dm", PROGRAM="/bin/sleep 3"
+"""
+
+# Has udev look at a device that has gone while its number is another one's; tells whether that one
+# has its node.
+GONE = """
+import os, subprocess, time
+from virtman.privileged import context, dm
+context.set_client_mode(False)
+def udevadm(*words):
+    subprocess.run(["udevadm", *words], check=True)
+def make(name):
+    dm.create(name, [(0, 2048, "error", "")], False)
+udevadm("control", "--reload", "--stop-exec-queue")
+make("virtman_gone")
+dm.remove("virtman_gone")
+udevadm("control", "--start-exec-queue")
+time.sleep(1)
+make("virtman_next")
+udevadm("settle")
+print(os.path.exists("/dev/mapper/virtman_next"))
+dm.remove("virtman_next")
+"""
+
 
 class TestImage(DeployedCase):
     name = "image"
@@ -77,6 +103,16 @@ class TestImage(DeployedCase):
         self.assertEqual([], [one for one in self.parents(child) if one == "node1"])
         child.run(["tail", f"--pid={pid}", "-f", "/dev/null"])
         self.assertEqual(self.sha256, (child.share / "sum").read_text().split()[0])
+
+    def test_a_late_event_of_a_device_that_has_gone_takes_the_node_of_no_other(self):
+        node, rules = self.nodes[0], "/etc/udev/rules.d/05-slow.rules"
+        node.run(["tee", rules], input=SLOW)
+        try:
+            done = node.run(["python3", "-c", GONE], cwd="/opt/src")
+        finally:
+            node.run(["rm", rules])
+            node.run(["udevadm", "control", "--reload"])
+        self.assertEqual("True", done.stdout.strip())
 
     def parents(self, node):
         (found,) = json.loads(self.virtman(node, "image", "list", "--json").stdout)
