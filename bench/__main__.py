@@ -11,6 +11,8 @@ import click
 
 from bench import agent, fanout, hops, openstack, report, storm, volt
 from bench import plot as picture
+from bench.peers import PEERS
+from bench.peers.virtman import SHAPES
 from lab.errors import LabError
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
@@ -65,7 +67,7 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
 )
 @click.option(
     "--shapes", default="forest,tree,star", show_default=True, callback=_words,
-    help=f"Of the trees that are read in order, with commas: {', '.join(fanout.SHAPES)}.",
+    help=f"Of the trees that are read in order, with commas: {', '.join(SHAPES)}.",
 )  # fmt: skip
 @click.option(
     "--bytes", "size", default="24M", show_default=True,
@@ -73,7 +75,7 @@ def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) ->
     help="That all nodes read in order, such as 24M or 24MiB; a multiple of 512.",
 )  # fmt: skip
 @click.option(
-    "--peers", default=",".join(storm.PEERS), show_default=True, callback=_words,
+    "--peers", default=",".join(PEERS), show_default=True, callback=_words,
     help="Ways to boot, with commas.",
 )  # fmt: skip
 @click.option(
@@ -92,8 +94,8 @@ def measure_fanout(
     target: Path | None,
 ) -> None:
     """Let all nodes read a cold image at once, or boot from it."""
-    _known("shape", shapes, fanout.SHAPES)
-    _known("peer", peers, storm.PEERS)
+    _known("shape", shapes, SHAPES)
+    _known("peer", peers, PEERS)
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from bench import fio
+from bench.peers.virtman import SHAPES
 from bench.report import Progress
 from lab import Bed, Disk
 from lab.deployment import Deployment
@@ -20,7 +21,6 @@ from lab.node import Node
 BED = "bench-fanout"
 PIECE = 256 * 1024  # bytes of a read
 READERS = 8  # reads in flight on each node
-SHAPES = {"forest": (2, 2), "tree": (1, 2), "star": (1, 0), "chain": (1, 1)}  # stripes, fan-out
 START = 15  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
 T = TypeVar("T")

@@ -6,7 +6,11 @@ bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by th
 remove VM...            take those of ``bare`` away
 replay DEVICE TRACE     read a device as a boot did, with its pauses
 serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
+withdraw                serve it no more
 login IP                log in to what another node serves so; print the disk
+logout                  log out of it
+cache DEVICE            put bcache before a read-only device; print the device to read, and to serve
+uncache                 take that away
 """
 
 import http.client
@@ -29,6 +33,10 @@ SOCKET = "/run/virtman/agent.sock"
 FOLDER = Path("/var/tmp/bare")  # noqa: S108  # a node is nobody else's
 BARE = "iqn.2026-11.org.virtman.bench:bare"
 PORT = 3270  # not that of VirtMan's targets
+
+_FRONT = 2048  # sectors that bcache has before its data
+_PARTS = {"front": "1M", "shim": "64M", "fast": "1G"}  # files of "cache"
+_CACHED = ("bare-read", "bare-served")
 
 # linux/genetlink.h, linux/taskstats.h
 _GENERIC = 16
@@ -119,10 +127,8 @@ def bare(origin: str, size: str, *vms: str) -> object:
     sectors = int(size) // 512
 
     def make(vm: str) -> None:
-        file = FOLDER / vm
         length = int(size) * 102 // 100 // 4096 * 4096 + (1 << 20)  # over blocks of 4 KiB, too
-        _run("truncate", "-s", str(length), str(file))
-        store = _run("losetup", "--find", "--show", str(file))
+        store = _loop(vm, str(length))
         _run("dmsetup", "create", f"{vm}-store", "--table",
              f"0 {sectors} snapshot {origin} {store} P 128")  # fmt: skip
         _run("dmsetup", "create", vm, "--table", f"0 {sectors} linear /dev/mapper/{vm}-store 0")
@@ -135,9 +141,7 @@ def remove(*vms: str) -> object:
     for vm in vms:
         _run("dmsetup", "remove", vm)
         _run("dmsetup", "remove", f"{vm}-store")
-        store = _run("losetup", "-j", str(FOLDER / vm)).split(":")[0]
-        _run("losetup", "--detach", store)
-        (FOLDER / vm).unlink()
+        _unloop(vm)
     return None
 
 
@@ -185,6 +189,89 @@ def login(ip: str) -> object:
     return f"/dev/{made.pop().name}"
 
 
+def withdraw() -> object:
+    """Remove what ``serve`` made."""
+    from rtslib_fb import FabricModule, RTSRoot  # noqa: PLC0415
+    from rtslib_fb.target import Target  # noqa: PLC0415
+
+    Target(FabricModule("iscsi"), BARE, mode="lookup").delete()
+    for storage in RTSRoot().storage_objects:
+        if storage.name == "bare":
+            storage.delete()
+    return None
+
+
+def logout() -> object:
+    """Log out, and forget the other node."""
+    node = ["iscsiadm", "--mode", "node", "--targetname", BARE]
+    _run(*node, "--logout")
+    _run(*node, "--op", "delete")
+    return None
+
+
+def cache(origin: str) -> object:
+    """Cache all that is read of a device on a file of the node; return two devices over it.
+
+    bcache wants a device that it can write its superblock to: a snapshot takes the writes. LIO has
+    what it serves for itself.
+    """
+    FOLDER.mkdir(exist_ok=True)
+    _run("modprobe", "bcache")
+    size = int(_run("blockdev", "--getsz", origin))
+    front, shim, fast = (_loop(name, length) for name, length in _PARTS.items())
+    _run("dmsetup", "create", "bare-shim", "--table", f"0 {size} snapshot {origin} {shim} N 128")
+    table = f"0 {_FRONT} linear {front} 0\n{_FRONT} {size} linear /dev/mapper/bare-shim 0"
+    _run("dmsetup", "create", "bare-backing", "--table", table)
+    backing = os.path.realpath("/dev/mapper/bare-backing")
+    _run("make-bcache", "-B", backing, "--data-offset", str(_FRONT))
+    made = _run("make-bcache", "-C", fast, "--bucket", "64k")
+    cache_set = next(line.split()[-1] for line in made.splitlines() if "Set UUID" in line)
+    folder = Path("/sys/block", backing.rpartition("/")[2], "bcache")
+    for device, there in ((backing, folder), (fast, Path("/sys/fs/bcache", cache_set))):
+        with suppress(OSError):  # udev may have been first
+            Path("/sys/fs/bcache/register").write_text(device)
+        while not there.exists():
+            time.sleep(0.1)
+    (folder / "attach").write_text(cache_set)
+    (folder / "sequential_cutoff").write_text("0")
+    for kind in ("read", "write"):
+        Path("/sys/fs/bcache", cache_set, f"congested_{kind}_threshold_us").write_text("0")
+    cached = f"/dev/{(folder / 'dev').resolve().name}"
+    for name in _CACHED:
+        _run("dmsetup", "create", name, "--table", f"0 {size} linear {cached} 0")
+    return [f"/dev/mapper/{name}" for name in _CACHED]
+
+
+def uncache() -> object:
+    """Remove what ``cache`` made."""
+    for name in _CACHED:
+        _run("dmsetup", "remove", "--retry", name)
+    backing = Path(os.path.realpath("/dev/mapper/bare-backing")).name
+    folder = Path("/sys/block", backing, "bcache")
+    cache_set = (folder / "cache").resolve()
+    for one in (folder, cache_set):
+        (one / "stop").write_text("1")
+        while one.exists():
+            time.sleep(0.1)
+    for name in ("bare-backing", "bare-shim"):
+        _run("dmsetup", "remove", "--retry", name)
+    for name in _PARTS:
+        _unloop(name)
+    return None
+
+
+def _loop(name: str, length: str) -> str:
+    """Make a sparse file; return a loop device over it."""
+    _run("truncate", "-s", length, str(FOLDER / name))
+    return _run("losetup", "--find", "--show", str(FOLDER / name))
+
+
+def _unloop(name: str) -> None:
+    """Remove a loop device and its file."""
+    _run("losetup", "--detach", _run("losetup", "-j", str(FOLDER / name)).split(":")[0])
+    (FOLDER / name).unlink()
+
+
 def memory() -> object:
     """Return the resident bytes of the agent's processes: all, and what each has for itself."""
     found = {"rss": 0, "pss": 0, "processes": 0}
@@ -219,6 +306,7 @@ if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
     verbs: dict[str, Callable[..., object]] = {
         "create": create, "bare": bare, "remove": remove, "memory": memory,
-        "replay": replay, "serve": serve, "login": login,
+        "replay": replay, "serve": serve, "withdraw": withdraw, "login": login, "logout": logout,
+        "cache": cache, "uncache": uncache,
     }  # fmt: skip
     print(json.dumps(verbs[verb](*arguments)))

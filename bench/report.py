@@ -48,6 +48,7 @@ STORM = (
     ("  median", "stall_p50_ms", "{:.0f} ms"),
     ("  slowest 1 %", "stall_p99_ms", "{:.0f} ms"),
     ("  longest", "stall_max_ms", "{:.0f} ms"),
+    ("processors that the machine kept busy", "processors_busy", "{:.2f}"),
 )
 
 AGENT = (

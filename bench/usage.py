@@ -36,3 +36,23 @@ def seconds(pid: int) -> float:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICK
     return 0.0
+
+
+class Machine:
+    """Processor seconds a second of the whole machine, from when it was made."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._seconds = _busy_seconds()
+
+    def used(self) -> float:
+        """Return how many processors were busy on average."""
+        return (_busy_seconds() - self._seconds) / (time.monotonic() - self._began)
+
+
+def _busy_seconds() -> float:
+    """Return for how many seconds processors were neither idle nor waiting for a disk."""
+    user, nice, system, _, _, *interrupts = map(
+        int, Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
+    )
+    return (user + nice + system + sum(interrupts)) / _TICK

@@ -52,12 +52,16 @@ def parse(console: str) -> Report | None:
 
 
 class Guest:
-    """One VM; its console is kept in the node's share."""
+    """One VM; its console is kept in the node's share.
 
-    def __init__(self, node: Node, name: str, device: str):
+    :param keeps: whether what it writes goes to the device, and not to a file that ends with it
+    """
+
+    def __init__(self, node: Node, name: str, device: str, *, keeps: bool = True):
         self.node = node
         self.name = name
         self.device = device
+        self._keeps = keeps
         self._log = f"{name}.console"
         self._pid: int | None = None
         self._started = 0.0
@@ -66,6 +70,8 @@ class Guest:
         """Start QEMU, perhaps with more options, without waiting for the guest."""
         self._started = time.monotonic()
         drive = f"file={self.device},format=raw,if=none,id=disk,cache=none"
+        if not self._keeps:
+            drive += ",snapshot=on"
         self._pid = self.node.spawn(
             [
                 *("qemu-system-x86_64", "-machine", "pc", "-accel", "tcg,thread=single,tb-size=32"),

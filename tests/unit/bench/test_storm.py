@@ -2,7 +2,7 @@
 
 import testtools
 
-from bench import storm
+from bench import storm, trace
 
 TRACE = """\
 2026-11-24T22:00:01.000100Z qemu: warning: something else
@@ -32,27 +32,27 @@ def run(peer, **figures):
 
 class StormTest(testtools.TestCase):
     def test_a_trace_tells_reads_and_the_pauses_before_them(self):
-        reads = list(storm.parse(TRACE.splitlines()))
+        reads = list(trace.parse(TRACE.splitlines()))
         self.assertEqual([(0, 512), (4096, 8192), (8192, 4096)], [one[1:] for one in reads])
         for expected, (pause, _, _) in zip((0, 0.25, 1.25), reads, strict=True):
             self.assertAlmostEqual(expected, pause, places=5)
 
     def test_a_block_that_is_read_twice_counts_once(self):
-        reads = list(storm.parse(TRACE.splitlines()))
-        self.assertEqual(3 * 4096, storm.working_set(reads))
+        reads = list(trace.parse(TRACE.splitlines()))
+        self.assertEqual(3 * 4096, trace.working_set(reads))
 
     def test_a_boot_cannot_be_faster_than_its_link_brings_what_it_reads(self):
-        block = storm.BLOCK
+        block = trace.BLOCK
         reads = [(0.0, 0, 2 * block), (1.0, 0, block), (0.5, 2 * block, block), (3.0, 0, block)]
-        self.assertEqual(2 + 1 + 0.5 + 3, storm.floor(reads, block))
-        self.assertAlmostEqual(30 + 3, storm.floor(reads, block / 10))
-        self.assertEqual(4.5, storm.floor(reads, 0))
+        self.assertEqual(2 + 1 + 0.5 + 3, trace.floor(reads, block))
+        self.assertAlmostEqual(30 + 3, trace.floor(reads, block / 10))
+        self.assertEqual(4.5, trace.floor(reads, 0))
 
     def test_another_workload_reads_as_much_but_nothing_of_the_same(self):
-        piece = storm.PIECE
+        piece = trace.PIECE
         reads = [(0.1, 0, 512), (0.1, 2 * piece + 4096, piece)]
-        found = storm.untouched([*reads, (0, 5 * piece, piece)], 8 * piece)
-        self.assertEqual([(storm.BEGIN, piece, piece), (0, 4 * piece, piece)], found)
+        found = trace.untouched([*reads, (0, 5 * piece, piece)], 8 * piece)
+        self.assertEqual([(trace.BEGIN, piece, piece), (0, 4 * piece, piece)], found)
 
     def test_runs_are_compared_with_ours(self):
         plain = run("no-prefetch", last_s=50.0, stall_max_ms=800.0)
