@@ -88,6 +88,9 @@ OPENSTACK = (
 )
 
 
+_COLUMNS = 4
+
+
 class Progress:
     """Bars on standard error: one for each step of a run."""
 
@@ -143,12 +146,13 @@ def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_storm(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of all runs, one a column."""
+    """Print tables of all runs, one a column, as many side by side as a terminal has room for."""
     shown = [
         _over(run, run["working_set_bytes"]) | {"reads_over_limit": run["reads_s"] / run["limit_s"]}
         for run in runs
     ]
-    Console().print(_table("peer", STORM, shown))
+    for begin in range(0, len(shown), _COLUMNS):
+        Console().print(_table("peer", STORM, shown[begin : begin + _COLUMNS]))
 
 
 def _over(run: Mapping[str, Any], size: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from bench.peers.ceph import Rbd
 from bench.peers.copies import Http, Torrent
 from bench.peers.peer import Peer, Site
 from bench.peers.remote import Iscsi, Nfs, Paper
@@ -19,6 +20,7 @@ PEERS: dict[str, Callable[[Site], Peer]] = {
     "paper": Paper,
     "iscsi": Iscsi,
     "nfs": Nfs,
+    "rbd": Rbd,
     "http": lambda site: Http(site, at_once=len(site.nodes)),
     "http-2": lambda site: Http(site, at_once=2),
     "torrent": Torrent,
