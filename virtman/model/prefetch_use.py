@@ -25,6 +25,9 @@ _LATELY = 32
 _FOREIGN = 0.1
 """Share of the areas that VMs read which a profile has at least, if it is of their workload."""
 
+_ENOUGH = 32
+"""Areas that VMs have read before that share tells something."""
+
 
 class Usefulness:
     """Whether VMs read what is fetched ahead.
@@ -124,7 +127,7 @@ class Judge:
     def is_poor(self) -> bool:
         """Tell whether the profile is of another workload than what runs."""
         known = len(self._sectors.keys() & self._known)
-        if len(self._sectors) >= 2 * _LATELY and known < _FOREIGN * len(self._sectors):
+        if len(self._sectors) >= _ENOUGH and known < _FOREIGN * len(self._sectors):
             return True
         if len(self._lately) < _LATELY:
             return False
