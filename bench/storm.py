@@ -100,7 +100,8 @@ class _Storm:
         self._site.deployment.wait_profile(FOREST)
         step.advance()
         forest.destroy(first)
-        options = ("-msg", "timestamp=on", "-D", "/host/trace", "-trace", "blk_co_preadv")
+        events = [word for event in trace.EVENTS for word in ("-trace", event)]
+        options = ("-msg", "timestamp=on", "-D", "/host/trace", *events)
         self._guest(first, forest.create(first), *options)
         lines = (first.share / "trace").read_text().splitlines()
         self._reads = reads = list(trace.parse(lines))

@@ -7,19 +7,35 @@ from collections.abc import Iterator, Sequence
 BLOCK = 4096
 PIECE = 64 * 1024  # bytes
 BEGIN = 5.0  # seconds until a recording that was asked for has begun
-_READ = re.compile(r"@(\d+\.\d+):blk_co_preadv .* offset (\d+) bytes (\d+)")
+EVENTS = ("blk_co_preadv", "blk_co_pwritev")
+"""Of QEMU, that tell what is read and written."""
+
+_REQUEST = re.compile(r"@(\d+\.\d+):blk_co_p(read|write)v .* offset (\d+) bytes (\d+)")
 Read = tuple[float, int, int]
 """Seconds after the one before, offset and length in bytes."""
 
 
 def parse(lines: Sequence[str]) -> Iterator[Read]:
-    """Yield the reads of a guest, from what QEMU traced."""
+    """Yield what a guest read of its image, from what QEMU traced.
+
+    What the guest wrote itself before is read from elsewhere, so that is left out.
+    """
+    written = set[int]()
     last: float | None = None
+    pause = 0.0
     for line in lines:
-        if match := _READ.search(line):
-            now = float(match[1])
-            yield now - (now if last is None else last), int(match[2]), int(match[3])
+        if match := _REQUEST.search(line):
+            now, offset, length = float(match[1]), int(match[3]), int(match[4])
+            pause += now - (now if last is None else last)
             last = now
+            blocks = _touched([(0.0, offset, length)], BLOCK)
+            if match[2] == "write":
+                written |= blocks
+                continue
+            for first, end in _runs(blocks - written):
+                begin = max(offset, first * BLOCK)
+                yield pause, begin, min(offset + length, end * BLOCK) - begin
+                pause = 0.0
 
 
 def working_set(reads: Sequence[Read]) -> int:
@@ -58,3 +74,12 @@ def _touched(reads: Sequence[Read], size: int) -> set[int]:
     for _, offset, length in reads:
         found.update(range(offset // size, -(-(offset + length) // size)))
     return found
+
+
+def _runs(numbers: set[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first number of each run, and the one behind its last."""
+    for number in sorted(numbers):
+        if number - 1 not in numbers:
+            first = number
+        if number + 1 not in numbers:
+            yield first, number + 1

@@ -10,6 +10,11 @@ TRACE = """\
 42@1700000000.750000:blk_co_preadv blk 0x1 bs 0x2 offset 4096 bytes 8192 flags 0x0
 42@1700000002.000000:blk_co_preadv blk 0x1 bs 0x2 offset 8192 bytes 4096 flags 0x0
 """
+WRITTEN = """\
+42@1700000000.000000:blk_co_pwritev blk 0x1 bs 0x2 offset 8192 bytes 4096 flags 0x0
+42@1700000001.000000:blk_co_preadv blk 0x1 bs 0x2 offset 8704 bytes 512 flags 0x0
+42@1700000003.000000:blk_co_preadv blk 0x1 bs 0x2 offset 4608 bytes 12288 flags 0x0
+"""
 
 
 def run(peer, **figures):
@@ -36,6 +41,10 @@ class StormTest(testtools.TestCase):
         self.assertEqual([(0, 512), (4096, 8192), (8192, 4096)], [one[1:] for one in reads])
         for expected, (pause, _, _) in zip((0, 0.25, 1.25), reads, strict=True):
             self.assertAlmostEqual(expected, pause, places=5)
+
+    def test_what_the_guest_wrote_itself_is_not_read_of_the_image(self):
+        reads = list(trace.parse(WRITTEN.splitlines()))
+        self.assertEqual([(3.0, 4608, 3584), (0.0, 12288, 4608)], reads)
 
     def test_a_block_that_is_read_twice_counts_once(self):
         reads = list(trace.parse(TRACE.splitlines()))
