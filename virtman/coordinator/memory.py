@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass
+import threading
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Memory:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        # threads hear of Volt side by side, and two of them may be told of one image
+        self._writing = threading.Lock()
 
     def prepare(self) -> None:
         """Make the folder."""
@@ -51,9 +54,15 @@ class Memory:
 
     def put(self, known: Known) -> None:
         """Keep this in place of what was known of the image."""
-        if self.get(known.info.name) != known:
-            text = json.dumps(_form(known))  # has secrets
-            atomic_file.write(self._place(known.info.name), text.encode())
+        with self._writing:
+            self._put(known)
+
+    def place(self, placement: Placement) -> None:
+        """Keep this host's new place in the trees of an image that is known."""
+        with self._writing:
+            known = self.get(placement.image)
+            if known is not None:
+                self._put(replace(known, placement=placement))
 
     def upper(self, image: str) -> bytes | None:
         """Return an image's upper hashes, which tell themselves whether they fit it."""
@@ -63,7 +72,8 @@ class Memory:
 
     def put_upper(self, image: str, hashes: bytes) -> None:
         """Keep an image's upper hashes."""
-        atomic_file.write(self._hashes(image), hashes)
+        with self._writing:
+            atomic_file.write(self._hashes(image), hashes)
 
     def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
         """Return a boot profile of the image that is known, and its tag; None if none is whole."""
@@ -81,20 +91,27 @@ class Memory:
 
         Nothing is kept of an image that is not known: nobody would remove it.
         """
-        if found is None or self.get(image) is None:
-            self._profile(image, workload).unlink(missing_ok=True)
-            return
-        content, tag = found
-        kept = tag.encode() + b"\n" + content
-        if self._kept(image, workload) != kept:
-            atomic_file.write(self._profile(image, workload), kept)
+        with self._writing:
+            if found is None or self.get(image) is None:
+                self._profile(image, workload).unlink(missing_ok=True)
+                return
+            content, tag = found
+            kept = tag.encode() + b"\n" + content
+            if self._kept(image, workload) != kept:
+                atomic_file.write(self._profile(image, workload), kept)
 
     def forget(self, image: str) -> None:
         """Keep nothing of an image any more."""
-        self._place(image).unlink(missing_ok=True)
-        self._hashes(image).unlink(missing_ok=True)
-        for profile in self.folder.glob(self._profile(image, "*").name):
-            profile.unlink(missing_ok=True)
+        with self._writing:
+            self._place(image).unlink(missing_ok=True)
+            self._hashes(image).unlink(missing_ok=True)
+            for profile in self.folder.glob(self._profile(image, "*").name):
+                profile.unlink(missing_ok=True)
+
+    def _put(self, known: Known) -> None:
+        if self.get(known.info.name) != known:
+            text = json.dumps(_form(known))  # has secrets
+            atomic_file.write(self._place(known.info.name), text.encode())
 
     def _place(self, image: str) -> Path:
         return self.folder / f"{image}.json"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from virtman.coordinator.interface import (
     SILENT,
@@ -230,6 +229,4 @@ class Remembering(Coordinator):
 
     def _note(self, placements: Iterable[Placement]) -> None:
         for one in placements:
-            known = self.memory.get(one.image)
-            if known is not None:
-                self.memory.put(replace(known, placement=one))
+            self.memory.place(one)

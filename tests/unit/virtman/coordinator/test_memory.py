@@ -1,0 +1,40 @@
+"""What is kept of Volt's answers, by several threads side by side."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fixtures
+import testtools
+
+from virtman.coordinator.interface import ImageInfo
+from virtman.coordinator.memory import Known, Memory
+from virtman.model.address import Proof
+from virtman.model.placement import Placement
+
+INFO = ImageInfo("debian", 1 << 20, 2, 2, "one")
+
+
+def placement(generation):
+    return Placement("debian", 1 << 20, generation, Proof("debian", "secret"), ())
+
+
+class MemoryTest(testtools.TestCase):
+    def test_threads_that_are_told_of_one_image_do_not_hinder_each_other(self):
+        memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))
+        memory.put(Known(INFO, placement(1)))
+        begin = threading.Barrier(4)
+
+        def keep(first):
+            begin.wait(10)
+            for generation in range(first, first + 50):
+                memory.place(placement(generation))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(keep, (100, 200, 300, 400)))
+        self.assertIn(memory.get("debian").placement.generation, (149, 249, 349, 449))
+
+    def test_no_place_is_kept_in_an_image_that_is_not_known(self):
+        memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))
+        memory.place(placement(1))
+        self.assertIsNone(memory.get("debian"))
