@@ -150,6 +150,7 @@ class Stack:
             try:
                 paths[step.device] = layer.up([paths[device] for device in below])
             except ParentUnreachable as err:
+                LOG.debug("%s, after %.3f s: %s", step.device, time.monotonic() - begin, err)
                 errors[err.host] = err
                 if not layer.is_up():
                     lost.add(step.device)

@@ -152,9 +152,10 @@ class PathLayer:
             try:
                 iscsi.login(portal.ip, portal.port, portal.iqn, *_words(self.step.proof))
                 return
-            except PermissionError:
+            except PermissionError as err:
                 if time.monotonic() > end:
                     raise
+                LOG.debug("%s: %s; trying again", portal.iqn, err.strerror)
             time.sleep(_REFUSED_PAUSE)
 
     def _session(self) -> Portal | None:
