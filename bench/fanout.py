@@ -6,11 +6,11 @@ read the same bytes at once, through the devices that their VMs boot from.
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from bench import fio
+from bench.peers.peer import Site
 from bench.peers.virtman import SHAPES
 from bench.report import Progress
 from lab import Bed, Disk
@@ -23,7 +23,6 @@ PIECE = 256 * 1024  # bytes of a read
 READERS = 8  # reads in flight on each node
 START = 15  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
-T = TypeVar("T")
 
 
 def measure(
@@ -52,6 +51,7 @@ class _Fanout:
         self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, nodes + 1)]
         self._nodes = self._bed.start_nodes(names, "256M")
+        self._each = Site(self._deployment, self._storage, self._nodes).each
         self._deployment.start_volt()
         self._deployment.start_agents(self._nodes)
 
@@ -83,10 +83,6 @@ class _Fanout:
             "source_sent_bytes": source,
             "busiest_node_sent_bytes": max(others),
         }
-
-    def _each(self, work: Callable[[Node], T]) -> list[T]:
-        with ThreadPoolExecutor(len(self._nodes)) as pool:
-            return list(pool.map(work, self._nodes))
 
 
 def _read(node: Node, device: str, size: int, start: float) -> tuple[float, float]:
