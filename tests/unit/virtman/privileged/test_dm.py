@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import queue
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -129,13 +130,13 @@ class FlushTest(ReloadCase):
 
     def setUp(self):
         super().setUp()
-        self.useFixture(fixtures.MockPatchObject(dm, "PATIENCE", 0.1))
-        self.hangs, self.answers, self.took = True, threading.Event(), 0.0
+        self.hangs, self.begun, self.answers = True, threading.Event(), threading.Event()
         self.useFixture(fixtures.MockPatchObject(dm.chunks, "flush", self.flush))
         self.addCleanup(self.answer)
 
     def flush(self, path):
         self.run_("flush")
+        self.begun.set()
         if self.hangs:
             self.answers.wait()
 
@@ -148,9 +149,16 @@ class FlushTest(ReloadCase):
                 one.join()
 
     def swap(self):
-        """Fail to swap a table; return the steps."""
+        """Fail to swap a table, once its flush has begun and time is up; return the steps."""
+
+        def wait(timeout):
+            self.assertTrue(0 < timeout < dm.PATIENCE)
+            self.begun.wait()
+            raise queue.Empty
+
         self.log = []
-        error = self.assertRaises(OSError, RELOAD, "vm1", [], False, True, False, "/dev/below")
+        with mock.patch.object(queue, "SimpleQueue", return_value=mock.Mock(get=wait)):
+            error = self.assertRaises(OSError, RELOAD, "vm1", [], False, True, False, "/dev/below")
         self.assertEqual(errno.ETIMEDOUT, error.errno)
         self.assertIn("/dev/below", str(error))
         return " ".join(self.log)
@@ -161,6 +169,7 @@ class FlushTest(ReloadCase):
     def test_suspending_and_flushing_have_the_ten_seconds_together(self):
         given = []
         with (
+            mock.patch.object(dm, "PATIENCE", 0.1),
             mock.patch.object(dm, "_suspend_in_time", lambda *_: threading.Event().wait(0.06)),
             mock.patch.object(dm, "_flush_in_time", lambda _, patience: given.append(patience)),
         ):
