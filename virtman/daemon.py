@@ -70,8 +70,7 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     :raises VirtmanError: if options contradict each other
     """
     agent = _agent(conf)
-    agent.stack.forget_lost()
-    agent.stack.wake()
+    agent.stack.prepare()
     moves, arrivals, journeys = _journeys(conf, agent)
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))

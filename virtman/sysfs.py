@@ -10,6 +10,8 @@ from pathlib import Path
 _BLOCK = Path("/sys/class/block")
 _HASHES = Path("/sys/module/dm_verity/parameters/prefetch_cluster")
 _CACHE_SETS = Path("/sys/fs/bcache")
+_PAGE = 4096
+"""Bytes, and more is no attribute in ``/sys``."""
 
 
 def number(device: str) -> str:
@@ -61,21 +63,21 @@ def mapper_name(device: str) -> str:
 
 def loop_of(path: str, offset: int = 0) -> str | None:
     """Return the loop device that shows this file or device from a byte on; None if none does."""
-    wanted = os.path.realpath(path), offset
-    for loop in Path("/sys/block").glob("loop*/loop"):
+    wanted = os.path.realpath(path)
+    for loop in _loops():
         with contextlib.suppress(OSError):
-            if _shown(loop) == wanted:
-                return f"/dev/{loop.parent.name}"
+            if _file_of(loop) == wanted and _offset_of(loop) == offset:
+                return f"/dev/{loop}"
     return None
 
 
 def idle_loops() -> list[tuple[str, int]]:
     """Return the files and devices, and from where on, of loop devices on which nothing lies."""
     idle = []
-    for loop in Path("/sys/block").glob("loop*/loop"):
+    for loop in _loops():
         with contextlib.suppress(OSError):
-            if not any((loop.parent / "holders").iterdir()):
-                idle.append(_shown(loop))
+            if not os.listdir(f"/sys/block/{loop}/holders"):
+                idle.append((_file_of(loop), _offset_of(loop)))
     return idle
 
 
@@ -177,9 +179,26 @@ def _statistics(device: str) -> list[int]:
     return [int(one) for one in Path(f"/sys/dev/block/{number(device)}/stat").read_text().split()]
 
 
-def _shown(loop: Path) -> tuple[str, int]:
-    path = (loop / "backing_file").read_text().rstrip("\n")
-    return path, int((loop / "offset").read_text())
+def _loops() -> list[str]:
+    """Return the names of all loop devices, also of those that show nothing."""
+    return [name for name in os.listdir("/sys/block") if name.startswith("loop")]
+
+
+def _file_of(loop: str) -> str:
+    return _shown(loop, "backing_file").decode().rstrip("\n")
+
+
+def _offset_of(loop: str) -> int:
+    return int(_shown(loop, "offset"))
+
+
+def _shown(loop: str, attribute: str) -> bytes:
+    """Return what the kernel shows of a loop device. Each image has many, so with few calls."""
+    descriptor = os.open(f"/sys/block/{loop}/loop/{attribute}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, _PAGE)
+    finally:
+        os.close(descriptor)
 
 
 def _target(link: Path) -> str | None:

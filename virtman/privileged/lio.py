@@ -17,6 +17,23 @@ _DBROOT = Path("/etc/target")
 _OPTIMAL_SECTORS = 256
 _ENABLE_TRIES = 5
 _ENABLE_PAUSE = 0.2
+_SPARE = 65535
+"""Number of a group of disks which nobody has: they are counted from 0."""
+
+
+@context.entrypoint
+def prepare() -> None:
+    """Have done what the first disk that is served would wait for.
+
+    :raises OSError: if LIO is not there
+    """
+    import rtslib_fb  # noqa: F401, PLC0415
+
+    _prepare()
+    # with the first one the kernel loads, one after the other, all that can stand behind a disk
+    first = _CONFIGFS / f"core/fileio_{_SPARE}"
+    first.mkdir(exist_ok=True)
+    first.rmdir()
 
 
 @context.entrypoint
@@ -116,6 +133,7 @@ def _prepare() -> None:
     with contextlib.suppress(OSError):  # fabrics are loaded: somebody chose a folder already
         (_CONFIGFS / "dbroot").write_text(f"{_DBROOT}\n")
     run("modprobe", "iscsi_target_mod")
+    (_CONFIGFS / "iscsi").mkdir(exist_ok=True)
 
 
 def _retried(make: Callable[[], Any]) -> Any:

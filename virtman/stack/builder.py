@@ -209,18 +209,24 @@ class Stack:
         devices = self.present().get(image, [])
         return tuple(plan.Void(device, 0, ()) for device in devices if device.role == "void")
 
-    def forget_lost(self) -> None:
-        """Forget whom this node read from before it was booted, secrets and all."""
-        transport.forget_lost()
+    def prepare(self) -> None:
+        """Get the node ready for an agent that starts; to be called while nothing else is done.
 
-    def wake(self) -> None:
-        """Let devices go on that an agent held back as it died, in the middle of a swap.
-
-        To be called while nothing is swapped.
+        What the first image would wait for is loaded, whom this node read from before it was booted
+        is forgotten, secrets and all, and devices go on that an agent held back as it died, in the
+        middle of a swap.
         """
         try:
+            check_modules(self.modules)
+        except VirtmanError as err:
+            LOG.warning("no VM can be created: %s", err)
+        transport.prepare()
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
             names = mapped.names()
-        except KernelFailure as err:  # the module is loaded later
+        except KernelFailure as err:  # without device mapper
             LOG.info("nothing can be held back: %s", err)
             return
         for name in names:

@@ -162,8 +162,7 @@ class Node:
         coordinator = Remembering(volt, memory)
         stack = Stack(self.bed.driver, (SSD,), images)
         with self.process.here():
-            stack.forget_lost()
-            stack.wake()
+            stack.prepare()
         host = Host(self.name, self.ip, 3260)
         stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
         self.agent = Agent(host, stack, coordinator, stores, self.times)

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find this machine's fonts
 import testtools
 
 from bench import plot

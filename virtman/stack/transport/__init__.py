@@ -88,6 +88,13 @@ class Transport(Protocol):
     def bear_with(self, portal: Portal) -> None:
         """Let a parent lose its connection for a moment again without failing reads."""
 
+    def prepare(self) -> None:
+        """Have ready what the first image would wait for, and forget what an earlier boot left.
+
+        That is the parents, and what was to be proved to them. To be called while nothing logs in.
+        What cannot be done is logged, and told to whom needs it.
+        """
+
     # what an agent left that died
 
     def idle(self) -> list[Portal]:
@@ -101,12 +108,6 @@ class Transport(Protocol):
 
     def withdraw(self, name: str, host: str, image: str) -> None:
         """Stop serving a thing, by its name."""
-
-    def forget_lost(self) -> None:
-        """Forget the parents of an earlier boot, and what was to be proved to them.
-
-        To be called while nothing logs in.
-        """
 
 
 transport: Transport = Iscsi()

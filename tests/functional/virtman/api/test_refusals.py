@@ -7,6 +7,7 @@ import fixtures
 
 from tests.functional.virtman.base import UsedCase
 from virtman.errors import VirtmanError
+from virtman.privileged import lio
 
 NAMES = ("a/b", "a b", "Debian", "", "a_b", "a:b", "-a", "../etc", "x" * 49, "ü", "a\n", "a\0b")
 
@@ -59,6 +60,15 @@ class RefusalTest(UsedCase):
         text = self.refused("virtman.kernel.modules_missing", self.node.create, "vm2")
         self.assertIn("no module dm-switch, bcache:", text)
         self.assertIn("depmod -a", text)
+
+    def test_an_agent_starts_where_modules_are_missing(self):
+        self.node.die()
+        self.node.kernel.missing_modules = {"bcache"}
+        with mock.patch.object(lio, "prepare", side_effect=OSError("no configfs")):
+            self.node.start()
+        self.refused("virtman.kernel.modules_missing", self.node.create, "vm2")
+        self.node.kernel.missing_modules = set()
+        self.node.create("vm2")
 
     def test_dropping_an_image_that_is_used(self):
         text = self.refused("virtman.device.busy", self.node.drop)

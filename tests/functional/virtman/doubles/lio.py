@@ -13,6 +13,9 @@ from tests.functional.virtman.doubles.network import Lun, Target
 class Targets(Double):
     """What this kernel serves to others."""
 
+    def prepare(self) -> None:
+        """Nothing is to be loaded here."""
+
     def serve(
         self, name: str, device: str, size: int, target: str, lun: int, ip: str, port: int
     ) -> None:

@@ -99,11 +99,15 @@ class Iscsi:
         with explained(f"withdrawing {name}"):
             lio.withdraw(name, iqn(host, image), int(name.rpartition("_")[2]))
 
-    def forget_lost(self) -> None:
-        """Forget targets without a session: sessions end with the power, their records do not.
+    def prepare(self) -> None:
+        """Have LIO ready, and forget targets without a session.
 
-        To be called while nothing logs in: a login writes its record first.
+        Sessions end with the power, their records do not. A login writes its record first.
         """
+        try:
+            lio.prepare()
+        except OSError as err:
+            LOG.warning("nothing can be served yet: %s", err)
         try:
             for ip, port, target in iscsi.records():
                 if parse_iqn(target) is not None and sessions.session_to(target) is None:
