@@ -17,9 +17,10 @@ from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image import life
 from virtman.image.life import Life, Phase, Times
+from virtman.image.page_caches import PageCaches
 from virtman.image.parents import Witness
 from virtman.image.share import Share
-from virtman.model import plan
+from virtman.model import plan, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Placement
@@ -73,6 +74,11 @@ class Attachment:
     def exports(self) -> Sequence[str]:
         """Paths of what VMs and children read, one a stripe; they may not be there."""
         return [Device(self.info.name, f"export{one}").node for one in range(self.info.stripes)]
+
+    @property
+    def page_caches(self) -> PageCaches:
+        """What is held of the image in memory."""
+        return PageCaches(self.exports, sizes.padded(self.info.size) * sizes.SECTOR)
 
     @property
     def reads(self) -> Reads | None:

@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -19,13 +19,12 @@ from virtman import sysfs
 from virtman.errors import VirtmanError
 from virtman.image.attachment import Attachment
 from virtman.image.share import SharedCap
-from virtman.model import pieces, sizes
+from virtman.model import pieces
 from virtman.model.prefetch_order import AHEAD, Policy, order
 from virtman.model.prefetch_pace import Idle, Window
 from virtman.model.prefetch_use import Judge
 from virtman.model.profile import Profile
 from virtman.model.read_counts import BOUNDS, Count
-from virtman.stack import page_cache
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
@@ -182,8 +181,7 @@ class Prefetch:
         self._state = State.FETCHING
         self._begin = self._end = 0.0
         self._name = attachment.info.name
-        self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
-        self._exports = attachment.exports
+        self._caches = attachment.page_caches
         self._share = attachment.share
         self._origin = reads.device.node
         self._reads = reads
@@ -261,10 +259,10 @@ class Prefetch:
                 used, since, pause = self._used, time.monotonic(), LOOK
 
     def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
-        found: list[list[int]] = [[] for _ in self._exports]
+        found: list[list[int]] = [[] for _ in self._caches.exports]
         for number in numbers:
             offset = number * self._piece
-            if offset < self._size:
+            if offset < self._caches.size:
                 found[pieces.stripe(offset, len(found))].append(number)
         return found
 
@@ -274,10 +272,21 @@ class Prefetch:
         read_s = self._idle.look(seen)
         for lane in self._lanes:
             lane.hurt(read_s, self._idle.seconds)
+        wanted = self._wanted_of(seen)
         with self._lock:
-            used = self._judge.look(seen) * self._piece
+            used = self._judge.look(seen, wanted) * self._piece
             self._used += used
             self._totals.add(used=used)
+
+    def _wanted_of(self, seen: Mapping[int, Count]) -> set[int]:
+        """Return the pieces that somebody wanted, or that came ahead, where VMs have just read."""
+        found: set[int] = set()
+        for area in self._judge.changed(seen):
+            start = area * self._reads.area
+            for held in self._caches.held(start, self._reads.area):
+                first = start // self._piece
+                found.update(first + number for number in pieces.wanted(held, self._piece))
+        return found
 
     def _weigh(self) -> None:
         """Give the profile up if VMs read something else."""
@@ -299,18 +308,15 @@ class Prefetch:
     def _fetch(self, taken: Sequence[int]) -> None:
         start = taken[0] * self._piece
         length = self._length(taken)
-        export = self._exports[pieces.stripe(start, len(self._exports))]
-
-        def is_lacking() -> bool:
-            return not all(page_cache.held(export, pieces.in_export(start), length))
-
-        lacks = is_lacking()
+        lacks = self._caches.lacks(start, length)
         if lacks:
             if not self._share.wait(length, self._how.cap.delay(length), self._is_over):
                 return
-            lacks = is_lacking()  # VMs may have read it meanwhile
+            lacks = self._caches.lacks(start, length)  # VMs may have read it meanwhile
         if lacks:
-            page_cache.fetch(export, pieces.in_export(start), length)
+            with self._lock:
+                self._judge.coming(taken)
+            self._caches.fetch(start, length)
         with self._lock:
             self._there += length
             if lacks:
@@ -328,4 +334,4 @@ class Prefetch:
 
     def _length(self, taken: Sequence[int]) -> int:
         """Return the bytes of pieces that lie behind each other; the image's last may be short."""
-        return min(len(taken) * self._piece, self._size - taken[0] * self._piece)
+        return min(len(taken) * self._piece, self._caches.size - taken[0] * self._piece)

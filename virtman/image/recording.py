@@ -15,7 +15,6 @@ from virtman import sysfs
 from virtman.image.attachment import Attachment
 from virtman.model import pieces, sizes
 from virtman.model.naming import Device
-from virtman.stack import page_cache
 from virtman.stack.reads import Reads
 
 LOOK = 0.5
@@ -47,11 +46,10 @@ class Recording:
     ) -> None:
         name = attachment.info.name
         self.run: dict[int, float] = {}
-        self._size = sizes.padded(attachment.info.size) * sizes.SECTOR
         self._reads = reads
         self.piece = piece
         self._clock = clock
-        self._exports = attachment.exports
+        self._caches = attachment.page_caches
         self._below = Device(name, "stripe").node
         self._begin = clock()
         self._first: float | None = None
@@ -91,15 +89,8 @@ class Recording:
     def _look_at(self, area: int, since: float) -> None:
         """Add the pieces of an area that were read."""
         start = area * self._reads.area
-        length = min(self._reads.area, self._size - start)
         self._pages[area] = 0
-        stripes = {
-            pieces.stripe(at, len(self._exports))
-            for at in range(start, start + length, sizes.REGION)
-        }
-        for one in stripes:
-            # where a stripe has no region, its page cache has no pages
-            held = page_cache.held(self._exports[one], pieces.in_export(start), length)
+        for held in self._caches.held(start, self._reads.area):
             self._pages[area] += held.count(1)
             for number in pieces.wanted(held, self.piece):
                 self.run.setdefault(start // self.piece + number, since)

@@ -6,6 +6,7 @@ Pure: the caller measures.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 
 from virtman.model import sizes
 from virtman.model.profile import Profile
@@ -23,10 +24,10 @@ _LATELY = 32
 """Areas that were read last, which tell how far the boot is."""
 
 _FOREIGN = 0.1
-"""Share of the areas that VMs read which a profile has at least, if it is of their workload."""
+"""Share of the pieces that VMs read which a profile has at least, if it is of their workload."""
 
 _ENOUGH = 32
-"""Areas that VMs have read before that share tells something."""
+"""Pieces that VMs have read before that share tells something."""
 
 
 class Usefulness:
@@ -83,6 +84,10 @@ class Judge:
     A boot may be slower than those that were recorded. So time is not what passes here, but how
     far the boot has come in the profile: the band of what VMs read last.
 
+    What VMs read is counted by areas, which may have many pieces. Of those that were not fetched
+    ahead it is known which ones: they are in memory because somebody wanted them. The rest of what
+    was read in an area is taken to be of the pieces that came ahead.
+
     :param area: bytes of which it is known together how much was read
     """
 
@@ -95,43 +100,73 @@ class Judge:
         for group in profile.groups:
             seconds = group.band * profile.band_ms / 1000
             self._times |= dict.fromkeys(group.pieces, seconds)
-        self._known = {self._bucket_of(piece) for piece in self._times}
+        self._ahead: set[int] = set()
         self._unused: dict[int, list[int]] = {}
         self._sectors: dict[int, int] = {}
+        self._known: set[int] = set()
+        self._strange: set[int] = set()
+        self._owed: dict[int, int] = {}
         self._lately: deque[float] = deque(maxlen=_LATELY)
+
+    def coming(self, pieces: Iterable[int]) -> None:
+        """Take notice that pieces are about to be fetched ahead."""
+        self._ahead.update(pieces)
 
     def fetched(self, piece: int) -> None:
         """Take notice that a piece came, fetched ahead."""
         self._usefulness.fetched(self._times[piece], piece)
         self._unused.setdefault(self._bucket_of(piece), []).append(piece)
 
-    def look(self, seen: dict[int, Count]) -> int:
-        """Return how many of the pieces that came ahead were read since the last look."""
-        read: dict[int, int] = {}
-        for area, count in seen.items():
+    def changed(self, seen: Mapping[int, Count]) -> list[int]:
+        """Return the areas of which VMs have read more since the last look."""
+        return [area for area, count in seen.items() if self._sectors.get(area) != count.sectors]
+
+    def look(self, seen: Mapping[int, Count], wanted: Iterable[int]) -> int:
+        """Return how many of the pieces that came ahead were read since the last look.
+
+        :param seen: all that VMs have read
+        :param wanted: pieces of the areas that changed which are in memory, because somebody
+            wanted something of them or they came ahead
+        """
+        self._take(wanted)
+        fresh: dict[int, int] = {}
+        for area in self.changed(seen):
             bucket = area * self._area // self._bucket
-            read[bucket] = read.get(bucket, 0) + count.sectors
+            more = seen[area].sectors - self._sectors.get(area, 0)
+            fresh[bucket] = fresh.get(bucket, 0) + more * sizes.SECTOR
+            self._sectors[area] = seen[area].sectors
         used = 0
-        for bucket, sectors in read.items():
-            fresh = sectors - self._sectors.get(bucket, 0)
-            most = -(-fresh * sizes.SECTOR // self._piece)
+        for bucket, read in fresh.items():
+            strange = min(read, self._owed.get(bucket, 0))
+            self._owed[bucket] = self._owed.get(bucket, 0) - strange
+            most = -(-(read - strange) // self._piece)
             waiting = self._unused.get(bucket, [])
             for piece in waiting[:most]:
                 self._usefulness.used(piece)
                 self._lately.append(self._times[piece])
+                self._known.add(piece)
             used += len(waiting[:most])
             del waiting[:most]
-        self._sectors = read
         return used
 
     def is_poor(self) -> bool:
         """Tell whether the profile is of another workload than what runs."""
-        known = len(self._sectors.keys() & self._known)
-        if len(self._sectors) >= _ENOUGH and known < _FOREIGN * len(self._sectors):
+        known, read = len(self._known), len(self._known) + len(self._strange)
+        if read >= _ENOUGH and known < _FOREIGN * read:
             return True
         if len(self._lately) < _LATELY:
             return False
         return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
+
+    def _take(self, wanted: Iterable[int]) -> None:
+        """Take notice of pieces that VMs read and that did not come ahead."""
+        for piece in set(wanted) - self._ahead:
+            if piece in self._times:
+                self._known.add(piece)
+            elif piece not in self._strange:
+                self._strange.add(piece)
+                bucket = self._bucket_of(piece)
+                self._owed[bucket] = self._owed.get(bucket, 0) + self._piece
 
     def _bucket_of(self, piece: int) -> int:
         return piece * self._piece // self._bucket

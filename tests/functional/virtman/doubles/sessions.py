@@ -31,6 +31,9 @@ class Sessions(Double):
     def session_in_use(self, iqn: str) -> bool:
         return any(one.key[2] == iqn and self._holds(one) for one in self.kernel.sessions)
 
+    def is_logged_in(self, iqn: str) -> bool:
+        return self.session_to(iqn) is not None and not self.is_cut_off(iqn)
+
     def is_cut_off(self, iqn: str) -> bool:
         mine = (one for one in self.kernel.sessions if one.key[2] == iqn)
         return any(map(self.kernel.is_cut_off, mine))

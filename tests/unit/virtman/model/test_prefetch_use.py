@@ -88,16 +88,20 @@ class JudgeTest(testtools.TestCase):
         self.sectors = {}
         return Judge(merged(None, run, "ab" * 32, piece), area)
 
-    def read(self, judge, *numbers):
+    def fetch(self, judge, *numbers):
+        judge.coming(numbers)
+        for number in numbers:
+            judge.fetched(number)
+
+    def read(self, judge, *numbers, wanted=(), sectors=SECTORS):
         for number in numbers:
             area = number * PIECE // self.area
-            self.sectors[area] = self.sectors.get(area, 0) + SECTORS
-        return judge.look({area: Count(one) for area, one in self.sectors.items()})
+            self.sectors[area] = self.sectors.get(area, 0) + sectors
+        return judge.look({area: Count(one) for area, one in self.sectors.items()}, wanted)
 
     def test_what_is_read_counts_once(self):
         judge = self.judge(2)
-        for number in (0, 1, 2):
-            judge.fetched(number)
+        self.fetch(judge, 0, 1, 2)
         self.assertEqual(1, self.read(judge, 1))
         self.assertEqual(0, self.read(judge, 1))
         self.assertEqual(0, self.read(judge, 20))
@@ -105,42 +109,80 @@ class JudgeTest(testtools.TestCase):
 
     def test_areas_of_many_pieces_count_by_how_much_was_read(self):
         judge = self.judge(2, area=16 * PIECE)
-        for number in range(16):
-            judge.fetched(number)
+        self.fetch(judge, *range(16))
         self.assertEqual(3, self.read(judge, 1, 5, 9))
         self.assertEqual(2, self.read(judge, 2, 3))
 
+    def test_what_came_because_it_was_wanted_counts_for_no_other_piece_of_its_area(self):
+        judge = self.judge(1, area=32 * PIECE)
+        self.fetch(judge, *range(16))
+        self.assertEqual(0, self.read(judge, 20, 21, wanted=(0, 20, 21)))
+        self.assertEqual(2, self.read(judge, 20, 1, wanted=(0, 1, 20, 21)))
+
+    def test_a_piece_may_be_in_memory_before_its_read_counts(self):
+        judge = self.judge(1, area=32 * PIECE)
+        self.fetch(judge, *range(16))
+        self.assertEqual(0, self.read(judge, 20, 1, wanted=(20, 21)))
+        self.assertEqual(1, self.read(judge, 21, wanted=(20, 21)))
+        self.assertEqual(1, self.read(judge, 2))
+
     def test_pieces_may_be_longer_than_areas(self):
         judge = self.judge(2, piece=4 * PIECE)
-        judge.fetched(1)
+        self.fetch(judge, 1)
         self.assertEqual(1, self.read(judge, 4, 5, 6, 7))
+
+    def test_areas_change_when_more_of_them_is_read(self):
+        judge = self.judge(2)
+        self.assertEqual([1, 2], judge.changed({1: Count(8), 2: Count(8)}))
+        judge.look({1: Count(8), 2: Count(8)}, ())
+        self.assertEqual([2], judge.changed({1: Count(8), 2: Count(16)}))
 
     def test_a_boot_that_goes_as_recorded_is_no_reason_to_stop(self):
         judge = self.judge(30)
-        for number in self.numbers:
-            judge.fetched(number)
+        self.fetch(judge, *self.numbers)
         for number in self.numbers:
             self.read(judge, number)
             self.assertFalse(judge.is_poor(), number)
 
     def test_a_slow_boot_is_none_either(self):
         judge = self.judge(30)
-        for number in self.numbers:
-            judge.fetched(number)
+        self.fetch(judge, *self.numbers)
         self.read(judge, *self.numbers[:100])
         self.assertFalse(judge.is_poor())
 
     def test_a_boot_that_leaves_half_of_it_out_is_one(self):
         judge = self.judge(30)
-        for number in self.numbers:
-            judge.fetched(number)
+        self.fetch(judge, *self.numbers)
         self.read(judge, *self.numbers[::2])
         self.assertTrue(judge.is_poor())
 
     def test_another_workload_is_one(self):
         judge = self.judge(30)
-        judge.fetched(0)
-        self.read(judge, *range(1000, 1031))
+        self.fetch(judge, 0)
+        self.read(judge, *range(1000, 1031), wanted=range(1000, 1031))
         self.assertFalse(judge.is_poor())
-        self.read(judge, 1031)
+        self.read(judge, 1031, wanted=[1031])
+        self.assertTrue(judge.is_poor())
+
+    def test_another_workload_is_one_though_it_reads_beside_what_comes(self):
+        run = {number: number / 32 for number in range(0, 960, 2)}
+        judge = Judge(merged(None, run, "ab" * 32, PIECE), 4 * PIECE)
+        self.area, self.sectors = 4 * PIECE, {}
+        self.fetch(judge, *range(0, 64, 2))
+        wanted = set(range(64)) | {65}
+        self.assertEqual(0, self.read(judge, *range(1, 64, 2), wanted=wanted))
+        self.assertTrue(judge.is_poor())
+
+    def test_what_vms_wanted_before_it_came_is_of_their_workload(self):
+        judge = self.judge(30)
+        self.read(judge, *range(60), wanted=range(60))
+        self.read(judge, *range(1000, 1300), wanted=range(1000, 1300))
+        self.assertFalse(judge.is_poor())
+        self.read(judge, *range(1300, 1900), wanted=range(1300, 1900))
+        self.assertTrue(judge.is_poor())
+
+    def test_what_is_just_coming_was_wanted_by_nobody(self):
+        judge = self.judge(30)
+        judge.coming(range(100))
+        self.read(judge, *range(1000, 1032), wanted=[*range(100), *range(1000, 1032)])
         self.assertTrue(judge.is_poor())

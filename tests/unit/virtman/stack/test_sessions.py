@@ -41,6 +41,21 @@ class SilenceTest(testtools.TestCase):
 
 
 class SessionTest(testtools.TestCase):
+    def test_a_session_that_logs_in_for_the_first_time_is_not_cut_off(self):
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))
+        session = root / "session1"
+        (session / "device").mkdir(parents=True)
+        (session / "targetname").write_text("iqn.2026-11.org.virtman:b:i\n")
+        seen = []
+        for has_disks, state in ((0, "FREE"), (1, "LOGGED_IN"), (1, "FAILED"), (1, "FREE")):
+            if has_disks:
+                (session / "device/target2:0:0").mkdir(exist_ok=True)
+            (session / "state").write_text(f"{state}\n")
+            iqn = "iqn.2026-11.org.virtman:b:i"
+            seen.append((sessions.is_logged_in(iqn), sessions.is_cut_off(iqn)))
+        self.assertEqual([(False, False), (True, False), (False, True), (False, True)], seen)
+
     def test_what_lies_on_a_session_and_what_it_lies_on_is_known(self):
         root = Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))

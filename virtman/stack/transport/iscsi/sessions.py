@@ -16,6 +16,7 @@ _SESSIONS = Path("/sys/class/iscsi_session")
 _TCP, _TCP6 = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
 _DISK_STATISTICS = Path("/proc/diskstats")
 _ESTABLISHED = "01"
+_LOGGED_IN = "LOGGED_IN"
 
 
 def disk(iqn: str, lun: int) -> str | None:
@@ -82,12 +83,20 @@ def idle_sessions() -> list[Portal]:
     return idle
 
 
+def is_logged_in(iqn: str) -> bool:
+    """Tell whether there is a session with this target that has its connection."""
+    return any(_state(session) == _LOGGED_IN for session in _sessions(iqn))
+
+
 def is_cut_off(iqn: str) -> bool:
-    """Tell whether there is a session with this target that has lost its connection."""
-    states = [(session / "state") for session in _sessions(iqn)]
-    with contextlib.suppress(OSError):  # gone meanwhile
-        return any(state.read_text().strip() != "LOGGED_IN" for state in states)
-    return False
+    """Tell whether there is a session with this target that has lost its connection.
+
+    One that still logs in for the first time has none to lose, and no disks yet.
+    """
+    return any(
+        _state(session) not in (_LOGGED_IN, "") and any(session.glob("device/target*"))
+        for session in _sessions(iqn)
+    )
 
 
 def unacknowledging() -> set[tuple[str, int]]:
@@ -127,6 +136,12 @@ def _sessions(iqn: str) -> Iterator[Path]:
         with contextlib.suppress(OSError):
             if (session / "targetname").read_text().strip() == iqn:
                 yield session
+
+
+def _state(session: Path) -> str:
+    with contextlib.suppress(OSError):  # it goes just now
+        return (session / "state").read_text().strip()
+    return ""
 
 
 def _is_used(session: Path) -> bool:

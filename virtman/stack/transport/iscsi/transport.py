@@ -58,8 +58,7 @@ class Iscsi:
 
     def is_connected(self, portal: Portal) -> bool:
         """Tell whether there is a session with a target, and logged in."""
-        there = sessions.session_to(portal.iqn) is not None
-        return there and not sessions.is_cut_off(portal.iqn)
+        return sessions.is_logged_in(portal.iqn)
 
     def paths(self, image: str) -> dict[Device, Portal]:
         """Return an image's devices on disks of sessions, and each one's portal."""
