@@ -26,7 +26,7 @@ _LATELY = 32
 _FOREIGN = 0.1
 """Share of the pieces that VMs read which a profile has at least, if it is of their workload."""
 
-_ENOUGH = 16
+_ENOUGH = 8
 """Pieces that VMs have read before that share tells something."""
 
 
