@@ -69,6 +69,13 @@ class InstanceUnknown(VirtmanError):
     status = 404
 
 
+class InstanceSize(VirtmanError):
+    """A disk that would be smaller than its image or snapshot, or than it was."""
+
+    code = "virtman.instance.size"
+    status = 400
+
+
 class InstanceNotServed(VirtmanError):
     """The VM has no device yet: the agent has not created it again."""
 

@@ -63,11 +63,13 @@ class Client:
         image: str = "",
         *,
         snapshot: str = "",
+        size: int | None = None,
         quota: int | None = None,
         store: str = "",
     ) -> VmAnswer:
         """Give a VM its device, over an image or as of a snapshot; return the VM.
 
+        :param size: bytes of its disk; None for those of the image or snapshot
         :param quota: bytes that its stores may take; None for what the agent is told
         :param store: path of a block device that takes what the VM writes
         """
@@ -76,6 +78,8 @@ class Client:
             body["image"] = naming.check("image", image)
         if snapshot:
             body["snapshot"] = naming.check("snapshot", snapshot)
+        if size is not None:
+            body["size"] = size
         if quota is not None:
             body["quota"] = quota
         if store:
@@ -89,6 +93,10 @@ class Client:
     def limit(self, vm: str, quota: int) -> VmAnswer:
         """Give a VM another quota, in bytes; 0 for none."""
         return cast("VmAnswer", self._call("PATCH", _instance(vm), {"quota": quota}))
+
+    def resize(self, vm: str, size: int) -> VmAnswer:
+        """Make a VM's disk so many bytes long, while it runs; never shorter than it is."""
+        return cast("VmAnswer", self._call("PATCH", _instance(vm), {"size": size}))
 
     def destroy(self, vm: str) -> None:
         """Take a VM's device away."""

@@ -29,7 +29,7 @@ ROUTES = (
     ("GET", "/v1/instances", "list_instances"),
     ("PUT", "/v1/instances/<vm>", "create"),
     ("GET", "/v1/instances/<vm>", "show"),
-    ("PATCH", "/v1/instances/<vm>", "limit"),
+    ("PATCH", "/v1/instances/<vm>", "change"),
     ("DELETE", "/v1/instances/<vm>", "destroy"),
     ("PUT", "/v1/instances/<vm>/recording", "record"),
     ("GET", "/v1/instances/<vm>/recording", "show_recording"),
@@ -85,18 +85,21 @@ class Api(Rest):
 
     def create(self, request: Request, vm: str) -> Answer:
         """Give a VM its device; the body names an image or a snapshot."""
-        body = body_of(request, image=str, snapshot=str, quota=int, store=str)
+        body = body_of(request, image=str, snapshot=str, size=int, quota=int, store=str)
         if not body.keys() & {"image", "snapshot"}:
             raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
         self.agent.create(vm, **body)
         return 201, _shown(self.agent.show(vm))
 
-    def limit(self, request: Request, vm: str) -> Answer:
-        """Give a VM another quota."""
-        body = body_of(request, quota=int)
+    def change(self, request: Request, vm: str) -> Answer:
+        """Give a VM a longer disk, another quota, or both."""
+        body = body_of(request, size=int, quota=int)
         if not body:
-            raise InvalidRequest('the body must be {"quota": <bytes>}')
-        self.agent.limit(vm, **body)
+            raise InvalidRequest('the body must have "size": <bytes>, "quota": <bytes>, or both')
+        if "size" in body:
+            self.agent.resize(vm, body["size"])
+        if "quota" in body:
+            self.agent.limit(vm, body["quota"])
         return 200, _shown(self.agent.show(vm))
 
     def destroy(self, request: Request, vm: str) -> Answer:

@@ -30,6 +30,13 @@ def vm() -> None:
     help="Start from the data of this snapshot.",
 )
 @click.option(
+    "--size",
+    "length",
+    type=size,
+    metavar="SIZE",
+    help="Size of the VM's disk, such as 20G, with zeros behind the image. Default: the image's.",
+)
+@click.option(
     "--quota",
     type=size,
     metavar="SIZE",
@@ -48,6 +55,7 @@ def create(
     client: Client,
     names: tuple[str, ...],
     snapshot: str,
+    length: int | None,
     quota: int | None,
     store: str,
     as_json: bool,
@@ -58,7 +66,7 @@ def create(
         raise click.UsageError(f"Got unexpected extra argument ({names[2]})")
     if not image and not snapshot:
         raise click.UsageError("Missing argument 'VM', or option '--from-snapshot'.")
-    made = client.create(name, image, snapshot=snapshot, quota=quota, store=store)
+    made = client.create(name, image, snapshot=snapshot, size=length, quota=quota, store=store)
     click.echo(json.dumps(made) if as_json else made["device"])
 
 
@@ -119,6 +127,15 @@ def show(client: Client, vm: str, as_json: bool) -> None:
 def limit(client: Client, vm: str, quota: int) -> None:
     """Limit what VM writes to QUOTA, such as 10G; 0 for no limit."""
     client.limit(vm, quota)
+
+
+@vm.command()
+@click.argument("vm", shell_complete=complete.vms)
+@click.argument("size", type=size)
+@click.pass_obj
+def resize(client: Client, vm: str, size: int) -> None:
+    """Make the disk of VM longer, such as 20G, while it runs. It never becomes shorter."""
+    client.resize(vm, size)
 
 
 _to = click.option("--to", "host", metavar="HOST", required=True, help="Destination host.")

@@ -11,7 +11,7 @@ from virtman.disk.volumes.device import Given
 from virtman.disk.volumes.file import StoreFile
 from virtman.disk.volumes.lvm import Logical, is_logical
 from virtman.errors import NoSpace
-from virtman.model.chain import Inventory, Store
+from virtman.model.chain import Instance, Inventory, Store
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,14 @@ class Space:
             need = max(0, need - _allocated(inventory, instead))
         room = self.room(inventory, instead)
         if room.free - room.promised < need:
-            raise NoSpace(
-                f"the exception store needs {need} bytes, but there are {room.free} "
-                f"free, of which {room.promised} are promised to other VMs; free some space, give "
-                "the VM a smaller quota, or raise [store] overcommit"
-            )
+            raise _lacking(need, room)
+
+    def check_more(self, instance: Instance, size: int) -> None:
+        """Raise NoSpace if what a VM may write does not fit once its disk has ``size`` bytes."""
+        more = _limit(size, instance.quota) - _limit(instance.size, instance.quota)
+        room = self.room()
+        if room.free - room.promised < more:
+            raise _lacking(more, room)
 
     def afford(self, size: int) -> None:
         """Raise NoSpace if taking so many bytes would touch the reserve."""
@@ -96,6 +99,14 @@ class Space:
                 f"{size} bytes are needed for exception stores, but there are {left} free and "
                 f"[store] reserve is {self.limits.reserve}: free some space"
             )
+
+
+def _lacking(need: int, room: Room) -> NoSpace:
+    return NoSpace(
+        f"the exception store needs {need} bytes, but there are {room.free} "
+        f"free, of which {room.promised} are promised to other VMs; free some space, give "
+        "the VM a smaller quota, or raise [store] overcommit"
+    )
 
 
 def volume(store: Store) -> StoreVolume:

@@ -5,6 +5,7 @@ Each verb is ordered so that the agent may die between any two of its steps::
     create     store, VM, devices
     snapshot   store, its device, VM, the VM's device moves to the new store, snapshot
     rollback   store, the VM's device goes, VM, its device comes over the new store
+    resize     the file of the store becomes longer, store, VM, its device becomes longer
     delete     snapshot
     destroy    devices, VM
 
@@ -30,6 +31,7 @@ from virtman.disk.volumes import full_size
 from virtman.disk.volumes.device import Given, measured
 from virtman.errors import (
     DevicePending,
+    InstanceSize,
     NoSpace,
     SnapshotMismatch,
     StoreUnusable,
@@ -230,6 +232,44 @@ class Stores:
         with self.suspension.locked(vm) as instance:
             self.records.put(replace(instance, quota=quota))
 
+    def resize(self, vm: str, size: int) -> None:
+        """Make a VM's disk longer, while it runs; what is new reads as zeros.
+
+        First there is room in its store, then the records say so, then its device is longer: so
+        an agent that dies between any two leaves a VM that goes on, and another call ends it.
+
+        :raises InstanceSize: if it would become shorter
+        :raises NoSpace: if what the VM may write does not fit any more
+        :raises StoreUnusable: if its store is on a device that is too short
+        """
+        with self.suspension.locked(vm) as instance:
+            if size < instance.size:
+                raise InstanceSize(
+                    f"VM {vm} has a disk of {instance.size} bytes; it can become longer, not "
+                    f"{size} bytes long"
+                )
+            self.suspension.check_served(instance)
+            chain = self.records.inventory().chain(instance.store)
+            given = [store for store in chain if isinstance(volume(store), Given)]
+            taking = written(chain)
+            with self.space.promising:
+                if not all(store in given for store in taking):
+                    self.space.check_more(instance, size)
+                # what a merge will empty into a device has to fit too
+                for store in dict.fromkeys((*given, *taking)):
+                    self.lengthen(store, size)
+                self.records.put(replace(instance, size=size))
+            self.bring_up(vm)
+
+    def lengthen(self, store: Store, size: int) -> None:
+        """Have room in a store for all of a disk of so many bytes; the caller has locked its image.
+
+        Its loop device follows when it is brought up.
+        """
+        if store.size < size:
+            volume(store).lengthen(full_size(size))
+            self.records.put(replace(store, size=size))
+
     def mend(self, image: str) -> None:
         """Bring the devices of all VMs of an image into the state that the records say.
 
@@ -326,10 +366,14 @@ class Stores:
         if not snapshot:
             return ""
         found = self.records.snapshot(snapshot)
-        if (found.image, found.size) != (vm.image, vm.size):
+        if found.image != vm.image:
             raise SnapshotMismatch(
-                f"snapshot {snapshot} is of image {found.image} of {found.size} bytes, not of "
-                f"{vm.image} of {vm.size} bytes"
+                f"snapshot {snapshot} is of image {found.image}, not of {vm.image}"
+            )
+        if found.size > vm.size:
+            raise InstanceSize(
+                f"snapshot {snapshot} has {found.size} bytes: a VM of it cannot have a disk of "
+                f"{vm.size} bytes"
             )
         self.origins.check(found)
         return found.store

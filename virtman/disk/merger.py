@@ -95,7 +95,8 @@ class Merger:
         with self.suspension.locked_image(image):
             if self._is_handing_over(self.records.inventory().on(merge.upper)):
                 return None
-            copy = self.stores.add(image, lower.size, lower.lower)
+            size = max(lower.size, merge.upper.size)
+            copy = self.stores.add(image, size, lower.lower)
             self.stores.keep(copy)
         try:
             self._copy(lower, copy)
@@ -107,8 +108,9 @@ class Merger:
         with self.suspension.locked_image(into.image):
             inventory = self.records.inventory()
             users = inventory.on(merge.upper)
-            if not users or inventory.stores.get(merge.lower.name) != merge.lower:
-                return None
+            pair = (inventory.stores.get(one.name) for one in (merge.upper, merge.lower))
+            if not users or tuple(pair) != (merge.upper, merge.lower):
+                return None  # it is another merge by now
             if self._is_handing_over(users):
                 return None
             if merge.upper.merging:  # perhaps it was ended too, but for some records or devices
@@ -120,6 +122,7 @@ class Merger:
             # once begun there is no way back, so no room is found out now
             more = self._taken(merge.upper) + _SLACK
             self.stores.space.afford(more)
+            self.stores.lengthen(into, merge.upper.size)
             volume(into).reserve(self._taken(merge.lower) + more)
             self.records.put(upper)
             for one in users:

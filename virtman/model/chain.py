@@ -30,7 +30,7 @@ LONGEST = 3
 class Store:
     """An exception store.
 
-    :ivar size: of the image, in bytes
+    :ivar size: bytes of the disk of which it may hold something
     :ivar path: file or block device that holds it
     :ivar lower: name of the store below; empty if it lies on the image
     :ivar merging: it is being emptied into the one below
@@ -53,6 +53,7 @@ class Store:
 class Instance:
     """A VM's device.
 
+    :ivar size: of its disk, in bytes: that of its image, or more
     :ivar store: name of the one that takes what the VM writes
     :ivar quota: bytes that its chain may take; 0 for all that it can need
     :ivar move: id of the move that brought it here; empty if it was created here
@@ -139,8 +140,12 @@ class Inventory:
         return tuple(reversed(found))
 
     def on(self, store: Store) -> tuple[Instance, ...]:
-        """Return the VMs that have a store in their chains."""
-        return tuple(one for one in self.instances.values() if store in self.chain(one.store))
+        """Return the VMs that have a store in their chains, however long it was."""
+        return tuple(
+            one
+            for one in self.instances.values()
+            if any(mine.name == store.name for mine in self.chain(one.store))
+        )
 
     def served(self) -> set[str]:
         """Return the names of all stores of which a VM consists."""

@@ -42,11 +42,14 @@ def chunks(size: int) -> int:
 
 
 def union(maps: Iterable[bytes]) -> bytes:
-    """Return a map of what is in any of some maps of the same device; empty if there is none."""
+    """Return a map of what is in any of some maps of the same device; empty if there is none.
+
+    Those from before it became longer are shorter.
+    """
     whole, length = 0, 0
     for one in maps:
         whole |= int.from_bytes(one, "little")
-        length = len(one)
+        length = max(length, len(one))
     return whole.to_bytes(length, "little")
 
 

@@ -129,11 +129,25 @@ class Hashes(Step):
 
 
 @dataclass(frozen=True)
+class Base(Step):
+    """An image, and zeros behind it, which have no end for any VM.
+
+    :ivar end: sector at which the zeros begin
+    """
+
+    end: int
+
+
+@dataclass(frozen=True)
 class Store(Step):
-    """What lies below, and what was written over it; in a file or on a device."""
+    """What lies below, and what was written over it; in a file or on a device.
+
+    :ivar size: bytes of what it may hold something of
+    """
 
     path: str
     merging: bool
+    size: int
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ other. These are, bottom to top, for an image of two stripes::
      export0    export1       1 MiB of zeros, then this stripe's regions; served to children
      reader*    reader*       the same regions, for the VMs of this node; see ``sizes.READERS``
         └ readers ─┘          dm-switch again: pieces of the image dealt to the readers in turn
-          origin              multipath: what every VM of this node starts from
+          origin              multipath: the image, as VMs read it
+           base               zeros behind it: what every VM of this node starts from
           vm ...              one snapshot a VM
 
 While an image is cold, its VMs read it through the page caches of the exports: a block that
@@ -58,7 +59,7 @@ from dataclasses import replace
 
 from virtman.model import chain, feeding, hashtree, plan
 from virtman.model.naming import Device
-from virtman.model.sizes import BLOCK, HEADER, PIECE, READERS, REGION, SECTOR, padded, sectors
+from virtman.model.sizes import BLOCK, HEADER, PIECE, READERS, REGION, SECTOR, SPAN, padded, sectors
 from virtman.model.wanted import Wanted
 
 
@@ -80,7 +81,7 @@ def image(wanted: Wanted) -> plan.Plan:
     export = next(step for step in served if isinstance(step, plan.Export))
     children = Device(wanted.image, "children")
     admission = plan.Admission(children, 0, (export.device,), export, wanted.placement.proof)
-    before, after = ((), (_origin(wanted),)) if wanted.warm else ((_origin(wanted),), ())
+    before, after = ((), _start(wanted)) if wanted.warm else (_start(wanted), ())
     hashes = _hashes(wanted) if wanted.is_verified else ()
     feeds = feeding.steps(wanted, wanted.placement)
     return (*served, admission, *hashes, *feeds, *before, *_assembled(wanted), *after)
@@ -101,7 +102,7 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
         upper, hashes = _hashes(wanted)
         below = (upper, *below, *_leaves(wanted), hashes)
     lower = (*feeding.multipaths(wanted), *_assembled(replace(wanted, warm=True)))
-    return (*voids, void, *below, *above, *lower, *served, _origin(wanted))
+    return (*voids, void, *below, *above, *lower, *served, *_start(wanted))
 
 
 def _leaves(wanted: Wanted) -> plan.Plan:
@@ -228,15 +229,17 @@ def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void) -> plan.Plan:
     return (*regions, *_dealt("fetcher", regions, Device(image, "stripe"), length))
 
 
-def _origin(wanted: Wanted) -> plan.Image:
-    """What every VM of this node starts from."""
+def _start(wanted: Wanted) -> plan.Plan:
+    """What every VM of this node starts from: the image, and zeros behind it."""
     readers = Device(wanted.image, "readers")
     below = (Device(wanted.image, "cache"), readers) if wanted.warm else (readers,)
-    return plan.Image(Device(wanted.image, "origin"), padded(wanted.size), below)
+    origin = plan.Image(Device(wanted.image, "origin"), padded(wanted.size), below)
+    base = Device(wanted.image, "base")
+    return (origin, plan.Base(base, sectors(SPAN), (origin.device,), origin.sectors))
 
 
 def instance(vm: chain.Instance, stores: Sequence[chain.Store]) -> plan.Plan:
-    """A VM's private device: its stores, the first one on the origin."""
+    """A VM's private device: its stores, the first one on the base."""
     return (*(store(one) for one in stores), device(vm))
 
 
@@ -247,7 +250,10 @@ def device(vm: chain.Instance) -> plan.Instance:
 
 
 def store(one: chain.Store) -> plan.Store:
-    """An exception store over what it lies on."""
-    lower = Device(one.image, "store", one.lower) if one.lower else Device(one.image, "origin")
+    """An exception store over what it lies on.
+
+    All devices below a VM's own are longer than any VM's: one that grows changes none of them.
+    """
+    lower = Device(one.image, "store", one.lower) if one.lower else Device(one.image, "base")
     device = Device(one.image, "store", one.name)
-    return plan.Store(device, sectors(one.size), (lower,), one.path, one.merging)
+    return plan.Store(device, sectors(SPAN), (lower,), one.path, one.merging, one.size)

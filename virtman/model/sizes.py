@@ -25,6 +25,10 @@ READ_AHEAD = 32 * 1024
 """Bytes that a reader, and who serves children, asks for before they are wanted."""
 
 
+SPAN = 1 << 50
+"""Bytes that all devices below a VM's own show, of which a VM sees as many as its disk has."""
+
+
 def padded(size: int) -> int:
     """Return the length of an image's devices, in sectors."""
     sectors(size)

@@ -16,12 +16,13 @@ from virtman.errors import (
     DevicePending,
     ImageUnknown,
     InstanceExists,
+    InstanceSize,
     InstanceUnknown,
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
 from virtman.image.life import Times
-from virtman.model import naming, planner
+from virtman.model import naming, planner, sizes
 from virtman.model.chain import Instance, Inventory, Snapshot, Store
 from virtman.model.handover import Arrival
 from virtman.model.placement import Placement, own_portal
@@ -93,6 +94,7 @@ class Agent:
         vm: str,
         image: str = "",
         snapshot: str = "",
+        size: int | None = None,
         quota: int | None = None,
         store: str = "",
     ) -> Instance:
@@ -100,6 +102,8 @@ class Agent:
 
         :param image: name; may be left out where there is a snapshot
         :param snapshot: name of one at which the VM begins
+        :param size: bytes of the VM's disk, which has zeros behind the image or snapshot; None
+            for as many as that has
         :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
             for what is configured
         :param store: path of a block device that takes what the VM writes; empty for a file or
@@ -109,6 +113,7 @@ class Agent:
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
         :raises ImageRemade: if that is of an earlier image of this name
+        :raises InstanceSize: if the disk would be smaller than image or snapshot
         :raises NoSpace: if its exception store does not fit
         :raises StoreUnusable: if the device cannot be the store
         """
@@ -118,13 +123,14 @@ class Agent:
         if snapshot:
             found = self.records.snapshot(naming.check("snapshot", snapshot))
             image = image or found.image
+            size = found.size if size is None else size
         naming.check("image", image)
         with self.claim(vm):
             self.records.check_vm(vm)
             self.records.check_left(vm)
             check_modules(self.stack.modules)
             attachment = self._attachment(image)
-            size = attachment.info.size
+            size = _fitting(size, attachment.info)
             quota = self.stores.space.limits.quota if quota is None else quota
             if not store:
                 self.stores.space.check(size, quota)
@@ -202,6 +208,19 @@ class Agent:
         with self.claim(vm):
             self.records.check_stays(vm)
             self.stores.limit(vm, quota)
+
+    def resize(self, vm: str, size: int) -> None:
+        """Make a VM's disk longer, while it runs; what is new reads as zeros.
+
+        :param size: bytes
+        :raises InstanceUnknown: if there is no such VM
+        :raises InstanceSize: if it would become shorter
+        :raises NoSpace: if what the VM may write does not fit any more
+        """
+        naming.check("VM", vm)
+        with self.claim(vm):
+            self.records.check_stays(vm)
+            self.stores.resize(vm, _possible(size))
 
     def snapshot(self, vm: str, name: str) -> Snapshot:
         """Keep a VM's data as of now, while it runs.
@@ -465,6 +484,25 @@ class Agent:
                 self._attachments[image] = found
                 self.stores.origins.learn(image, info.origin)
             return found
+
+
+def _fitting(size: int | None, info: ImageInfo) -> int:
+    """Return the bytes of a disk over an image."""
+    if size is None:
+        return info.size
+    if size < info.size:
+        raise InstanceSize(
+            f"image {info.name} has {info.size} bytes: a VM of it cannot have a disk of {size}"
+        )
+    return _possible(size)
+
+
+def _possible(size: int) -> int:
+    """Return a size that a disk can have; see InstanceSize and InvalidSize."""
+    sizes.sectors(size)
+    if size > sizes.SPAN:
+        raise InstanceSize(f"a disk can have {sizes.SPAN} bytes at most, not {size}")
+    return size
 
 
 def device_path(instance: Instance) -> str:

@@ -12,7 +12,7 @@ import time
 from virtman.privileged import context
 
 # linux/loop.h
-_CTL_GET_FREE, _CLR_FD, _CONFIGURE = 0x4C82, 0x4C01, 0x4C0A
+_CTL_GET_FREE, _CLR_FD, _SET_CAPACITY, _CONFIGURE = 0x4C82, 0x4C01, 0x4C07, 0x4C0A
 _READ_ONLY = 1
 _TRIES, _PAUSE = 100, 0.05
 
@@ -67,6 +67,13 @@ def attach(path: str, offset: int, read_only: bool, durable: bool = False) -> st
                     continue
             break
         return device
+
+
+@context.entrypoint
+def lengthen(device: str) -> None:
+    """Show all of a file that has become longer."""
+    with _opened(device, os.O_RDWR) as loop:
+        fcntl.ioctl(loop, _SET_CAPACITY)
 
 
 @context.entrypoint

@@ -15,6 +15,7 @@ from virtman.stack import mapped
 from virtman.stack.cache import CacheGroup, bcache, dmcache, flashcache, none
 from virtman.stack.layer import Layer
 from virtman.stack.layers.admission import AdmissionLayer
+from virtman.stack.layers.base import BaseLayer
 from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.instance import InstanceLayer
@@ -108,6 +109,7 @@ class Stack:
             plan.Admission: lambda step: AdmissionLayer(step, transport.export(step.export)),
             plan.Reader: ReaderLayer,
             plan.File: FileLayer,
+            plan.Base: BaseLayer,
             plan.Store: StoreLayer,
             plan.Instance: InstanceLayer,
         }

@@ -74,7 +74,9 @@ from virtman.privileged import context
 context.set_client_mode(False)
 sectors, written, go_on = (128 << 20) >> 9, [], True
 def store(name, merging=False):
-    step = plan.Store(Device("led", "store", name), sectors, (), f"/root/{name}", merging)
+    step = plan.Store(
+        Device("led", "store", name), sectors, (), f"/root/{name}", merging, sectors * 512
+    )
     return StoreLayer(step)
 def write(numbers):
     disk, block = os.open(upper.node, os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 4096)
@@ -179,6 +181,65 @@ class TestStores(DeployedCase):
         file = self.node.share / log
         wait_until(lambda: file.exists() and file.read_text().endswith("\n"), log, 120, 0.5)
         return file.read_text().split()
+
+    def test_a_disk_longer_than_its_image_becomes_longer_under_load(self):
+        made = self.virtman(self.node, "create", "--size", "48M", self.image, "vm1")
+        self.created.append((self.node, "vm1"))
+        device = made.stdout.strip()
+
+        def length():
+            return int(self.node.run(["blockdev", "--getsize64", device]).stdout)
+
+        def zeros(start, end):
+            words = ["cmp", f"--bytes={(end - start) * MIB}", f"--ignore-initial={start * MIB}:0"]
+            self.node.run([*words, device, "/dev/zero"])
+
+        def write(at, text):
+            program = (
+                "import os,sys;d=os.open(sys.argv[1],os.O_WRONLY);"
+                "os.pwrite(d,sys.argv[3].encode()*4096,int(sys.argv[2]));os.fsync(d)"
+            )
+            self.python(program, device, str(at * MIB), text)
+
+        def read(at):
+            program = (
+                "import os,sys;d=os.open(sys.argv[1],os.O_RDONLY);"
+                "print(set(os.pread(d,4096,int(sys.argv[2]))))"
+            )
+            return "".join(self.python(program, device, str(at * MIB)))
+
+        self.assertEqual(48 * MIB, length())
+        head = ["sh", "-c", f"head -c {self.size} {device} | sha256sum"]
+        self.assertEqual(self.sha256, self.node.run(head).stdout.split()[0])
+        zeros(32, 48)
+        write(47, "a")
+        self.virtman(self.node, "snapshot", "create", "vm1", "short")
+        self.node.spawn(
+            ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
+             "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
+             "--time_based --runtime=10 > /host/fio.log 2>&1; echo $?"],
+            log="grown",
+        )  # fmt: skip
+        self.node.run(["sleep", "2"])
+        for size in ("64M", "64M", "96M"):
+            self.virtman(self.node, "vm", "resize", "vm1", size)
+        self.assertEqual(96 * MIB, length())
+        zeros(48, 96)
+        write(95, "b")
+        self.assertEqual(["0"], self.written("grown"))
+        other = self.from_snapshot("vm2", "short")
+        self.assertEqual(48 * MIB, int(self.node.run(["blockdev", "--getsize64", other]).stdout))
+        self.virtman(self.node, "destroy", "vm2")
+        self.created.remove((self.node, "vm2"))
+        self.virtman(self.node, "snapshot", "delete", "short")
+        self.await_chain("vm1", 1)
+        self.assertEqual(("{97}", "{98}"), (read(47), read(95)))
+        zeros(48, 95)
+        # all of it can be written: nothing is full
+        self.node.run(["dd", "if=/dev/zero", f"of={device}", "bs=1M", "count=96", "oflag=direct"])
+        self.assertIn("state: ready", self.virtman(self.node, "vm", "show", "vm1").stdout)
+        said = self.refused(self.node, "vm", "resize", "vm1", "32M")
+        self.assertIn("virtman.instance.size", said)
 
     def test_snapshots_of_a_vm_that_writes(self):
         device = self.create(self.node, "vm1")

@@ -28,6 +28,13 @@ class StoreVolume(Protocol):
         :raises NoSpace: if it does not fit
         """
 
+    def lengthen(self, size: int) -> None:
+        """Make the volume so long; one that is longer stays as it is.
+
+        :raises NoSpace: if it does not fit
+        :raises StoreUnusable: if that is not for us to do
+        """
+
     def check(self) -> None:
         """Check that what is at its path is the volume still.
 

@@ -71,6 +71,18 @@ class Given(Block):
         with self._refused():
             device.begin(self.path, CHUNK)
 
+    def lengthen(self, size: int) -> None:
+        """See that whoever made the device has made it so long.
+
+        :raises StoreUnusable: if not
+        """
+        has = self.allocated()
+        if has < size:
+            raise StoreUnusable(
+                f"{self.path} has {has} bytes, and the exception store needs {size}: make the "
+                "device longer, then try again"
+            )
+
     def check(self) -> None:
         """Check that it is the device that was made the store, and still holds it.
 

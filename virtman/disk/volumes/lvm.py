@@ -51,6 +51,15 @@ class Logical(Block):
         except OSError as err:
             raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err
 
+    def lengthen(self, size: int) -> None:
+        """Make the volume longer."""
+        if self.allocated() >= size:
+            return
+        try:
+            lvm.lengthen(self.group, self.name, size)
+        except OSError as err:
+            raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err
+
     def copy(self, source: str, length: int) -> None:
         """Copy the beginning."""
         with explained(f"exception store {self.path}"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from virtman import sysfs
 from virtman.errors import StoreInvalid
@@ -63,9 +64,15 @@ class StoreLayer(Mapped):
 
     def _attach(self) -> str:
         """Return the store's block device, which a file becomes by a loop device."""
-        if self.step.path.startswith("/dev/"):
-            return self.step.path
-        return sysfs.loop_of(self.step.path) or loop.attach(self.step.path, 0, False)
+        path = self.step.path
+        if path.startswith("/dev/"):
+            return path
+        device = sysfs.loop_of(path)
+        if device is None:
+            return str(loop.attach(path, 0, False))
+        if sysfs.sectors(sysfs.kernel_name(device)) < Path(path).stat().st_size // SECTOR:
+            loop.lengthen(device)
+        return device
 
     def usage(self) -> Usage:
         """Return how full the store is.
@@ -88,7 +95,7 @@ class StoreLayer(Mapped):
     def written(self) -> bytes:
         """Return a map of the chunks in the store itself; nobody may write to it meanwhile."""
         with explained(f"exception store {self.step.path}"):
-            count = chunks(self.step.sectors * SECTOR)
+            count = chunks(self.step.size)
             found: bytes = data.written(self._attach(), CHUNK, count)
         return found
 

@@ -12,7 +12,7 @@ import fixtures
 from click.testing import CliRunner
 
 from lab.waiting import wait_until
-from tests.functional.virtman.base import DEADLINE, TestCase, hashes
+from tests.functional.virtman.base import DEADLINE, SIZE, TestCase, hashes
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
@@ -130,6 +130,8 @@ class ClientTest(ServedCase):
         self.assertEqual(kept["stores"], made["stores"][:1])
         self.assertEqual(["monday"], self.client.rollback("vm1", "monday")["snapshots"])
         self.assertEqual(0, self.client.limit("vm1", 0)["quota"])
+        self.assertEqual(3 * SIZE, self.client.create("vm3", "debian", size=3 * SIZE)["size"])
+        self.assertEqual(2 * SIZE, self.client.resize("vm1", 2 * SIZE)["size"])
         self.client.delete_snapshot("monday")
         self.assertRaises(errors.SnapshotUnknown, self.client.show_snapshot, "monday")
 
@@ -217,6 +219,11 @@ class ShellTest(ServedCase):
         made = json.loads(self.run_shell("create", "--json", "--from-snapshot", "monday", "vm2"))
         self.assertEqual("debian", made["image"])
         self.assertEqual("", self.run_shell("vm", "limit", "vm1", "0"))
+        self.assertEqual("", self.run_shell("vm", "resize", "vm1", "1G"))
+        self.assertIn(f"size: {1 << 30}", self.run_shell("vm", "show", "vm1"))
+        longer = json.loads(self.run_shell("create", "--json", "--size", "20M", "debian", "vm3"))
+        self.assertEqual(20 << 20, longer["size"])
+        self.assertEqual("", self.run_shell("destroy", "vm3"))
         self.assertEqual("", self.run_shell("snapshot", "rollback", "vm1", "monday"))
         self.assertEqual("", self.run_shell("snapshot", "delete", "monday"))
         self.assertEqual("", self.run_shell("destroy", "--drop-image", "vm1"))

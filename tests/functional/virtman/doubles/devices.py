@@ -162,14 +162,17 @@ class Devices:
                     return disk
         raise FileNotFoundError(errno.ENOENT, name)
 
+    def length(self, path: str) -> int:
+        """Bytes of a file or device."""
+        number = self.by_node(path)
+        return self.sizes()[number] * SECTOR if number else os.stat(path).st_size
+
     def sizes(self) -> dict[str, int]:
         sizes = {one.number: one.sectors for one in self.mappings.values()}
         for session in self.sessions:
             sizes |= {disk.number: disk.sectors for disk in session.disks.values()}
         for one in self.loops.values():
-            number = self.by_node(one.path)
-            whole = sizes[number] * SECTOR if number else os.stat(one.path).st_size
-            sizes[one.number] = (whole - one.offset) // SECTOR
+            sizes[one.number] = (one.length - one.offset) // SECTOR
         for volume in self.volumes.values():
             sizes[volume.number] = volume.file.stat().st_size // SECTOR
         for member in self.members.values():

@@ -19,11 +19,15 @@ class LoopDevices(Double):
         name = next(
             f"/dev/loop{n}" for n in itertools.count() if f"/dev/loop{n}" not in self.kernel.loops
         )
-        read_ahead = self.kernel.read_ahead(path)
+        read_ahead, length = self.kernel.read_ahead(path), self.kernel.length(path)
         self.kernel.loops[name] = Loop(
-            f"7:{next(self.kernel.minors)}", path, offset, read_only, read_ahead
+            f"7:{next(self.kernel.minors)}", path, offset, read_only, read_ahead, length
         )
         return name
+
+    def lengthen(self, device: str) -> None:
+        one = self.kernel.loops[device]
+        one.length = self.kernel.length(one.path)
 
     def detach(self, device: str) -> None:
         if device not in self.kernel.loops:

@@ -20,6 +20,10 @@ class LogicalVolumes(Double):
             held.truncate(size)
         self.kernel.volumes[path] = Logical(f"254:{next(self.kernel.minors)}", file)
 
+    def lengthen(self, group: str, name: str, size: int) -> None:
+        with open(self.kernel.volumes[f"/dev/{group}/{name}"].file, "r+b") as held:
+            held.truncate(size)
+
     def remove(self, group: str, name: str) -> None:
         path = f"/dev/{group}/{name}"
         if path in self.kernel.volumes:

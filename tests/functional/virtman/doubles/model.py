@@ -65,6 +65,7 @@ class Loop:
     """A loop device.
 
     :ivar read_ahead: bytes, of the device that it shows
+    :ivar length: bytes of the file or device when it was attached, or made longer
     """
 
     number: str
@@ -72,6 +73,7 @@ class Loop:
     offset: int
     read_only: bool
     read_ahead: int
+    length: int
     going: bool = False
 
 

@@ -15,7 +15,9 @@ def write(kernel: Devices, name: str, chunk: int, text: str) -> None:
     device = kernel.mapping(name)
     if device.suspended or device.holding:
         raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
-    ((_, _, target, _),) = device.table
+    ((_, length, target, _),) = device.table
+    if chunk * CHUNK // SECTOR >= length:
+        raise OSError(errno.ENOSPC, f"{name} has no chunk {chunk}")
     if target == "error":
         raise OSError(errno.EIO, f"{name} fails all I/O")
     if target == "linear":
@@ -31,9 +33,13 @@ def write(kernel: Devices, name: str, chunk: int, text: str) -> None:
 def read(kernel: Devices, name: str, chunk: int) -> str:
     """Read from a device as a VM does; empty where the image shows."""
     device = kernel.mapping(name)
-    ((_, _, target, _),) = device.table
+    if len(device.table) > 1:
+        return ""  # the image, or zeros behind it
+    ((_, length, target, _),) = device.table
     if target == "error":
         raise OSError(errno.EIO, f"{name} fails all I/O")
+    if chunk * CHUNK // SECTOR >= length:
+        raise OSError(errno.ENOSPC, f"{name} has no chunk {chunk}")
     if target == "linear":
         return read(kernel, kernel.named(device.below[0]), chunk)
     if not target.startswith("snapshot"):

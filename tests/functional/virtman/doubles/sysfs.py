@@ -33,6 +33,9 @@ class Sysfs(Double):
         for volume in self.kernel.volumes.values():
             if volume.number == name:
                 return volume.file.stat().st_size // SECTOR
+        for loop in self.kernel.loops.values():
+            if loop.number == name:
+                return (loop.length - loop.offset) // SECTOR
         return self.kernel.disk_named(name).sectors
 
     def is_suspended(self, device: str) -> bool:

@@ -11,7 +11,7 @@ import tracemalloc
 import fixtures
 import zstandard
 
-from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.disk.disks import Stores
@@ -129,6 +129,24 @@ class CloneTest(MoveCase):
         self.assert_tidy(self.a, self.b)
         self.write(self.b, "copy", c0="z")
         self.assertEqual("a", self.read(self.a, "vm1", 1))
+
+    def test_a_disk_that_became_longer_is_copied_whole(self):
+        last = 2 * SIZE // CHUNK - 1
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a")
+        self.a.snapshot("vm1", "mine")
+        with self.a.process.here():
+            self.a.agent.resize("vm1", 2 * SIZE)
+        self.write(self.a, "vm1", c1="b", **{f"c{last}": "z"})
+        self.a.clone("vm1", "b", "copy")
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("ab......", self.read(self.b, "copy"))
+        self.assertEqual("z", self.b.kernel.read("virtman_debian_vm_copy", last))
+        self.assertEqual(2 * SIZE, self.b.records.get("copy").size)
+        self.a.rollback("vm1", "mine")
+        self.a.clone("vm1", "b", "again")
+        self.assertEqual("done", self.ended().state)
+        self.assertEqual("a.......", self.read(self.b, "again"))
 
     def test_what_goes_over_the_wire_is_compressed(self):
         take, taken = incoming.Arrivals.take, []

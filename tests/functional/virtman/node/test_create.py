@@ -26,7 +26,7 @@ class CreateTest(TestCase):
         self.assertTrue(void.startswith("void_"), void)
         self.assertEqual(
             ["leaves", "image", "export0", "export1", "readers", "hashes", "s0", "s1", "origin",
-             "stripe", "virtman_cachegroup", "shim", "backing", "leafpath_source",
+             "base", "stripe", "virtman_cachegroup", "shim", "backing", "leafpath_source",
              "leafverity_source", "path0_source", "verity0_source", "path1_source",
              "verity1_source", f"store_{instance.store}", "vm_vm1"],
             roles,
@@ -89,9 +89,12 @@ class CreateTest(TestCase):
         )
         table = f"{paths} 1 1 round-robin 0 1 1 {ours}readers 1"
         self.assertEqual(([(0, sectors, "multipath", table)], "live", "ro"), tables["origin"])
-        snapshot = f"{ours}origin loop on {node.folder}/stores/{store}.cow P 128"
+        span = sizes.SPAN // 512
+        base = [(0, sectors, "linear", f"{ours}origin 0"), (sectors, span - sectors, "zero", "")]
+        self.assertEqual((base, "live", "ro"), tables["base"])
+        snapshot = f"{ours}base loop on {node.folder}/stores/{store}.cow P 128"
         self.assertEqual(
-            ([(0, sectors, "snapshot", snapshot)], "live", "rw"), tables[f"store_{store}"]
+            ([(0, span, "snapshot", snapshot)], "live", "rw"), tables[f"store_{store}"]
         )
         self.assertEqual(
             ([(0, sectors, "linear", f"{ours}store_{store} 0")], "live", "rw"), tables["vm_vm1"]
@@ -179,6 +182,7 @@ class CreateTest(TestCase):
             "export1",
             "readers",
             "origin",
+            "base",
             "s0",
             "s1",
             "stripe",

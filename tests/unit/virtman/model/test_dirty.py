@@ -56,3 +56,8 @@ class PortionsTest(testtools.TestCase):
         whole = union(map_of(one, count) for one in sets)
         self.assertEqual(amount(whole), len(set().union(*sets)) * CHUNK)
         self.assertEqual(whole, map_of(set().union(*sets), count) if sets else b"")
+
+    def test_maps_from_before_a_disk_became_longer_are_shorter(self):
+        short, long = map_of({0, 7}, 8), map_of({2, 30}, 31)
+        for maps in ((short, long), (long, short)):
+            self.assertEqual(map_of({0, 2, 7, 30}, 31), union(maps))

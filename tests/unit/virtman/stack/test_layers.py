@@ -13,6 +13,7 @@ from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
 from virtman.privileged import block, dm, kernel, lio, loop
 from virtman.stack import mapped
+from virtman.stack.layers.base import BaseLayer
 from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.instance import InstanceLayer
@@ -165,9 +166,16 @@ class TableTest(testtools.TestCase):
             self.table(ExportLayer, step, "/dev/x", "/dev/z"),
         )
 
+    def test_behind_an_image_are_zeros(self):
+        step = plan.Base(Device("i", "base"), 4 * MIB, (), MIB)
+        image, zeros = (0, MIB, "linear", "254:8 0"), (MIB, 3 * MIB, "zero", "")
+        self.assertEqual([image, zeros], self.table(BaseLayer, step, "/dev/x"))
+
     def test_a_store_keeps_what_is_written_or_gives_it_to_the_one_below(self):
         for merging, target in ((False, "snapshot"), (True, "snapshot-merge")):
-            step = plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", merging)
+            step = plan.Store(
+                Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", merging, MIB * 512
+            )
             self.assertEqual(
                 [(0, MIB, target, "254:8 7:3 P 128")], self.table(StoreLayer, step, "/dev/x")
             )
@@ -189,7 +197,9 @@ class TableTest(testtools.TestCase):
         self.assertEqual(["/dev/mapper/x", ""], self.tables.settled)
 
     def test_a_store_says_how_full_it_is_or_that_it_is_lost(self):
-        layer = StoreLayer(plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False))
+        layer = StoreLayer(
+            plan.Store(Device("i", "store", "s1"), MIB, (), "/stores/s1.cow", False, MIB * 512)
+        )
         for status, usage in (
             ("32/4096 32", Usage(16384, 16384)),
             ("48/4096 32", Usage(24576, 16384)),
