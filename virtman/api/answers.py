@@ -27,6 +27,7 @@ class VmAnswer(TypedDict):
     state: str
     taken: int | None
     quota: int
+    temporary: bool
     stores: list[StoreAnswer]
     snapshots: list[str]
 

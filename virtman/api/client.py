@@ -63,15 +63,19 @@ class Client:
         image: str = "",
         *,
         snapshot: str = "",
+        original: str = "",
         size: int | None = None,
         quota: int | None = None,
         store: str = "",
+        temporary: bool = False,
     ) -> VmAnswer:
         """Give a VM its device, over an image or as of a snapshot; return the VM.
 
+        :param original: a VM that goes on, whose data of now the VM begins with
         :param size: bytes of its disk; None for those of the image or snapshot
         :param quota: bytes that its stores may take; None for what the agent is told
         :param store: path of a block device that takes what the VM writes
+        :param temporary: it goes by itself once nobody has had its device open for a minute
         """
         body: dict[str, Any] = {}
         if image:
@@ -82,8 +86,12 @@ class Client:
             body["size"] = size
         if quota is not None:
             body["quota"] = quota
+        if original:
+            body["vm"] = naming.check("VM", original)
         if store:
             body["store"] = store
+        if temporary:
+            body["temporary"] = True
         return cast("VmAnswer", self._call("PUT", _instance(vm), body))
 
     def show(self, vm: str) -> VmAnswer:

@@ -84,11 +84,17 @@ class Api(Rest):
         return 200, _shown(self.agent.show(vm))
 
     def create(self, request: Request, vm: str) -> Answer:
-        """Give a VM its device; the body names an image or a snapshot."""
-        body = body_of(request, image=str, snapshot=str, size=int, quota=int, store=str)
-        if not body.keys() & {"image", "snapshot"}:
-            raise InvalidRequest('the body must be {"image": "<name>"} or {"snapshot": "<name>"}')
-        self.agent.create(vm, **body)
+        """Give a VM its device; the body names an image, a snapshot or another VM."""
+        body = body_of(
+            request, image=str, snapshot=str, vm=str, size=int, quota=int, store=str,
+            temporary=bool,
+        )  # fmt: skip
+        original = body.pop("vm", "")
+        if bool(original) == bool(body.keys() & {"image", "snapshot"}):
+            raise InvalidRequest(
+                'the body must be {"image": "<name>"}, {"snapshot": "<name>"} or {"vm": "<name>"}'
+            )
+        self.agent.create(vm, original=original, **body)
         return 201, _shown(self.agent.show(vm))
 
     def change(self, request: Request, vm: str) -> Answer:
@@ -292,6 +298,7 @@ def _shown(found: Shown) -> dict[str, Any]:
         "state": found.state,
         "taken": found.taken,
         "quota": vm.quota,
+        "temporary": vm.temporary,
         "stores": [_store(one) for one in found.chain],
         "snapshots": list(found.snapshots),
     }

@@ -30,6 +30,14 @@ def vm() -> None:
     help="Start from the data of this snapshot.",
 )
 @click.option(
+    "--from-vm",
+    "original",
+    metavar="VM",
+    default="",
+    shell_complete=complete.vms,
+    help="Start from the data of this VM as of now, while it keeps running.",
+)
+@click.option(
     "--size",
     "length",
     type=size,
@@ -49,24 +57,34 @@ def vm() -> None:
     help="Write to this block device, such as a connected Cinder volume, instead of to this "
     "node's disk.",
 )
+@click.option(
+    "--temporary",
+    is_flag=True,
+    help="Destroy VM by itself once nobody has had its device open for a minute.",
+)
 @as_json
 @click.pass_obj
 def create(
     client: Client,
     names: tuple[str, ...],
     snapshot: str,
+    original: str,
     length: int | None,
     quota: int | None,
     store: str,
+    temporary: bool,
     as_json: bool,
 ) -> None:
-    """Create a private device for VM over IMAGE, or over a snapshot. Print its path."""
+    """Create a private device for VM over IMAGE, a snapshot or another VM. Print its path."""
     image, name = names if len(names) == 2 else ("", names[0])
     if len(names) > 2:
         raise click.UsageError(f"Got unexpected extra argument ({names[2]})")
-    if not image and not snapshot:
-        raise click.UsageError("Missing argument 'VM', or option '--from-snapshot'.")
-    made = client.create(name, image, snapshot=snapshot, size=length, quota=quota, store=store)
+    if not image and not snapshot and not original:
+        raise click.UsageError("Missing argument 'VM', or option '--from-snapshot' or '--from-vm'.")
+    made = client.create(
+        name, image, snapshot=snapshot, original=original, size=length, quota=quota, store=store,
+        temporary=temporary,
+    )  # fmt: skip
     click.echo(json.dumps(made) if as_json else made["device"])
 
 
@@ -118,6 +136,8 @@ def show(client: Client, vm: str, as_json: bool) -> None:
     click.echo(f"taken: {taken} of {found['quota'] or '-'}")
     table.stores(found)
     click.echo(f"snapshots: {', '.join(found['snapshots']) or '-'}")
+    if found["temporary"]:
+        click.echo("temporary: it goes once nobody has had its device open for a minute")
 
 
 @vm.command()

@@ -4,6 +4,7 @@ Each verb is ordered so that the agent may die between any two of its steps::
 
     create     store, VM, devices
     snapshot   store, its device, VM, the VM's device moves to the new store, snapshot
+    copy       the same, but for the snapshot; then as for create, over the VM's earlier store
     rollback   store, the VM's device goes, VM, its device comes over the new store
     resize     the file of the store becomes longer, store, VM, its device becomes longer
     delete     snapshot
@@ -73,21 +74,8 @@ class Stores:
         :param path: of a block device for the store; empty for one of the configured backing
         :raises StoreUnusable: if that device is somebody's, or too short
         """
-        vm, image, size = wanted.vm, wanted.image, wanted.size
-        with self.suspension.locked_image(image):
-            lower = self._start(snapshot, wanted)
-            try:
-                with self.space.promising:
-                    self._check(wanted, path)
-                    instance = replace(wanted, store=self._make(image, size, lower, path))
-                    self.records.put(instance)
-                self.bring_up(vm)
-            except BaseException:
-                self.devices.vm(wanted).down()
-                self.records.forget(wanted)
-                self.tidy_up(image)
-                raise
-        return instance
+        with self.suspension.locked_image(wanted.image):
+            return self._create(wanted, self._start(snapshot, wanted), path)
 
     def receive(self, wanted: Instance) -> Instance:
         """Give a VM that is on its way here an empty store; its own device comes later.
@@ -163,26 +151,10 @@ class Stores:
 
         :raises SnapshotExists: if there is a snapshot of this name
         """
-        # what the swap has on the disk: most of it now, while the VM and all others go on
-        with self._syncs:
-            for store in written(self.records.inventory().chain(self.records.get(vm).store)):
-                self.devices.store(store).sync()
+        self._flush_most(vm)
         with self.suspension.locked(vm) as instance:
             self.records.check_snapshot(name)
-            made = self._next(instance, instance.store)
-            try:
-                steps = self.devices.steps(made)
-                self.devices.up(steps[:-1])
-                self.records.put(made)
-                begin = time.monotonic()
-                self.devices.up(steps[-2:])
-                pause = time.monotonic() - begin
-            except BaseException:
-                # Once the VM may have written to the new store it cannot go back.
-                if self.devices.is_right(instance):
-                    self.records.put(instance)
-                    self.tidy_up(instance.image)
-                raise
+            pause = self._freeze(instance)
             kept = Snapshot(
                 name, vm, instance.image, instance.size, instance.store, time.time(),
                 instance.origin,
@@ -191,6 +163,20 @@ class Stores:
         self.changed.set()
         LOG.info("VM %s: snapshot %s; the VM waited for less than %.3f s", vm, name, pause)
         return kept
+
+    def copy(self, vm: str, wanted: Instance, path: str = "") -> Instance:
+        """Give another VM what a VM has now; that one's device goes on over a new store.
+
+        :param wanted: the other VM, still without a store
+        :param path: as for ``create``
+        """
+        self._flush_most(vm)
+        with self.suspension.locked(vm) as instance:
+            pause = self._freeze(instance)
+            made = self._create(wanted, instance.store, path)
+        self.changed.set()
+        LOG.info("VM %s: copied as %s; it waited for less than %.3f s", vm, wanted.vm, pause)
+        return made
 
     def rollback(self, vm: str, snapshot: str) -> None:
         """Have a VM's device begin anew at one of its snapshots.
@@ -330,6 +316,45 @@ class Stores:
         return set(self._kept)
 
     # The rest is inside.
+
+    def _create(self, wanted: Instance, lower: str, path: str = "") -> Instance:
+        """Give a VM an empty store over another one, or over the image, and its device."""
+        image = wanted.image
+        try:
+            with self.space.promising:
+                self._check(wanted, path)
+                instance = replace(wanted, store=self._make(image, wanted.size, lower, path))
+                self.records.put(instance)
+            self.bring_up(wanted.vm)
+        except BaseException:
+            self.devices.vm(wanted).down()
+            self.records.forget(wanted)
+            self.tidy_up(image)
+            raise
+        return instance
+
+    def _flush_most(self, vm: str) -> None:
+        """Have on the disk what a swap will have there, while the VM and all others go on."""
+        with self._syncs:
+            for store in written(self.records.inventory().chain(self.records.get(vm).store)):
+                self.devices.store(store).sync()
+
+    def _freeze(self, instance: Instance) -> float:
+        """Have a VM go on over a new store; return for how many seconds at most it waited."""
+        made = self._next(instance, instance.store)
+        try:
+            steps = self.devices.steps(made)
+            self.devices.up(steps[:-1])
+            self.records.put(made)
+            begin = time.monotonic()
+            self.devices.up(steps[-2:])
+            return time.monotonic() - begin
+        except BaseException:
+            # Once the VM may have written to the new store it cannot go back.
+            if self.devices.is_right(instance):
+                self.records.put(instance)
+                self.tidy_up(instance.image)
+            raise
 
     def _check(self, wanted: Instance, path: str) -> None:
         """See that there is room for a VM's first store.

@@ -22,11 +22,11 @@ class PageCaches:
 
     def lacks(self, start: int, length: int) -> bool:
         """Tell whether a part of one stripe is not held, or not all of it."""
-        return not all(page_cache.held(self.export(start), pieces.in_export(start), length))
+        return not all(page_cache.held(self._export(start), pieces.in_export(start), length))
 
     def fetch(self, start: int, length: int) -> None:
         """Have a part of one stripe held; see ``page_cache.fetch``."""
-        page_cache.fetch(self.export(start), pieces.in_export(start), length)
+        page_cache.fetch(self._export(start), pieces.in_export(start), length)
 
     def held(self, start: int, length: int) -> Iterator[bytes]:
         """Yield for each stripe a byte a page: 1 if it is held.
@@ -38,6 +38,6 @@ class PageCaches:
         for stripe in {pieces.stripe(at, len(self.exports)) for at in regions}:
             yield page_cache.held(self.exports[stripe], pieces.in_export(start), length)
 
-    def export(self, offset: int) -> str:
+    def _export(self, offset: int) -> str:
         """Return the device of the stripe that a byte is in."""
         return self.exports[pieces.stripe(offset, len(self.exports))]

@@ -58,6 +58,7 @@ class Instance:
     :ivar quota: bytes that its chain may take; 0 for all that it can need
     :ivar move: id of the move that brought it here; empty if it was created here
     :ivar origin: tells the image from others that have its name; empty if that was not known
+    :ivar temporary: it goes by itself once nobody has its device open
     """
 
     vm: str
@@ -67,6 +68,7 @@ class Instance:
     quota: int = 0
     move: str = ""
     origin: str = ""
+    temporary: bool = False
 
 
 @dataclass(frozen=True)

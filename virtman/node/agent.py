@@ -94,26 +94,31 @@ class Agent:
         vm: str,
         image: str = "",
         snapshot: str = "",
+        original: str = "",
         size: int | None = None,
         quota: int | None = None,
         store: str = "",
+        temporary: bool = False,
     ) -> Instance:
         """Give a VM its device over an image, which is attached first if need be.
 
-        :param image: name; may be left out where there is a snapshot
+        :param image: name; may be left out where there is a snapshot or an original
         :param snapshot: name of one at which the VM begins
-        :param size: bytes of the VM's disk, which has zeros behind the image or snapshot; None
-            for as many as that has
+        :param original: a VM that goes on, whose data of now the VM begins with
+        :param size: bytes of the VM's disk, which has zeros behind what it begins with; None for as
+            many as that has
         :param quota: bytes that the VM's stores may take, 0 for all that they can need; None
             for what is configured
         :param store: path of a block device that takes what the VM writes; empty for a file or
             volume as configured
+        :param temporary: the VM goes by itself once nobody has had its device open for a while
         :raises InstanceExists: if there is a VM of this name
+        :raises InstanceUnknown: if there is no such original
         :raises MoveInProgress: if one of this name has moved away, and is still being given up
         :raises ImageUnknown: if Volt does not have the image
         :raises SnapshotUnknown: if there is no such snapshot
         :raises ImageRemade: if that is of an earlier image of this name
-        :raises InstanceSize: if the disk would be smaller than image or snapshot
+        :raises InstanceSize: if the disk would be smaller than what it begins with
         :raises NoSpace: if its exception store does not fit
         :raises StoreUnusable: if the device cannot be the store
         """
@@ -124,10 +129,16 @@ class Agent:
             found = self.records.snapshot(naming.check("snapshot", snapshot))
             image = image or found.image
             size = found.size if size is None else size
+        if original:
+            self.records.check_vm(vm)
+            image = self.records.get(naming.check("VM", original)).image
         naming.check("image", image)
-        with self.claim(vm):
+        with self.claim(vm), self.claim(original) if original else contextlib.nullcontext():
             self.records.check_vm(vm)
             self.records.check_left(vm)
+            if original:
+                self.records.check_stays(original)
+                size = _copied(size, self.records.get(original))
             check_modules(self.stack.modules)
             attachment = self._attachment(image)
             size = _fitting(size, attachment.info)
@@ -136,8 +147,13 @@ class Agent:
                 self.stores.space.check(size, quota)
             attachment.acquire(vm)
             try:
-                wanted = Instance(vm, image, size, "", quota, origin=attachment.info.origin)
-                instance = self.stores.create(wanted, snapshot, store)
+                wanted = Instance(
+                    vm, image, size, "", quota, origin=attachment.info.origin, temporary=temporary
+                )
+                if original:
+                    instance = self.stores.copy(original, wanted, store)
+                else:
+                    instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
                 raise
@@ -495,6 +511,15 @@ def _fitting(size: int | None, info: ImageInfo) -> int:
             f"image {info.name} has {info.size} bytes: a VM of it cannot have a disk of {size}"
         )
     return _possible(size)
+
+
+def _copied(size: int | None, original: Instance) -> int:
+    """Return the bytes of a disk that begins as another VM's."""
+    if size is not None and size < original.size:
+        raise InstanceSize(
+            f"VM {original.vm} has a disk of {original.size} bytes: a copy cannot have {size}"
+        )
+    return size or original.size
 
 
 def _possible(size: int) -> int:

@@ -28,8 +28,8 @@ LOG = logging.getLogger(__name__)
 Table = list[tuple[int, int, str, str]]
 
 # enum in libdevmapper.h
-_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _STATUS, _TABLE, _LIST, _CLEAR, _MESSAGE = (
-    0, 1, 2, 4, 5, 10, 11, 13, 14, 17,
+_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _INFO, _STATUS, _TABLE, _LIST, _CLEAR, _MESSAGE = (
+    0, 1, 2, 4, 5, 7, 10, 11, 13, 14, 17,
 )  # fmt: skip
 
 _ADD_NODE_ON_CREATE = 1
@@ -56,6 +56,16 @@ PATIENCE = 10.0
 """Seconds that whoever uses a device is held back for I/O that is on its way to end."""
 
 _INTERRUPTING = 0.1
+
+
+class _Info(ctypes.Structure):
+    _fields_ = (
+        ("exists", ctypes.c_int), ("suspended", ctypes.c_int), ("live_table", ctypes.c_int),
+        ("inactive_table", ctypes.c_int), ("open_count", ctypes.c_int32),
+        ("event_nr", ctypes.c_uint32), ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
+        ("read_only", ctypes.c_int), ("target_count", ctypes.c_int32),
+        ("deferred_remove", ctypes.c_int), ("internal_suspend", ctypes.c_int),
+    )  # fmt: skip
 
 
 class _Names(ctypes.Structure):
@@ -137,6 +147,13 @@ class _Task:
 
     def run(self) -> None:
         self._must(self.lib.dm_task_run(self.handle))
+
+    def read_openers(self) -> int:
+        info = _Info()
+        self._must(self.lib.dm_task_get_info(self.handle, ctypes.byref(info)))
+        if not info.exists:
+            raise OSError(errno.ENXIO, f"device mapper, {self.name}: {os.strerror(errno.ENXIO)}")
+        return info.open_count
 
     def read_answer(self) -> str:
         return (self.lib.dm_task_get_message_response(self.handle) or b"").decode()
@@ -491,6 +508,17 @@ def table(name: str) -> Table:
 def status(name: str) -> Table:
     """Return each target's status in place of its parameters."""
     return _query(_STATUS, name, _Task.read_table)
+
+
+@context.entrypoint
+def is_open(name: str) -> bool:
+    """Tell whether somebody has a device open: a process, or a device that lies on it.
+
+    :raises OSError: ENXIO if there is no such device
+    """
+    with _Task(_INFO, name) as task:
+        task.run()
+        return task.read_openers() > 0
 
 
 @context.entrypoint

@@ -36,6 +36,19 @@ assert all(n % 256 == at for at, n in enumerate(found)), found
 print(last)
 """
 
+# Tells whether a device is open, while it is not and while it is.
+OPENED = """
+import os, sys, time
+from virtman.privileged import context, dm
+context.set_client_mode(False)
+for opened in (False, True):
+    disk = os.open(sys.argv[1], os.O_RDONLY) if opened else None
+    end = time.monotonic() + 5
+    while dm.is_open(os.path.basename(sys.argv[1])) != opened and time.monotonic() < end:
+        time.sleep(0.05)
+    print(dm.is_open(os.path.basename(sys.argv[1])))
+"""
+
 # Writes to a store with chunks of 8 KiB, puts it on anew as stores are put on now, writes more, and
 # prints what it holds.
 EARLIER = """
@@ -252,6 +265,12 @@ class TestStores(DeployedCase):
             log="fio",
         )  # fmt: skip
         self.node.spawn(["python3", "-c", COUNTER, device], log="counter")
+        self.node.run(["sleep", "1"])
+        words = ["create", "--from-vm", "vm1", "--temporary", "reader"]
+        reader = self.virtman(self.node, *words).stdout.strip()
+        self.created.append((self.node, "reader"))
+        copied = self.python(COUNTED, reader)
+        self.assertEqual(["False", "True"], self.python(OPENED, reader))
         last = 0
         for number in range(3):
             self.node.run(["sleep", "1"])
@@ -262,6 +281,8 @@ class TestStores(DeployedCase):
             last = int(counted)
             kept = sha256(self.node, other)
             self.destroy(self.node, f"vm-at{number}")
+        self.assertEqual(copied, self.python(COUNTED, reader))
+        self.destroy(self.node, "reader")
         self.await_chain("vm1", 3)
         done = self.virtman(self.node, "snapshot", "rollback", "vm1", "at0", check=False)
         self.assertIn("[virtman.device.busy]", done.stderr)

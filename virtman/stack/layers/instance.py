@@ -60,6 +60,12 @@ class InstanceLayer(Mapped):
                 return sysfs.is_suspended(self.node)
         return None
 
+    def is_open(self) -> bool:
+        """Tell whether somebody has the device open; nobody can if it is not there."""
+        with contextlib.suppress(OSError):
+            return bool(dm.is_open(self.name))
+        return False
+
     def hold(self) -> bool:
         """Begin to let the VM wait: all that it reads or writes from now on, until ``resume``.
 

@@ -64,6 +64,10 @@ class DeviceMapper(Double):
         self.kernel.fill(device)
         self.kernel.settle()
 
+    def is_open(self, name: str) -> bool:
+        device = self.kernel.mapping(name)
+        return self.kernel.is_used(device.number, f"/dev/mapper/{name}")
+
     def revert(self, name: str) -> None:
         self.kernel.mapping(name).suspended = False
 
