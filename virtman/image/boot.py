@@ -87,7 +87,7 @@ class Boot:
                 if self.options.record:
                     self._record(found.piece_size if found else self.options.piece)
             elif self.options.prefetch:
-                self._help(self.prepare(found))
+                self._help(self.prepare(found), asked=False)
 
     def helps(self, workload: str) -> bool:
         """Tell whether what a workload reads is being fetched."""
@@ -106,7 +106,7 @@ class Boot:
         :param then: is called once that is done; what VMs read of it is seen after that
         """
         with self._followed():
-            self._help(prefetch, then)
+            self._help(prefetch, then, asked=True)
 
     def record(self, recording: Recording, workload: str, is_told: Callable[[], bool]) -> int:
         """Record what VMs read until told, or none is left; then have it in a workload's profile.
@@ -160,11 +160,13 @@ class Boot:
             LOG.warning("image %s: %s", self._name, err)
             return None
 
-    def _help(self, prefetch: Prefetch, then: Callable[[], object] = lambda: None) -> None:
+    def _help(
+        self, prefetch: Prefetch, then: Callable[[], object] = lambda: None, *, asked: bool
+    ) -> None:
         """Fetch ahead, and see what VMs read of that."""
         with self.attachment.share.taken(capped=self.attachment.is_capped):
             self._hasten()
-            prefetch.fetch(self.goes_on, self.pause)
+            prefetch.fetch(self.goes_on, self.pause, asked=asked)
         if prefetch.verdict and self.goes_on():
             LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
         self.fetched.set()

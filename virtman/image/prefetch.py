@@ -207,11 +207,15 @@ class Prefetch:
         counts = self._wanted, self._there, self._fetched, self._used
         return Ahead(self._state, *counts, self._seconds(), window, self.verdict)
 
-    def fetch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
+    def fetch(
+        self, goes_on: Callable[[], bool], sleep: Callable[[float], object], *, asked: bool
+    ) -> None:
         """Fetch all, as long as it goes on and VMs read what comes.
 
         Reads that wait for a parent that does not answer are left behind: they end with the image.
 
+        :param asked: somebody wants it whatever VMs read: they may boot before they do what the
+            profile is of
         :param sleep: is called with the seconds between two looks
         """
         workers = [
@@ -228,7 +232,8 @@ class Prefetch:
             while any(one.is_alive() for one in workers) and not self.verdict and goes_on():
                 sleep(LOOK)
                 self._look()
-                self._weigh()
+                if not asked:
+                    self._weigh()
         except (VirtmanError, OSError) as err:
             self.verdict = self.verdict or str(err)
             raise

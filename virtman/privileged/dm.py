@@ -153,7 +153,7 @@ class _Task:
         self._must(self.lib.dm_task_get_info(self.handle, ctypes.byref(info)))
         if not info.exists:
             raise OSError(errno.ENXIO, f"device mapper, {self.name}: {os.strerror(errno.ENXIO)}")
-        return info.open_count
+        return int(info.open_count)
 
     def read_answer(self) -> str:
         return (self.lib.dm_task_get_message_response(self.handle) or b"").decode()

@@ -129,6 +129,17 @@ class WarmupsTest(BootsCase):
         self.assertIn("Volt does not wish it warm any more", self.log.output)
         self.assertEqual("web", self.told().workload)
 
+    def test_what_was_asked_for_is_fetched_whatever_vms_read(self):
+        self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB / 4)))
+        self.node.create("vm1")
+        self.ask()
+        self.hear()
+        self.await_(self.fetched)
+        for number in range(44, 100):
+            self.node.kernel.vm_reads("debian", number * PIECE, PIECE)
+        self.assertEqual(Warming.WARM, self.await_end().state)
+        self.assertEqual(ALL, self.fetched())
+
     def test_a_volt_that_is_away_hears_it_later(self):
         self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB)))
         self.ask()
