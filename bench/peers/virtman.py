@@ -1,6 +1,7 @@
 """VirtMan: a forest with and without what is fetched ahead, and other shapes of trees."""
 
 import json
+import time
 
 from bench.peers.peer import Peer, Site
 from lab.deployment import CREATE_TIMEOUT, SOCKET
@@ -9,6 +10,8 @@ from lab.node import Node
 # stripes, fan-out
 SHAPES = {"forest": (2, 2), "tree": (1, 2), "star": (1, 0), "chain": (1, 1)}
 FOREST = "forest"
+LOOKED = 9.0
+"""Seconds after which an agent has seen what VMs read last: it looks every eight, or sooner."""
 
 
 class Trees(Peer):
@@ -79,9 +82,10 @@ class Forest(Trees):
         first.run(["virtman", "profile", verb, self.image, file, *options])
 
     def fetch_ratio(self) -> float | None:
-        """Ask the agents."""
+        """Ask the agents, once they know."""
         if self._workload is None:
             return None
+        time.sleep(LOOKED)
         found = self.site.each(lambda node: self.site.deployment.ahead(node, self.image))
         ahead = [one for one in found if one]
         used = sum(one["used"] for one in ahead)
