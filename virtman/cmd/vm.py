@@ -75,7 +75,10 @@ def create(
     temporary: bool,
     as_json: bool,
 ) -> None:
-    """Create a private device for VM over IMAGE, a snapshot or another VM. Print its path."""
+    """Create a private device for VM, and print its path.
+
+    VM begins with the data of IMAGE, of a snapshot, or of another VM.
+    """
     image, name = names if len(names) == 2 else ("", names[0])
     if len(names) > 2:
         raise click.UsageError(f"Got unexpected extra argument ({names[2]})")

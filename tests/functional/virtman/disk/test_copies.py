@@ -1,9 +1,18 @@
 """VMs that begin with what another one has, and go by themselves when nobody reads them."""
 
+from unittest import mock
+
 from tests.functional.virtman.base import SIZE
-from tests.functional.virtman.disk.test_snapshots import KilledTest, SnapshotCase
+from tests.functional.virtman.disk.test_snapshots import KilledCase, SnapshotCase
 from virtman.background.temporaries import Temporaries
-from virtman.errors import InstanceExists, InstanceSize, InstanceUnknown, NoSpace
+from virtman.errors import (
+    DeviceBusy,
+    InstanceExists,
+    InstanceSize,
+    InstanceUnknown,
+    KernelFailure,
+    NoSpace,
+)
 
 
 class CopyTest(SnapshotCase):
@@ -100,25 +109,29 @@ class TemporaryTest(SnapshotCase):
     def test_one_that_cannot_go_is_tried_again_and_keeps_no_other(self):
         self.node.create("vm3", original="vm1", temporary=True)
         self.look(0)
-        self.node.process.fate(fail_at=3)
-        left = self.look(60)
-        self.node.process.fate()
-        self.assertEqual(2, len(left), left)
-        self.look(120)
-        self.assertEqual(["vm1"], self.look(180))
+        destroy = self.node.agent.destroy
+
+        def fail(vm):
+            if vm == "vm2":
+                raise KernelFailure("no")
+            destroy(vm)
+
+        with mock.patch.object(self.node.agent, "destroy", fail):
+            self.assertEqual(["vm1", "vm2"], self.look(60))
+        self.assertIn("temporary VM vm2: no", self.log.output)
+        self.assertEqual(["vm1"], self.look(65))
+
+    def test_one_that_is_opened_in_the_last_moment_stays(self):
+        with mock.patch.object(self.node.agent, "destroy", side_effect=DeviceBusy("open")):
+            self.assertEqual(["vm1", "vm2"], self.look(60))
+        self.assertEqual(["vm1", "vm2"], self.look(119))
+        self.assertEqual(["vm1"], self.look(120))
 
 
-class KilledCopyTest(SnapshotCase):
+class KilledCopyTest(KilledCase):
     """The agent dies, or fails, at each root verb while a VM is copied."""
 
-    killed, assert_tidy = KilledTest.killed, KilledTest.assert_tidy
-
     def assert_ends(self, *, fail):
-        self.node.create("vm1")
-        self.write("vm1", c0="a")
-        self.node.snapshot("vm1", "one")
-        self.write("vm1", c1="b")
-        self.node.settle()
         for verb in self.killed(lambda _: self.node.create("vm2", original="vm1"), fail=fail):
             self.assertEqual("ab..", self.read("vm1"), verb)
             self.assert_tidy(verb)

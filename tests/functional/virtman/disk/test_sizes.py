@@ -7,7 +7,7 @@ from unittest import mock
 import fixtures
 
 from tests.functional.virtman.base import SIZE
-from tests.functional.virtman.disk.test_snapshots import KilledTest, SnapshotCase
+from tests.functional.virtman.disk.test_snapshots import KilledCase, SnapshotCase
 from tests.functional.virtman.doubles.model import CHUNK, Logical
 from virtman.disk.volumes import full_size
 from virtman.errors import InstanceSize, InvalidSize, NoSpace, StoreUnusable
@@ -186,21 +186,14 @@ class GivenDeviceTest(SizeCase):
         self.assertEqual("z", self.last("vm1"))
 
 
-class KilledSizeTest(SizeCase):
+class KilledSizeTest(SizeCase, KilledCase):
     """The agent dies, or fails, at each root verb while a disk becomes longer."""
-
-    killed, assert_tidy = KilledTest.killed, KilledTest.assert_tidy
 
     def assert_ends(self, *, fail):
         def live(_):
             with contextlib.suppress(InstanceSize):
                 self.resize("vm1", self.node.records.get("vm1").size + SIZE)
 
-        self.node.create("vm1")
-        self.write("vm1", c0="a")
-        self.node.snapshot("vm1", "one")
-        self.write("vm1", c1="b")
-        self.node.settle()
         for verb in self.killed(live, fail=fail):
             self.assertEqual("ab..", self.read("vm1"), verb)
             self.assert_tidy(verb)

@@ -618,7 +618,7 @@ class CrowdTest(SnapshotCase):
             self.node.delete_snapshot(f"{vm}-{turn}")
 
 
-class KilledTest(SnapshotCase):
+class KilledCase(SnapshotCase):
     """The agent dies at each root verb in turn; a new one makes everything right."""
 
     def setUp(self):
@@ -663,6 +663,10 @@ class KilledTest(SnapshotCase):
         files = {inventory.stores[name].path for name in devices} - self.node.kernel.volumes.keys()
         self.assertEqual(files, loops, verb)
         self.assertFalse([one for one in inventory.stores.values() if one.merging], verb)
+
+
+class KilledTest(KilledCase):
+    """While snapshots are made, used and given up."""
 
     def snapshots(self):
         return set(self.node.records.inventory().snapshots)
