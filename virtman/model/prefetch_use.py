@@ -137,16 +137,18 @@ class Judge:
             self._sectors[area] = seen[area].sectors
         used = 0
         for bucket, read in fresh.items():
-            strange = min(read, self._owed.get(bucket, 0))
-            self._owed[bucket] = self._owed.get(bucket, 0) - strange
-            most = -(-(read - strange) // self._piece)
+            owed = self._owed.get(bucket)
+            if owed is not None:
+                self._owed[bucket] = max(0, owed - read)
             waiting = self._unused.get(bucket, [])
-            for piece in waiting[:most]:
+            these = waiting[: -(-max(0, read - (owed or 0)) // self._piece)]
+            for piece in these:
                 self._usefulness.used(piece)
                 self._lately.append(self._times[piece])
-                self._known.add(piece)
-            used += len(waiting[:most])
-            del waiting[:most]
+            if owed is None:  # else it may have been a strange one that was read again
+                self._known.update(these)
+            used += len(these)
+            del waiting[: len(these)]
         return used
 
     def is_poor(self) -> bool:

@@ -173,6 +173,15 @@ class JudgeTest(testtools.TestCase):
         self.assertEqual(0, self.read(judge, *range(1, 64, 2), wanted=wanted))
         self.assertTrue(judge.is_poor())
 
+    def test_nor_does_it_help_that_it_is_read_again_and_again(self):
+        run = {number: number / 32 for number in range(0, 960, 2)}
+        judge = Judge(merged(None, run, "ab" * 32, PIECE), 4 * PIECE)
+        self.area, self.sectors = 4 * PIECE, {}
+        self.fetch(judge, *range(0, 64, 2))
+        for _ in range(3):
+            self.read(judge, *range(1, 64, 2), wanted=range(64))
+        self.assertTrue(judge.is_poor())
+
     def test_what_vms_wanted_before_it_came_is_of_their_workload(self):
         judge = self.judge(30)
         self.read(judge, *range(60), wanted=range(60))
