@@ -234,8 +234,10 @@ def _start(wanted: Wanted) -> plan.Plan:
     readers = Device(wanted.image, "readers")
     below = (Device(wanted.image, "cache"), readers) if wanted.warm else (readers,)
     origin = plan.Image(Device(wanted.image, "origin"), padded(wanted.size), below)
-    base = Device(wanted.image, "base")
-    return (origin, plan.Base(base, sectors(SPAN), (origin.device,), origin.sectors))
+    # not from the end of the last block on: a source may have more there
+    end = sectors(wanted.size)
+    base = plan.Base(Device(wanted.image, "base"), sectors(SPAN), (origin.device,), end)
+    return (origin, base)
 
 
 def instance(vm: chain.Instance, stores: Sequence[chain.Store]) -> plan.Plan:

@@ -167,6 +167,11 @@ class PlanTest(testtools.TestCase):
                    or (step.device.role == "image" and step.below)]  # fmt: skip
         self.assertLess(last, min(swapped))
 
+    def test_zeros_begin_where_an_image_ends_not_its_last_block(self):
+        odd = replace(wanted(Feed(parent("a"))), size=9 * 512)
+        (base,) = (step for step in planner.image(odd) if isinstance(step, plan.Base))
+        self.assertEqual((9, sizes.SPAN // 512), (base.end, base.sectors))
+
     def test_children_prove_what_they_are_asked_before_parents_are(self):
         steps = planner.image(wanted(Feed(parent("a"))))
         (admission,) = (step for step in steps if isinstance(step, plan.Admission))
