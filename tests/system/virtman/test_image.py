@@ -111,6 +111,8 @@ class TestImage(DeployedCase):
         node = self.nodes[0]
         node.run(["cp", "/sbin/dmsetup", "/root/dmsetup"])
         node.run(["install", "/proc/self/fd/0", "/root/slow"], input=SLOW)
+        # else those of the devices of the test before are slow too, and they are many
+        node.run(["udevadm", "settle"])
         node.run(["mount", "--bind", "/root/slow", "/sbin/dmsetup"])
         try:
             done = node.run(["python3", "-c", GONE], cwd="/opt/src")
