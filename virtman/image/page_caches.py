@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtman.model import pieces, sizes
@@ -28,15 +28,20 @@ class PageCaches:
         """Have a part of one stripe held; see ``page_cache.fetch``."""
         page_cache.fetch(self._export(start), pieces.in_export(start), length)
 
-    def held(self, start: int, length: int) -> Iterator[bytes]:
-        """Yield for each stripe a byte a page: 1 if it is held.
+    def wanted(self, start: int, length: int, piece: int) -> tuple[set[int], int]:
+        """Return the pieces of a part that are held for their own sake, and how many pages are.
 
+        These are the pieces of which somebody wanted something, and those that were fetched.
         Where a stripe has no region, its page cache has no pages.
         """
         length = min(length, self.size - start)
         regions = range(start, start + length, sizes.REGION)
+        found, pages = set[int](), 0
         for stripe in {pieces.stripe(at, len(self.exports)) for at in regions}:
-            yield page_cache.held(self.exports[stripe], pieces.in_export(start), length)
+            held = page_cache.held(self.exports[stripe], pieces.in_export(start), length)
+            found.update(start // piece + number for number in pieces.wanted(held, piece))
+            pages += held.count(1)
+        return found, pages
 
     def _export(self, offset: int) -> str:
         """Return the device of the stripe that a byte is in."""

@@ -287,10 +287,8 @@ class Prefetch:
         """Return the pieces that somebody wanted, or that came ahead, where VMs have just read."""
         found: set[int] = set()
         for area in self._judge.changed(seen):
-            start = area * self._reads.area
-            for held in self._caches.held(start, self._reads.area):
-                first = start // self._piece
-                found.update(first + number for number in pieces.wanted(held, self._piece))
+            length = self._reads.area
+            found |= self._caches.wanted(area * length, length, self._piece)[0]
         return found
 
     def _weigh(self) -> None:

@@ -88,9 +88,7 @@ class Recording:
 
     def _look_at(self, area: int, since: float) -> None:
         """Add the pieces of an area that were read."""
-        start = area * self._reads.area
-        self._pages[area] = 0
-        for held in self._caches.held(start, self._reads.area):
-            self._pages[area] += held.count(1)
-            for number in pieces.wanted(held, self.piece):
-                self.run.setdefault(start // self.piece + number, since)
+        length = self._reads.area
+        wanted, self._pages[area] = self._caches.wanted(area * length, length, self.piece)
+        for number in wanted:
+            self.run.setdefault(number, since)

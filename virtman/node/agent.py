@@ -130,7 +130,7 @@ class Agent:
             image = image or found.image
             size = found.size if size is None else size
         if original:
-            self.records.check_vm(vm)
+            self.records.check_vm(vm)  # else one that is its own original would wait for itself
             image = self.records.get(naming.check("VM", original)).image
         naming.check("image", image)
         with self.claim(vm), self.claim(original) if original else contextlib.nullcontext():

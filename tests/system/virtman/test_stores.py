@@ -195,6 +195,15 @@ class TestStores(DeployedCase):
         wait_until(lambda: file.exists() and file.read_text().endswith("\n"), log, 120, 0.5)
         return file.read_text().split()
 
+    def load(self, device, seconds, log):
+        """Write for so long, and read that again; the log has fio's status when it is done."""
+        self.node.spawn(
+            ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
+             "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
+             f"--time_based --runtime={seconds} > /host/fio.log 2>&1; echo $?"],
+            log=log,
+        )  # fmt: skip
+
     def test_a_disk_longer_than_its_image_becomes_longer_under_load(self):
         made = self.virtman(self.node, "create", "--size", "48M", self.image, "vm1")
         self.created.append((self.node, "vm1"))
@@ -227,12 +236,7 @@ class TestStores(DeployedCase):
         zeros(32, 48)
         write(47, "a")
         self.virtman(self.node, "snapshot", "create", "vm1", "short")
-        self.node.spawn(
-            ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
-             "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
-             "--time_based --runtime=10 > /host/fio.log 2>&1; echo $?"],
-            log="grown",
-        )  # fmt: skip
+        self.load(device, 10, "grown")
         self.node.run(["sleep", "2"])
         for size in ("64M", "64M", "96M"):
             self.virtman(self.node, "vm", "resize", "vm1", size)
@@ -242,8 +246,7 @@ class TestStores(DeployedCase):
         self.assertEqual(["0"], self.written("grown"))
         other = self.from_snapshot("vm2", "short")
         self.assertEqual(48 * MIB, int(self.node.run(["blockdev", "--getsize64", other]).stdout))
-        self.virtman(self.node, "destroy", "vm2")
-        self.created.remove((self.node, "vm2"))
+        self.destroy(self.node, "vm2")
         self.virtman(self.node, "snapshot", "delete", "short")
         self.await_chain("vm1", 1)
         self.assertEqual(("{97}", "{98}"), (read(47), read(95)))
@@ -258,12 +261,7 @@ class TestStores(DeployedCase):
         device = self.create(self.node, "vm1")
         zeros = ["dd", "if=/dev/zero", f"of={device}", "bs=1M", "seek=16", "count=1", "conv=fsync"]
         self.node.run(zeros)
-        self.node.spawn(
-            ["sh", "-c", f"fio --name=load --filename={device} --rw=randwrite --bs=4k --size=12M "
-             "--direct=1 --ioengine=libaio --iodepth=4 --verify=crc32c --verify_backlog=256 "
-             "--time_based --runtime=35 > /host/fio.log 2>&1; echo $?"],
-            log="fio",
-        )  # fmt: skip
+        self.load(device, 35, "fio")
         self.node.spawn(["python3", "-c", COUNTER, device], log="counter")
         self.node.run(["sleep", "1"])
         words = ["create", "--from-vm", "vm1", "--temporary", "reader"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator
 
 from virtman.disk.volumes.block import Block
 from virtman.errors import NoSpace
@@ -46,19 +48,14 @@ class Logical(Block):
 
     def make(self, size: int) -> None:
         """Make a volume that begins with zeros."""
-        try:
+        with self._explained():
             lvm.create(self.group, self.name, size)
-        except OSError as err:
-            raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err
 
     def lengthen(self, size: int) -> None:
         """Make the volume longer."""
-        if self.allocated() >= size:
-            return
-        try:
-            lvm.lengthen(self.group, self.name, size)
-        except OSError as err:
-            raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err
+        if self.allocated() < size:
+            with self._explained():
+                lvm.lengthen(self.group, self.name, size)
 
     def copy(self, source: str, length: int) -> None:
         """Copy the beginning."""
@@ -69,3 +66,10 @@ class Logical(Block):
         """Remove the volume."""
         with explained(f"exception store {self.path}"):
             lvm.remove(self.group, self.name)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as err:
+            raise NoSpace(f"exception store {self.path}: {err.strerror or err}") from err

@@ -93,10 +93,10 @@ class JudgeTest(testtools.TestCase):
         for number in numbers:
             judge.fetched(number)
 
-    def read(self, judge, *numbers, wanted=(), sectors=SECTORS):
+    def read(self, judge, *numbers, wanted=()):
         for number in numbers:
             area = number * PIECE // self.area
-            self.sectors[area] = self.sectors.get(area, 0) + sectors
+            self.sectors[area] = self.sectors.get(area, 0) + SECTORS
         return judge.look({area: Count(one) for area, one in self.sectors.items()}, wanted)
 
     def test_what_is_read_counts_once(self):
@@ -164,20 +164,22 @@ class JudgeTest(testtools.TestCase):
         self.read(judge, 1007, wanted=[1007])
         self.assertTrue(judge.is_poor())
 
-    def test_another_workload_is_one_though_it_reads_beside_what_comes(self):
+    def beside(self):
+        """Return what judges every other piece, some of which came."""
         run = {number: number / 32 for number in range(0, 960, 2)}
         judge = Judge(merged(None, run, "ab" * 32, PIECE), 4 * PIECE)
         self.area, self.sectors = 4 * PIECE, {}
         self.fetch(judge, *range(0, 64, 2))
+        return judge
+
+    def test_another_workload_is_one_though_it_reads_beside_what_comes(self):
+        judge = self.beside()
         wanted = set(range(64)) | {65}
         self.assertEqual(0, self.read(judge, *range(1, 64, 2), wanted=wanted))
         self.assertTrue(judge.is_poor())
 
     def test_nor_does_it_help_that_it_is_read_again_and_again(self):
-        run = {number: number / 32 for number in range(0, 960, 2)}
-        judge = Judge(merged(None, run, "ab" * 32, PIECE), 4 * PIECE)
-        self.area, self.sectors = 4 * PIECE, {}
-        self.fetch(judge, *range(0, 64, 2))
+        judge = self.beside()
         for _ in range(3):
             self.read(judge, *range(1, 64, 2), wanted=range(64))
         self.assertTrue(judge.is_poor())
