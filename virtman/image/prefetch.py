@@ -32,6 +32,9 @@ LOG = logging.getLogger(__name__)
 LOOK = 0.5
 """Seconds between two looks at what VMs read."""
 
+_DOUBT_S = 0.1
+"""The same until they have read a piece of the profile: it may be of another workload."""
+
 _SELDOM = 8.0
 """Seconds between two looks while VMs read nothing of what came: starting a guest may take long."""
 
@@ -189,6 +192,7 @@ class Prefetch:
         self._how = how
         self._totals = totals
         self._lock = threading.Lock()
+        self._is_proven = threading.Event()
         self._judge = Judge(profile, reads.area)
         self._idle = Idle(time.monotonic)
         stripes = self._by_stripe(profile.wanted())
@@ -212,6 +216,9 @@ class Prefetch:
     ) -> None:
         """Fetch all, as long as it goes on and VMs read what comes.
 
+        Until they have read a piece of the profile, none is fetched while they wait: it may be of
+        another workload, and cost them time for nothing.
+
         Reads that wait for a parent that does not answer are left behind: they end with the image.
 
         :param asked: somebody wants it whatever VMs read: they may boot before they do what the
@@ -225,12 +232,14 @@ class Prefetch:
             for lane in self._lanes
             for _ in range(self._how.largest)
         ]
+        if asked:
+            self._is_proven.set()
         self._begin = time.monotonic()
         for one in workers:
             one.start()
         try:
             while any(one.is_alive() for one in workers) and not self.verdict and goes_on():
-                sleep(LOOK)
+                sleep(LOOK if self._is_proven.is_set() else _DOUBT_S)
                 self._look()
                 if not asked:
                     self._weigh()
@@ -282,6 +291,8 @@ class Prefetch:
             used = self._judge.look(seen, wanted) * self._piece
             self._used += used
             self._totals.add(used=used)
+            if self._judge.is_proven():
+                self._is_proven.set()
 
     def _wanted_of(self, seen: Mapping[int, Count]) -> set[int]:
         """Return the pieces that somebody wanted, or that came ahead, where VMs have just read."""
@@ -313,6 +324,7 @@ class Prefetch:
         length = self._length(taken)
         lacks = self._caches.lacks(start, length)
         if lacks:
+            self._doubt()
             if not self._share.wait(length, self._how.cap.delay(length), self._is_over):
                 return
             lacks = self._caches.lacks(start, length)  # VMs may have read it meanwhile
@@ -327,6 +339,11 @@ class Prefetch:
                 self._totals.add(fetched=length)
                 for number in taken:
                     self._judge.fetched(number)
+
+    def _doubt(self) -> None:
+        """Wait until the profile has proven itself, no VM waits, or nothing more is to come."""
+        while not (self._is_proven.is_set() or self._is_over()) and sysfs.is_read(self._origin):
+            self._is_proven.wait(_DOUBT_S)
 
     def _seconds(self) -> float:
         """Return for how long it was fetched, so far or in all."""

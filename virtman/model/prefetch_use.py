@@ -151,6 +151,10 @@ class Judge:
             del waiting[: len(these)]
         return used
 
+    def is_proven(self) -> bool:
+        """Tell whether VMs have read a piece of the profile."""
+        return bool(self._known)
+
     def is_poor(self) -> bool:
         """Tell whether the profile is of another workload than what runs."""
         known, read = len(self._known), len(self._known) + len(self._strange)

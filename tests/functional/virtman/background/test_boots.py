@@ -31,6 +31,7 @@ class Quick(fixtures.Fixture):
             (boot, "LOOK", 0.01),
             (boot, "_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
+            (prefetch, "_DOUBT_S", 0.01),
             (prefetch_pace, "_IDLE_S", 0.0),
             (prefetch, "_UNREAD_S", 0.1),
             (recording, "_SETTLED", SETTLED),
@@ -237,11 +238,26 @@ class PrefetchTest(BootsCase):
         self.assertLess(1, max(requests))
         self.assertGreaterEqual(4, max(requests))
 
-    def test_a_vm_that_waits_is_not_held_up_by_more_than_a_piece(self):
+    def test_while_a_vm_waits_nothing_comes_before_it_read_a_piece(self):
+        self.node.create("vm1")
+        origin = self.node.kernel.mappings["virtman_debian_origin"]
+        origin.hung = True
+        boots = self.begin(self.node, how=HOW)
+        time.sleep(SETTLED)
+        self.assertEqual([], self.fetched())
+        self.node.kernel.vm_reads("debian", 17 * PIECE, PIECE)
+        self.follow(self.node, boots)
+        self.assertEqual([0, 1, 40, 41, 42, 100], sorted(self.fetched()))
+        self.assertEqual({PIECE}, {length for _, _, length in self.node.kernel.ahead})
+        self.node.kernel.end_reads()
+
+    def test_a_profile_that_is_asked_for_comes_whatever_vms_read(self):
         self.node.create("vm1")
         self.node.kernel.mappings["virtman_debian_origin"].hung = True
-        self.follow(self.node, self.boots(self.node))
-        self.assertEqual({PIECE}, {length for _, _, length in self.node.kernel.ahead})
+        boots = self.boots(self.node, record=0, prefetch=False)
+        with self.node.process.here():
+            boots.warm("debian")
+        self.await_(lambda: not following(), following)
         self.assertEqual(list(BOOT), sorted(self.fetched()))
         self.node.kernel.end_reads()
 
