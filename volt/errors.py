@@ -145,9 +145,15 @@ class ImageExists(Conflict):
 
 
 class ImageInUse(Conflict):
-    """Hosts still hold places in the image's trees."""
+    """Hosts still have places in the image's trees, or disks that need it."""
 
     code = "volt.image.in_use"
+
+
+class HoldLive(Conflict):
+    """The host that needs the image has not expired."""
+
+    code = "volt.hold.live"
 
 
 class PlacementStale(Conflict):

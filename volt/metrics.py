@@ -118,6 +118,16 @@ class _State(Collector):
             (([image], now.generations[image]) for image in images),
         )
         yield _gauge(
+            "volt_image_holds",
+            "Hosts with disks that need an image, by whether they are heard or have expired.",
+            ["image", "host"],
+            (
+                ([image, state], number)
+                for image, (needing, gone) in sorted(now.holds.items())
+                for state, number in (("heard", needing - gone), ("gone", gone))
+            ),
+        )
+        yield _gauge(
             "volt_cap_bytes_per_second",
             "What may be fetched ahead of VMs, of an image or by a rack's hosts.",
             ["kind", "name"],

@@ -18,7 +18,7 @@ class Heartbeat:
         self.agent = agent
         self.card = card
         self.overload = overload
-        self._rounds = Periodic("heartbeat", self._turn, _FIRST_INTERVAL)
+        self._rounds = Periodic("heartbeat", self._turn, _FIRST_INTERVAL, woken=agent.needs_changed)
 
     def start(self) -> None:
         """Begin."""
@@ -49,6 +49,7 @@ class Heartbeat:
             rates.received,
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
+            self.agent.disks(),
         )
         news = self.agent.coordinator.heartbeat(report)
         for one in attached:

@@ -151,6 +151,10 @@ class VoltClient(Connection, Coordinator):
         """Give the place up."""
         self._call("DELETE", self._own(image))
 
+    def release(self, image: str) -> None:
+        """Say that this host has no disk of an image, before the next heartbeat does."""
+        self._call("DELETE", f"/v1/images/{quote(image, safe='')}/holds/{self.host}")
+
     def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
         """Return the newest boot profile and its tag; None if there is none."""
         with contextlib.suppress(ProfileUnknown):

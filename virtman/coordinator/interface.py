@@ -96,12 +96,14 @@ class Report:
     """The whole state of this host; network traffic in bytes a second.
 
     :ivar overloaded: this host asks for no new children
+    :ivar disks: how many VMs and snapshots are here, by image: Volt keeps these images for them
     """
 
     images: Mapping[str, ImageReport]
     received_rate: int = 0
     sent_rate: int = 0
     overloaded: bool = False
+    disks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,9 @@ class Coordinator(Protocol):
 
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""
+
+    def release(self, image: str) -> None:
+        """Say that this host has no disk of an image, before a heartbeat does; repeatable."""
 
     def profile(self, image: str, workload: str) -> tuple[bytes, str] | None:
         """Return the newest boot profile and its tag; None if there is none."""

@@ -152,6 +152,11 @@ class Remembering(Coordinator):
         with self._unless_silent():
             return self.volt.needed(image)
 
+    def release(self, image: str) -> None:
+        """Say that this host has no disk of an image, before the next heartbeat does."""
+        with self._unless_silent():
+            self.volt.release(image)
+
     def store_profile(self, image: str, workload: str, content: bytes, tag: str | None) -> None:
         """Store a boot profile in place of the one that has this tag; None: of none."""
         with self._unless_silent():

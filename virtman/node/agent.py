@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from virtman.coordinator.interface import Coordinator, ImageInfo
 from virtman.disk.disks import Stores
 from virtman.disk.volumes import device
 from virtman.errors import (
+    CoordinatorUnreachable,
     DevicePending,
     ImageUnknown,
     InstanceExists,
@@ -88,6 +89,8 @@ class Agent:
         self._given_back = threading.Condition(self._lock)
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
+        # Set when Volt should hear at once which images this node needs.
+        self.needs_changed = threading.Event()
 
     def create(
         self,
@@ -150,10 +153,11 @@ class Agent:
                 wanted = Instance(
                     vm, image, size, "", quota, origin=attachment.info.origin, temporary=temporary
                 )
-                if original:
-                    instance = self.stores.copy(original, wanted, store)
-                else:
-                    instance = self.stores.create(wanted, snapshot, store)
+                with self._telling(image):
+                    if original:
+                        instance = self.stores.copy(original, wanted, store)
+                    else:
+                        instance = self.stores.create(wanted, snapshot, store)
             except BaseException:
                 attachment.release(vm)
                 raise
@@ -174,7 +178,8 @@ class Agent:
     def remove(self, vm: str) -> None:
         """Take all of a VM away but for its snapshots, whoever has claimed it."""
         instance = self.records.get(vm)
-        self.stores.destroy(vm)
+        with self._telling(instance.image):
+            self.stores.destroy(vm)
         with self._lock:
             attachment = self._attachments.get(instance.image)
         if attachment is not None:
@@ -197,7 +202,8 @@ class Agent:
             attachment.acquire(wanted.vm)
             try:
                 self.records.put(arrival)
-                self.stores.receive(wanted)
+                with self._telling(wanted.image):
+                    self.stores.receive(wanted)
             except BaseException:
                 self.records.forget(arrival)
                 attachment.release(wanted.vm)
@@ -270,7 +276,9 @@ class Agent:
 
         :raises SnapshotUnknown: if there is none
         """
-        self.stores.delete(self.records.snapshot(naming.check("snapshot", name)))
+        found = self.records.snapshot(naming.check("snapshot", name))
+        with self._telling(found.image):
+            self.stores.delete(found)
 
     def list(self) -> Sequence[Shown]:
         """Return the VMs of this node, by name."""
@@ -323,6 +331,13 @@ class Agent:
         stores = {one.image for one in inventory.stores.values()}
         return stores | {one.image for one in inventory.instances.values()}
 
+    def disks(self) -> Mapping[str, int]:
+        """Return how many VMs and snapshots this node has, by image."""
+        inventory = self.records.inventory()
+        found = Counter(one.image for one in inventory.instances.values())
+        found.update(one.image for one in inventory.snapshots.values())
+        return dict(found)
+
     def busy(self) -> set[str]:
         """Return the VMs that a verb is about just now."""
         with self._lock:
@@ -370,6 +385,9 @@ class Agent:
         :raises DeviceBusy: while VMs use it
         """
         self.attached(image).drop()
+        if image not in self.disks():
+            with contextlib.suppress(CoordinatorUnreachable):  # it hears with the next heartbeat
+                self.coordinator.release(image)
 
     def attached(self, image: str) -> Attachment:
         """Return an image that is attached.
@@ -485,6 +503,14 @@ class Agent:
                 LOG.warning("image %s: %s", image, err)
                 failed.append(image)
         return failed
+
+    @contextlib.contextmanager
+    def _telling(self, image: str) -> Iterator[None]:
+        """Have Volt hear at once of an image's first disk here, or that the last is gone."""
+        needed = image in self.disks()
+        yield
+        if (image in self.disks()) != needed:
+            self.needs_changed.set()
 
     def _attachment(self, image: str) -> Attachment:
         with self._lock:

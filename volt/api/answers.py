@@ -13,6 +13,7 @@ from volt.model.objects import (
     Cap,
     Certificate,
     Event,
+    Hold,
     Host,
     Image,
     Listener,
@@ -77,7 +78,7 @@ def described() -> dict[str, Schema]:
     found: list[type] = []
     pending: list[Any] = [
         *(Image, Trees, Candidate, Placement, Profile, Revision),
-        *(Cap, Host, Event, Certificate, Listener, Warmup, Wish),
+        *(Cap, Hold, Host, Event, Certificate, Listener, Warmup, Wish),
     ]
     while pending:
         kind = pending.pop()

@@ -72,6 +72,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> F
         worker.profiles,
         worker.warmups,
         worker.caps,
+        worker.holds,
     )
     return create_app(service, guard)
 

@@ -93,7 +93,8 @@ def _body(body: schemas.Schema | str) -> Schema:
         if name in schema["properties"]:
             schema["properties"][name] = rule
     if "images" in schema["properties"]:
-        schema["properties"]["images"]["propertyNames"] = schemas.NAME
+        for named in ("images", "disks"):
+            schema["properties"][named]["propertyNames"] = schemas.NAME
     return {"application/json": {"schema": schema}}
 
 

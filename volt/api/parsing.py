@@ -149,6 +149,8 @@ def heartbeat(body: bytes) -> Report:
         check_name("image", name): ImageReport(**fields)
         for name, fields in content.pop("images").items()
     }
+    for name in content.get("disks", ()):
+        check_name("image", name)
     return Report(images, **content)
 
 
@@ -210,6 +212,12 @@ def candidates(query: Query) -> tuple[str, int]:
     """Parse the parameters of GET /v1/images/{image}/parents: the asker and the limit."""
     given = parameters(query, schemas.CANDIDATES)
     return given["host"], given.get("limit", schemas.FEW["default"])
+
+
+def held(query: Query) -> tuple[str | None, str | None]:
+    """Parse the parameters of GET /v1/holds: which image's or host's are wanted, if not all."""
+    given = parameters(query, schemas.HELD)
+    return given.get("image"), given.get("host")
 
 
 def revision(query: Query) -> int | None:

@@ -17,6 +17,7 @@ from volt.api.handlers import (
     caps,
     events,
     health,
+    holds,
     hosts,
     images,
     metrics,
@@ -32,6 +33,7 @@ from volt.model.objects import (
     Cap,
     Certificate,
     Event,
+    Hold,
     Host,
     Image,
     Listener,
@@ -353,6 +355,21 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             *("DELETE", f"{_RACK}/cap", caps.clear_rack, "cap:clear"),
             "Remove a rack's cap.",
             {204: None},
+        ),
+    ),
+    "holds": (
+        Route(
+            *("GET", "/v1/holds", holds.index, "hold:list"),
+            "List which hosts need which images for their disks.",
+            {200: all_of("holds", Hold)},
+            query=schemas.HELD,
+            has_etag=True,
+        ),
+        Route(
+            *("DELETE", f"{_IMAGE}/holds/<path:host>", holds.release, "hold:release"),
+            "Let go of what a host needed that says so itself, or has expired.",
+            {204: None},
+            (409,),
         ),
     ),
     "peers": (

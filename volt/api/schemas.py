@@ -136,6 +136,11 @@ HEARTBEAT = Schema(
             "received_rate": _COUNT,
             "sent_rate": _COUNT,
             "overloaded": {"type": "boolean"},
+            "disks": {
+                "type": "object",
+                "maxProperties": 10_000,
+                "additionalProperties": {"type": "integer", "minimum": 0, "maximum": 1_000_000},
+            },
         },
         "required": ["images"],
         "additionalProperties": False,
@@ -265,6 +270,14 @@ CANDIDATES = Schema(
         "type": "object",
         "properties": {"host": NAME, "limit": FEW},
         "required": ["host"],
+        "additionalProperties": False,
+    }
+)
+
+HELD = Schema(
+    {
+        "type": "object",
+        "properties": {"image": NAME, "host": NAME},
         "additionalProperties": False,
     }
 )

@@ -18,6 +18,7 @@ from volt.db.clock import ClockTable
 from volt.db.engine import connect
 from volt.registry.batches import Turns
 from volt.registry.caps import Caps
+from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.placements import Placements
@@ -38,6 +39,7 @@ class Worker:
         self.placements = Placements(engine, turns)
         self.profiles = Profiles(engine, turns)
         self.warmups = Warmups(engine, turns)
+        self.holds = Holds(engine)
         self.caps = Caps(engine)
         self.hosts = Hosts(engine, self.placements)
         self.reports = Reports(self.hosts, Prober())

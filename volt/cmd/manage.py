@@ -14,6 +14,7 @@ from volt.cmd import (
     SETTINGS,
     caps,
     config_files,
+    holds,
     profiles,
     reported,
     tokens,
@@ -48,6 +49,7 @@ def main(context: click.Context, files: tuple[str, ...]) -> None:
 main.add_command(tokens.token)
 main.add_command(profiles.profile)
 main.add_command(caps.cap)
+main.add_command(holds.hold)
 
 
 @main.group()

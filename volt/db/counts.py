@@ -3,7 +3,7 @@
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from volt.db import caps
+from volt.db import caps, holds
 from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import Figures
 
@@ -38,4 +38,5 @@ def count(session: Session) -> Figures:
         {(image, stripe): depth for image, stripe, depth in depths},
         dict(generations.tuples().all()),
         caps.index(session),
+        holds.count(session),
     )

@@ -4,11 +4,14 @@ Racks are labels that operators give to switches, and nothing else.
 """
 
 import re
+from collections.abc import Sequence
 
 from volt.errors import NameInvalid
 
 PATTERN = "[a-z0-9]([a-z0-9.-]{0,46}[a-z0-9])?"
 RACK = "[A-Za-z0-9._-]{1,48}"
+
+_SHOWN = 5
 
 
 def check_name(noun: str, name: str) -> str:
@@ -29,3 +32,9 @@ def check_rack(name: str) -> str:
             "and underscores"
         )
     return name
+
+
+def few(names: Sequence[str]) -> str:
+    """Return names for a message, the first of them if there are many."""
+    more = f" and {len(names) - _SHOWN} others" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"

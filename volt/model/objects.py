@@ -234,6 +234,22 @@ class Cap:
 
 
 @dataclass(frozen=True)
+class Hold:
+    """How many disks, VMs and snapshots, a host has of an image; 0 while it waits for the image.
+
+    ``silent`` is the seconds since the host reported, null once it has expired: its disks may be
+    there all the same. ``known`` tells whether Volt knows the image.
+    """
+
+    image: str
+    host: str
+    disks: int
+    since: datetime
+    silent: int | None
+    known: bool
+
+
+@dataclass(frozen=True)
 class Candidate:
     """A host that could feed another in one tree: ``room`` is how many more it may feed."""
 
@@ -316,12 +332,16 @@ class ImageReport:
 
 @dataclass(frozen=True)
 class Report:
-    """A heartbeat: the whole state of a host; network traffic in bytes a second."""
+    """A heartbeat: the whole state of a host; network traffic in bytes a second.
+
+    ``disks`` is how many VMs and snapshots the host has, by image; 0 if it waits for the image.
+    """
 
     images: Mapping[str, ImageReport]
     received_rate: int = 0
     sent_rate: int = 0
     overloaded: bool = False
+    disks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -370,7 +390,8 @@ class Figures:
     """How much there is of everything at this moment, for those who watch Volt.
 
     ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
-    image and stripe, ``generations`` are by image. ``caps`` are all that there are.
+    image and stripe, ``generations`` are by image. ``caps`` are all that there are. ``holds``
+    counts, by image, the hosts that need it, and those of them that have expired.
     """
 
     hosts: int
@@ -380,3 +401,4 @@ class Figures:
     depths: Mapping[tuple[str, int], int]
     generations: Mapping[str, int]
     caps: Sequence[Cap]
+    holds: Mapping[str, tuple[int, int]]

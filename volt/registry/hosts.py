@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Engine, and_, case, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import hosts, views
+from volt.db import holds, hosts, views
 from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, NodeRow, PlacementRow
@@ -80,6 +81,7 @@ class Hosts:
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
             hosts.heard(session, reports)
+            holds.hear(session, reports, datetime.now(UTC))
             shares = caps.deal(session, held, reports)
         feeds = {
             name: replace(row, overloaded=reports[name].overloaded).feeds
@@ -224,6 +226,7 @@ class Hosts:
             )
             gone = [name for name in silent if name not in placed]
             hosts.forget(session, gone)
+            holds.forget_wishes(session, gone)
             hosts.note(session, "expire", gone)
         LOG.info("%d hosts expired", len(gone))
         return len(gone)

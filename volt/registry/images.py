@@ -12,10 +12,11 @@ from datetime import datetime
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import caps, counts, forests, hosts, views
+from volt.db import caps, counts, forests, holds, hosts, views
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
+from volt.model.names import few
 from volt.model.objects import Candidate, CapKind, Figures, Image, NewImage, Trees
 from volt.placement.part import Change
 from volt.registry import source
@@ -83,6 +84,12 @@ class Images:
             )
             if count:
                 raise ImageInUse(f"image {name} is in use by {count} hosts: remove them first")
+            needing = holds.holders(session, name)
+            if needing:
+                raise ImageInUse(
+                    f"image {name} is needed by disks of host {few(needing)}: "
+                    f"'volt-manage hold list --image {name}' tells more"
+                )
             session.delete(row)
             caps.remove(session, CapKind.IMAGE, name)
             hosts.note(session, "image_delete", [None], name)

@@ -16,13 +16,12 @@ from volt.db import warmups
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow
 from volt.errors import HostUnknown, ProfileUnknown, WarmupUnknown
+from volt.model.names import few
 from volt.model.objects import Chosen, Progress, Warmup, Wish
 from volt.registry.batches import Turns
 from volt.registry.images import known
 
 LOG = logging.getLogger(__name__)
-
-_SHOWN = 5
 
 
 class Warmups:
@@ -92,9 +91,8 @@ def _hosts(session: Session, chosen: Chosen) -> Collection[str]:
     found = set(session.scalars(query))
     strange = sorted(set(chosen.hosts or ()) - found)
     if strange:
-        more = f" and {len(strange) - _SHOWN} others" if len(strange) > _SHOWN else ""
         raise HostUnknown(
-            f"not known: host {', '.join(strange[:_SHOWN])}{more}. An agent has to report first: "
+            f"not known: host {few(strange)}. An agent has to report first: "
             "'volt-manage host list' shows who did"
         )
     if not found:

@@ -348,6 +348,7 @@ class Bed:
         """Forget an image, whoever has it."""
         for node in self.nodes:
             self.volt.forget(image, node.name)
+            self.volt.ground.holds.release(image, node.name, by_itself=True)
         self.volt.ground.images.delete(image)
 
     def operator(self) -> VoltClient:

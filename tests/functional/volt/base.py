@@ -25,6 +25,7 @@ from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.registry.batches import Turns
 from volt.registry.caps import Caps
+from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
@@ -56,6 +57,7 @@ class Ground:
         self.profiles = Profiles(self.engine, turns)
         self.warmups = Warmups(self.engine, turns)
         self.caps = Caps(self.engine)
+        self.holds = Holds(self.engine)
         self.operator = self.token("operator")
         self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -75,7 +77,7 @@ class Ground:
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         nouns = self.images, self.placements, self.hosts
         others = self.watch, self.reports, self.peers, self.profiles, self.warmups, self.caps
-        service = Service(*nouns, interval, *others)
+        service = Service(*nouns, interval, *others, self.holds)
         return create_app(service, access)
 
     def client(self, app=None):

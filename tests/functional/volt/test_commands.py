@@ -291,12 +291,37 @@ class TestCommands(TestCase):
             assert told in refused.output
         assert self.ground.caps.index() == []
 
+    def test_what_a_lost_host_needs_is_listed_and_let_go(self):
+        self.add()
+        for host, disks in (("node7", {"demo": 2, "other": 1}), ("node8", {"demo": 0})):
+            self.ground.hosts.heartbeat(host, Report({}, disks=disks))
+        self.ground.hosts.expire(["node7"])
+        [_, *lines] = self.run_manage("hold", "list").output.splitlines()
+        assert [line.split()[:5] for line in lines] == [
+            ["demo", "node7", "2", "gone", "known"],
+            ["demo", "node8", "0", "heard", "known"],
+            ["other", "node7", "1", "gone", "missing"],
+        ]
+        assert len(self.run_manage("hold", "list", "--image", "other").output.splitlines()) == 2
+        shown = json.loads(self.run_manage("hold", "list", "--host", "node7", "--json").output)
+        assert shown == self.ground.client().get("/v1/holds?host=node7").json
+        refused = self.run_manage("hold", "release", "node8")
+        assert refused.exit_code == 1
+        assert "host node8 has not expired" in refused.output
+        done = self.run_manage("hold", "release", "node7", "--image", "other")
+        assert done.output == "image other: 1 disks of host node7 let go\n"
+        done = self.run_manage("hold", "release", "node7")
+        assert done.output == "image demo: 2 disks of host node7 let go\n"
+        assert self.run_manage("hold", "release", "node7").output == "host node7 needs no image\n"
+        assert [one.host for one in self.ground.holds.index()] == ["node8"]
+
     def test_every_command_has_a_help(self):
         for words in (
             "", "db upgrade", "image add", "image list", "tree show", "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
             "profile history", "profile export", "profile import", "profile delete", "image warm",
-            "image warmups", "cap", "cap list", "cap set", "cap clear",
+            "image warmups", "cap", "cap list", "cap set", "cap clear", "hold", "hold list",
+            "hold release",
         ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]

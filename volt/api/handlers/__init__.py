@@ -7,6 +7,7 @@ from typing import Any
 from volt.api.parsing import Page
 from volt.background.waiters import Watch
 from volt.registry.caps import Caps
+from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
 from volt.registry.peers import Peers
@@ -30,6 +31,7 @@ class Service:
     profiles: Profiles
     warmups: Warmups
     caps: Caps
+    holds: Holds
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

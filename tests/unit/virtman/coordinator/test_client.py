@@ -206,13 +206,13 @@ class CoordinatorTest(CoordinatorCase):
 
     def test_a_heartbeat_brings_news(self):
         self.answers({"interval": 2, "placements": [], "unknown": ["gone"]})
-        report = Report({"i": ImageReport(4, 1 << 20, 8, 2)}, 1000, 2000, True)
+        report = Report({"i": ImageReport(4, 1 << 20, 8, 2)}, 1000, 2000, True, {"i": 3})
         news = self.volt.heartbeat(report)
         self.assertEqual((2.0, (), ("gone",)), (news.interval, news.placements, news.unknown))
         self.assertEqual({}, news.shares)
         image = {"generation": 4, "sent": 1 << 20, "hits": 8, "misses": 2}
         body = {"images": {"i": image}, "received_rate": 1000, "sent_rate": 2000,
-                "overloaded": True}  # fmt: skip
+                "overloaded": True, "disks": {"i": 3}}  # fmt: skip
         self.assertEqual([("PUT", "/v1/hosts/a/heartbeat", body)], self.wire.asked)
 
     def test_who_fetches_ahead_says_so_and_hears_of_its_shares(self):

@@ -1,0 +1,19 @@
+"""How operators see which images disks need, and let go of those of hosts that are lost."""
+
+from flask import request
+from flask.typing import ResponseReturnValue
+
+from volt.api import parsing
+from volt.api.handlers import Service
+from volt.auth.access import HOST
+
+
+def index(service: Service) -> ResponseReturnValue:
+    """List holds."""
+    return {"holds": service.holds.index(*parsing.held(request.args))}
+
+
+def release(service: Service, image: str, host: str) -> ResponseReturnValue:
+    """Let go of what a host needed: it says so itself, or it has expired."""
+    service.holds.release(image, host, by_itself=request.environ.get(HOST) == host)
+    return "", 204
