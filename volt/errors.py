@@ -138,6 +138,18 @@ class HostUnknown(Unknown):
     code = "volt.host.unknown"
 
 
+class ImportUnknown(Unknown):
+    """No host waits for that image, and nobody makes it."""
+
+    code = "volt.import.unknown"
+
+
+class ImportTaken(Conflict):
+    """Another importer makes that image."""
+
+    code = "volt.import.taken"
+
+
 class ImageExists(Conflict):
     """An image with other content has this name."""
 

@@ -16,6 +16,7 @@ from volt.model.objects import (
     Hold,
     Host,
     Image,
+    Import,
     Listener,
     Placement,
     Profile,
@@ -78,7 +79,7 @@ def described() -> dict[str, Schema]:
     found: list[type] = []
     pending: list[Any] = [
         *(Image, Trees, Candidate, Placement, Profile, Revision),
-        *(Cap, Hold, Host, Event, Certificate, Listener, Warmup, Wish),
+        *(Cap, Hold, Import, Host, Event, Certificate, Listener, Warmup, Wish),
     ]
     while pending:
         kind = pending.pop()

@@ -73,6 +73,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> F
         worker.warmups,
         worker.caps,
         worker.holds,
+        worker.imports,
     )
     return create_app(service, guard)
 

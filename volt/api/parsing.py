@@ -17,11 +17,13 @@ from volt.model.names import check_name
 from volt.model.objects import (
     Chosen,
     ImageReport,
+    Importing,
     NewImage,
     Progress,
     Reason,
     Report,
     State,
+    Told,
     Warming,
 )
 from volt.model.profiles import BOOT, Condition
@@ -165,6 +167,18 @@ def chosen(body: bytes) -> tuple[Chosen, str]:
     content = _load(body, schemas.CHOSEN)
     hosts = tuple(content["hosts"]) if "hosts" in content else None
     return Chosen(hosts, content.get("rack")), content.get("workload", BOOT)
+
+
+def told(body: bytes) -> Told:
+    """Parse the body of PUT /v1/imports/{image}."""
+    content = _load(body, schemas.TOLD)
+    return Told(
+        content["importer"],
+        Importing(content["state"]),
+        content.get("done", 0),
+        content.get("total", 0),
+        content.get("detail", ""),
+    )
 
 
 def progress(body: bytes) -> Progress:

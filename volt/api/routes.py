@@ -20,6 +20,7 @@ from volt.api.handlers import (
     holds,
     hosts,
     images,
+    imports,
     metrics,
     openapi,
     page,
@@ -36,6 +37,7 @@ from volt.model.objects import (
     Hold,
     Host,
     Image,
+    Import,
     Listener,
     Placement,
     Profile,
@@ -56,6 +58,7 @@ _PROFILE: Final = f"{_PROFILES}/<workload>"
 _WARMUPS: Final = f"{_IMAGE}/warmups"
 _PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
 _HOST: Final = "/v1/hosts/<path:host>"
+_IMPORT: Final = "/v1/imports/<image>"
 _RACK: Final = "/v1/racks/<rack>"
 _BYTES: Final = "application/octet-stream"
 _NEWS: Final = record(
@@ -370,6 +373,33 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             "Let go of what a host needed that says so itself, or has expired.",
             {204: None},
             (409,),
+        ),
+    ),
+    "imports": (
+        Route(
+            *("GET", "/v1/imports", imports.index, "import:list"),
+            "List images that hosts wait for, and how far they are.",
+            {200: all_of("imports", Import)},
+            has_etag=True,
+        ),
+        Route(
+            *("GET", _IMPORT, imports.show, "import:show"),
+            "Show how far an image is that hosts wait for.",
+            {200: of(Import)},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
+            *("PUT", _IMPORT, imports.tell, "import:tell"),
+            "Say how far an image is that an importer makes.",
+            {200: of(Import)},
+            (409,),
+            body=schemas.TOLD,
+        ),
+        Route(
+            *("DELETE", _IMPORT, imports.forget, "import:forget"),
+            "Have an image tried anew.",
+            {204: None},
         ),
     ),
     "peers": (

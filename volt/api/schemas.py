@@ -8,7 +8,7 @@ from jsonschema_rs import Draft202012Validator, ValidationError, ValidationError
 from volt.errors import RequestInvalid
 from volt.model.names import PATTERN
 from volt.model.names import RACK as RACK_PATTERN
-from volt.model.objects import Reason, Warming
+from volt.model.objects import Importing, Reason, Warming
 from volt.model.profiles import BOOT
 from volt.placement.rules import Shape
 from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE
@@ -189,6 +189,21 @@ PROGRESS = Schema(
             "detail": {"type": "string", "maxLength": 255},
         },
         "required": ["generation", "state", "wanted", "there"],
+        "additionalProperties": False,
+    }
+)
+
+TOLD = Schema(
+    {
+        "type": "object",
+        "properties": {
+            "importer": NAME,
+            "state": {"enum": [Importing.RUNNING.value, Importing.FAILED.value]},
+            "done": _COUNT,
+            "total": _COUNT,
+            "detail": {"type": "string", "maxLength": 255},
+        },
+        "required": ["importer", "state"],
         "additionalProperties": False,
     }
 )

@@ -38,6 +38,7 @@ _PLACE: Final = "/v1/images/{image}/hosts/{host}"
 _PROFILES: Final = f"{_IMAGE}/profiles"
 _PROFILE: Final = f"{_PROFILES}/{{workload}}"
 _HOST: Final = "/v1/hosts/{host}"
+_IMPORT: Final = "/v1/imports/{image}"
 _CAPPED: Final = (f"{_IMAGE}/cap", "/v1/racks/{rack}/cap")
 
 _RULES: Final = [
@@ -93,6 +94,10 @@ _RULES: Final = [
         f"{_IMAGE}/holds/{{host}}",
         "Let go of what a host needed, itself or once it is lost.",
     ),
+    _rule("import:list", READER, "GET", "/v1/imports", "List images that hosts wait for."),
+    _rule("import:show", ANYBODY, "GET", _IMPORT, "Show how far an image is."),
+    _rule("import:tell", OPERATOR, "PUT", _IMPORT, "Say how far an image is."),
+    _rule("import:forget", OPERATOR, "DELETE", _IMPORT, "Have an image tried anew."),
     _rule("cap:list", READER, "GET", "/v1/caps", "List caps."),
     _rule("cap:set", OPERATOR, "PUT", _CAPPED[0], "Cap what is fetched ahead.", _CAPPED[1]),
     _rule("cap:clear", OPERATOR, "DELETE", _CAPPED[0], "Remove a cap.", _CAPPED[1]),

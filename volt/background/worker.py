@@ -21,6 +21,7 @@ from volt.registry.caps import Caps
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
+from volt.registry.imports import Imports
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
 from volt.registry.reports import Prober, Reports
@@ -40,6 +41,7 @@ class Worker:
         self.profiles = Profiles(engine, turns)
         self.warmups = Warmups(engine, turns)
         self.holds = Holds(engine)
+        self.imports = Imports(engine)
         self.caps = Caps(engine)
         self.hosts = Hosts(engine, self.placements)
         self.reports = Reports(self.hosts, Prober())

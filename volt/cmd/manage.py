@@ -15,6 +15,7 @@ from volt.cmd import (
     caps,
     config_files,
     holds,
+    imports,
     profiles,
     reported,
     tokens,
@@ -50,6 +51,7 @@ main.add_command(tokens.token)
 main.add_command(profiles.profile)
 main.add_command(caps.cap)
 main.add_command(holds.hold)
+main.add_command(imports.imports)
 
 
 @main.group()

@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Engine, func, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import caps, counts, forests, holds, hosts, views
+from volt.db import caps, counts, forests, holds, hosts, imports, views
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
@@ -160,6 +160,7 @@ class Images:
             )
             row.source_proof = new.source_proof
             session.add(row)
+            imports.forget(session, new.name)
             hosts.note(session, "image_create", [None], new.name)
             session.flush()
             image = views.images(session, new.name)[0]

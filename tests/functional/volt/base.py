@@ -28,6 +28,7 @@ from volt.registry.caps import Caps
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
+from volt.registry.imports import Imports
 from volt.registry.peers import Peers
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
@@ -58,6 +59,7 @@ class Ground:
         self.warmups = Warmups(self.engine, turns)
         self.caps = Caps(self.engine)
         self.holds = Holds(self.engine)
+        self.imports = Imports(self.engine)
         self.operator = self.token("operator")
         self.app = self.serve()
         source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -77,7 +79,7 @@ class Ground:
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         nouns = self.images, self.placements, self.hosts
         others = self.watch, self.reports, self.peers, self.profiles, self.warmups, self.caps
-        service = Service(*nouns, interval, *others, self.holds)
+        service = Service(*nouns, interval, *others, self.holds, self.imports)
         return create_app(service, access)
 
     def client(self, app=None):

@@ -16,7 +16,15 @@ from tests.functional.volt.base import TestCase
 from tests.profiles import ROOT_HASH, UPPER_HASHES, profile
 from volt.cmd import manage
 from volt.db.clock import ClockTable, Reading
-from volt.model.objects import ImageReport, NewImage, Progress, Report, Warming
+from volt.model.objects import (
+    ImageReport,
+    Importing,
+    NewImage,
+    Progress,
+    Report,
+    Told,
+    Warming,
+)
 from volt.model.profiles import parse
 from volt.placement.rules import Shape
 from volt.transport import Portal
@@ -315,13 +323,27 @@ class TestCommands(TestCase):
         assert self.run_manage("hold", "release", "node7").output == "host node7 needs no image\n"
         assert [one.host for one in self.ground.holds.index()] == ["node8"]
 
+    def test_images_that_hosts_wait_for_are_listed_and_tried_anew(self):
+        self.ground.hosts.heartbeat("node7", Report({}, disks={"one": 0, "two": 0}))
+        failed = Told("storage1", Importing.FAILED, 0, 0, "its hash is wrong")
+        self.ground.imports.tell("one", failed)
+        [_, *lines] = self.run_manage("import", "list").output.splitlines()
+        assert [line.split() for line in lines] == [
+            ["one", "failed", "storage1", "1", "0", "0", "0", "its", "hash", "is", "wrong"],
+            ["two", "wanted", "-", "1", "0", "0", "-"],
+        ]
+        assert self.run_manage("import", "retry", "one").exit_code == 0
+        shown = json.loads(self.run_manage("import", "list", "--json").output)
+        assert shown == self.ground.client().get("/v1/imports").json
+        assert [one["state"] for one in shown["imports"]] == ["wanted", "wanted"]
+
     def test_every_command_has_a_help(self):
         for words in (
             "", "db upgrade", "image add", "image list", "tree show", "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
             "profile history", "profile export", "profile import", "profile delete", "image warm",
             "image warmups", "cap", "cap list", "cap set", "cap clear", "hold", "hold list",
-            "hold release",
+            "hold release", "import", "import list", "import retry",
         ):  # fmt: skip
             result = CliRunner().invoke(
                 manage.main, ["--config-file", self.conf, *words.split(), "--help"]

@@ -10,6 +10,7 @@ from volt.registry.caps import Caps
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
+from volt.registry.imports import Imports
 from volt.registry.peers import Peers
 from volt.registry.placements import Placements
 from volt.registry.profiles import Profiles
@@ -32,6 +33,7 @@ class Service:
     warmups: Warmups
     caps: Caps
     holds: Holds
+    imports: Imports
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:
