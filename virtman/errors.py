@@ -34,6 +34,13 @@ class InvalidSize(VirtmanError):
     status = 400
 
 
+class ImportFailed(VirtmanError):
+    """An image that is wanted could not be made."""
+
+    code = "virtman.image.import_failed"
+    status = 502
+
+
 class ImageUnknown(VirtmanError):
     """Volt has no image of this name."""
 

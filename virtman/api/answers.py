@@ -98,6 +98,23 @@ class ImageAnswer(TypedDict):
     ahead: AheadAnswer | None
 
 
+class WantAnswer(TypedDict):
+    """An image that somebody waits for, and how far it is.
+
+    Its ``state`` is known, wanted (nobody makes it yet), running or failed. Its ``size`` is None
+    until it is known. ``done`` and ``total`` are bytes of the step that ``detail`` names; if it
+    failed, that says why. ``importer`` is None while nobody makes it.
+    """
+
+    image: str
+    state: str
+    size: int | None
+    importer: str | None
+    done: int
+    total: int
+    detail: str
+
+
 class RecordingAnswer(TypedDict):
     """What was recorded of a VM: see ``virtman.background.recordings.Recorded``."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +21,9 @@ from virtman.api.answers import (
     SpaceAnswer,
     VmAnswer,
     VolumeAnswer,
+    WantAnswer,
 )
-from virtman.errors import AgentUnreachable, ImageUnknown, from_code
+from virtman.errors import AgentUnreachable, ImageUnknown, ImportFailed, from_code
 from virtman.model import naming
 from virtman.model.profile import BOOT
 
@@ -223,6 +225,47 @@ class Client:
     def drop(self, image: str) -> None:
         """Leave an image that no VM uses."""
         self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
+
+    def want(self, image: str) -> WantAnswer:
+        """Have an image made that Volt may not know yet; return how far that is.
+
+        It is wanted for a minute; whoever waits for it asks again before that.
+        """
+        path = f"/v1/images/{naming.check('image', image)}/want"
+        return cast("WantAnswer", self._call("POST", path))
+
+    def await_image(
+        self,
+        image: str,
+        show: Callable[[WantAnswer], object] = lambda found: None,
+        *,
+        patience: float = math.inf,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> WantAnswer:
+        """Have an image made that Volt may not know yet; return it once it is known.
+
+        :param show: called with how far it is now and then
+        :param patience: seconds for which nobody may make it
+        :raises ImportFailed: if it cannot be made
+        :raises ImageUnknown: if nobody makes it
+        """
+        idle = 0.0
+        while True:
+            found = self.want(image)
+            if found["state"] == "known":
+                return found
+            if found["state"] == "failed":
+                raise ImportFailed(
+                    f"image {image} cannot be made: {found['detail']} ({found['importer']})"
+                )
+            idle = idle + _PAUSE if found["state"] == "wanted" else 0.0
+            if idle > patience:
+                raise ImageUnknown(
+                    f"nobody makes image {image}: check that virtman-images runs, and that it "
+                    "reaches Volt and Glance ('volt-manage import list' shows what is wanted)"
+                )
+            show(found)
+            pause(_PAUSE)
 
     def warm(
         self,

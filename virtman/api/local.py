@@ -12,6 +12,7 @@ from werkzeug.wrappers import Request
 from virtman.background import scrub
 from virtman.background.boots import Boots
 from virtman.background.recordings import Recordings
+from virtman.coordinator.interface import ImageInfo
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import look
@@ -48,6 +49,7 @@ ROUTES = (
     ("GET", "/v1/images", "list_images"),
     ("DELETE", "/v1/images/<image>", "drop"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
+    ("POST", "/v1/images/<image>/want", "want"),
     ("POST", "/v1/images/<image>/warm", "warm"),
     ("GET", "/v1/space", "space"),
     ("GET", "/v1/cached", "list_cached"),
@@ -56,6 +58,8 @@ ROUTES = (
     ("GET", "/v1/check", "check"),
     ("POST", "/v1/check", "repair"),
 )
+
+_NOT_IMPORTED = {"importer": None, "done": 0, "total": 0, "detail": ""}
 
 
 class Api(Rest):
@@ -213,6 +217,13 @@ class Api(Rest):
             for one in attached
         ]
         return 200, {"images": images}
+
+    def want(self, request: Request, image: str) -> Answer:
+        """Have an image made that Volt may not know yet; say how far that is."""
+        found = self.agent.want(image)
+        if isinstance(found, ImageInfo):
+            return 200, {"image": image, "state": "known", "size": found.size} | _NOT_IMPORTED
+        return 200, {"image": image, "size": None} | asdict(found)
 
     def warm(self, request: Request, image: str) -> Answer:
         """Begin to fetch what VMs will read of an image; the body is ``{"workload": name}``."""

@@ -49,7 +49,7 @@ class Heartbeat:
             rates.received,
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
-            self.agent.disks(),
+            self.agent.needs(),
         )
         news = self.agent.coordinator.heartbeat(report)
         for one in attached:

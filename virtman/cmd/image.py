@@ -6,7 +6,7 @@ import json
 
 import click
 
-from virtman.api.answers import AheadAnswer
+from virtman.api.answers import AheadAnswer, WantAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
 from virtman.cmd.options import as_json
@@ -46,6 +46,31 @@ def list_images(client: Client, as_json: bool) -> None:
 def drop(client: Client, name: str) -> None:
     """Detach IMAGE now instead of after its keep time. Its children are moved first."""
     client.drop(name)
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@as_json
+@click.pass_obj
+def want(client: Client, name: str, as_json: bool) -> None:
+    """Have IMAGE made if Volt does not know it yet, and wait for it.
+
+    An importer, such as virtman-images, has to know how. IMAGE is wanted no more a minute after
+    this command ended.
+    """
+    with table.status_line(as_json=as_json) as show:
+        found = client.await_image(name, lambda now: show(_step(now)))
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        click.echo(f"{name}: {table.rounded(found['size'] or 0)}, known to Volt")
+
+
+def _step(found: WantAnswer) -> str:
+    if found["state"] == "wanted":
+        return "nobody makes it yet"
+    done, total = (table.rounded(found[key]) for key in ("done", "total"))
+    return f"{found['importer']}: {found['detail']}, {done} of {total}"
 
 
 @image.command()

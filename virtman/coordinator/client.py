@@ -18,6 +18,8 @@ from virtman.coordinator.interface import (
     SILENT,
     Coordinator,
     ImageInfo,
+    Import,
+    ImportUnknown,
     News,
     Placements,
     PlacementUnknown,
@@ -69,6 +71,15 @@ class VoltClient(Connection, Coordinator):
             answer["created_at"],
             HashTree(root, answer["salt"]) if root else None,
         )
+
+    def importing(self, name: str) -> Import:
+        """Return how far an image is that this host said that it wants, and Volt does not know."""
+        try:
+            answer = self._call("GET", f"/v1/imports/{quote(name, safe='')}")
+        except ImportUnknown:  # Volt has not heard of it yet
+            return Import("wanted")
+        told = ("state", "importer", "done", "total", "detail")
+        return Import(*(answer[key] for key in told))
 
     def upper_hashes(self, name: str) -> bytes:
         """Return the levels of an image's hash tree above the leaves."""

@@ -10,7 +10,7 @@ from typing import Any
 import requests
 
 from virtman.coordinator.auth import Access
-from virtman.coordinator.interface import CoordinatorSilent, PlacementUnknown
+from virtman.coordinator.interface import CoordinatorSilent, ImportUnknown, PlacementUnknown
 from virtman.errors import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -34,6 +34,7 @@ LOG = logging.getLogger(__name__)
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
     "volt.host.unknown": PlacementUnknown,
+    "volt.import.unknown": ImportUnknown,
     "volt.placement.stale": PlacementStale,
     "volt.peer.unknown": PeerUnknown,
     "volt.profile.foreign": ProfileForeign,

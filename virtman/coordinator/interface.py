@@ -25,6 +25,10 @@ class PlacementUnknown(CoordinatorRefused):
     """Volt has no place for this host in the image's trees."""
 
 
+class ImportUnknown(CoordinatorRefused):
+    """Nobody wants this image, as far as Volt has heard."""
+
+
 @dataclass(frozen=True)
 class ImageInfo:
     """An image as Volt knows it; size in bytes.
@@ -96,7 +100,8 @@ class Report:
     """The whole state of this host; network traffic in bytes a second.
 
     :ivar overloaded: this host asks for no new children
-    :ivar disks: how many VMs and snapshots are here, by image: Volt keeps these images for them
+    :ivar disks: how many VMs and snapshots are here, by image: Volt keeps these images for them;
+        0 if this host wants the image
     """
 
     images: Mapping[str, ImageReport]
@@ -146,6 +151,22 @@ class Placements:
     wishes: tuple[Wish, ...]
 
 
+@dataclass(frozen=True)
+class Import:
+    """How far an image is that hosts want and Volt does not know yet; in bytes of one step.
+
+    :ivar state: "wanted" while no importer has begun, then "running", or "failed"
+    :ivar importer: who makes it; None while nobody does
+    :ivar detail: the step, or why it failed
+    """
+
+    state: str
+    importer: str | None = None
+    done: int = 0
+    total: int = 0
+    detail: str = ""
+
+
 class Warming(StrEnum):
     """How far this host is with an image that Volt asked it to warm."""
 
@@ -186,6 +207,9 @@ class Coordinator(Protocol):
 
         :raises ImageUnknown: if it is not registered
         """
+
+    def importing(self, name: str) -> Import:
+        """Return how far an image is that this host said that it wants, and Volt does not know."""
 
     def upper_hashes(self, name: str) -> bytes:
         """Return the levels of an image's hash tree above the leaves."""

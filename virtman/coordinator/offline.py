@@ -19,6 +19,7 @@ from virtman.coordinator.interface import (
     Coordinator,
     CoordinatorSilent,
     ImageInfo,
+    Import,
     News,
     Placements,
     Report,
@@ -141,6 +142,11 @@ class Remembering(Coordinator):
         """Say what is wrong with a parent, or standby; return what Volt makes of it."""
         with self._unless_silent():
             return self.volt.report(image, parent, reason)
+
+    def importing(self, name: str) -> Import:
+        """Return how far an image is that this host said that it wants, and Volt does not know."""
+        with self._unless_silent():
+            return self.volt.importing(name)
 
     def leave(self, image: str) -> None:
         """Have the children placed elsewhere; this host keeps serving meanwhile."""

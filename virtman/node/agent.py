@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from virtman.coordinator.interface import Coordinator, ImageInfo
+from virtman.coordinator.interface import Coordinator, ImageInfo, Import
 from virtman.disk.disks import Stores
 from virtman.disk.volumes import device
 from virtman.errors import (
@@ -31,6 +32,9 @@ from virtman.node.cached_volumes import CachedVolumes
 from virtman.stack.builder import Stack, check_modules
 
 LOG = logging.getLogger(__name__)
+
+WISH = 60.0
+"""Seconds for which an image is wanted that somebody asked for once."""
 
 _PATIENCE = 10.0  # seconds for who changes the same VM; it may be this agent, just after its start
 
@@ -89,6 +93,8 @@ class Agent:
         self._given_back = threading.Condition(self._lock)
         self._attachments: dict[str, Attachment] = {}
         self._busy: set[str] = set()
+        # Images that somebody here waits for, and until when; guarded by the lock as well.
+        self._wishes: dict[str, float] = {}
         # Set when Volt should hear at once which images this node needs.
         self.needs_changed = threading.Event()
 
@@ -331,7 +337,32 @@ class Agent:
         stores = {one.image for one in inventory.stores.values()}
         return stores | {one.image for one in inventory.instances.values()}
 
-    def disks(self) -> Mapping[str, int]:
+    def want(self, image: str) -> ImageInfo | Import:
+        """Have an image made that Volt may not know yet; return it, or how far that is.
+
+        It is wanted for a minute from then on. Whoever goes on waiting asks again.
+        """
+        naming.check("image", image)
+        now = time.monotonic()
+        with self._lock:
+            self._wishes = {name: end for name, end in self._wishes.items() if end > now}
+            is_new = image not in self._wishes
+            self._wishes[image] = now + WISH
+        if is_new and image not in self.disks():
+            self.needs_changed.set()
+        try:
+            return self.coordinator.image(image)
+        except ImageUnknown:
+            return self.coordinator.importing(image)
+
+    def needs(self) -> Mapping[str, int]:
+        """Return how many VMs and snapshots this node has, by image; 0 for one that it wants."""
+        now = time.monotonic()
+        with self._lock:
+            wanted = {image: 0 for image, end in self._wishes.items() if end > now}
+        return wanted | self.disks()
+
+    def disks(self) -> dict[str, int]:
         """Return how many VMs and snapshots this node has, by image."""
         inventory = self.records.inventory()
         found = Counter(one.image for one in inventory.instances.values())

@@ -3,10 +3,8 @@
 from sqlalchemy import BigInteger, String, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from volt.db import hosts
 from volt.db.holds import HoldRow
 from volt.db.models import Base, ImageRow, Name
-from volt.model.objects import Import, Importing
 
 
 class ImportRow(Base):
@@ -31,8 +29,11 @@ def find(session: Session, image: str) -> ImportRow | None:
     return session.get(ImportRow, image, with_for_update=True)
 
 
-def index(session: Session, image: str | None = None) -> list[Import]:
-    """Return all images, or the one, that hosts wait for or importers make, by name."""
+def index(session: Session, image: str | None = None) -> list[tuple[str, ImportRow | None, int]]:
+    """Return all images, or the one, that hosts wait for or importers make, by name.
+
+    Each comes with what an importer said of it last, and how many hosts wait.
+    """
     wanted = (
         select(HoldRow.image, func.count())
         .outerjoin(ImageRow, ImageRow.name == HoldRow.image)
@@ -45,19 +46,8 @@ def index(session: Session, image: str | None = None) -> list[Import]:
         said = said.where(ImportRow.image == image)
     waiting = dict(session.execute(wanted).tuples().all())
     rows = {row.image: row for row in session.scalars(said)}
-    now = hosts.tick(session)
-    return [
-        shown(name, rows.get(name), waiting.get(name, 0), now)
-        for name in sorted(waiting.keys() | rows.keys())
-    ]
-
-
-def shown(image: str, row: ImportRow | None, waiting: int, now: int) -> Import:
-    """Return what is known of an image at a tick, for which so many hosts wait."""
-    if row is None:
-        return Import(image, Importing.WANTED, None, 0, 0, "", waiting, None)
-    about = row.importer, row.done, row.total, row.detail
-    return Import(image, Importing(row.state), *about, waiting, now - row.seen)
+    names = sorted(waiting.keys() | rows.keys())
+    return [(name, rows.get(name), waiting.get(name, 0)) for name in names]
 
 
 def forget(session: Session, image: str) -> None:

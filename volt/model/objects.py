@@ -275,8 +275,10 @@ class Told:
 class Import:
     """An image that hosts wait for, or that an importer makes; Volt does not know it yet.
 
-    ``done`` and ``total`` are bytes of the step that ``detail`` names; if it failed, that says
-    why. ``waiting`` is how many hosts wait, ``silent`` the seconds since the importer said this.
+    It is wanted as long as any importer may begin: also if the last one fell silent, or failed a
+    while ago. ``done`` and ``total`` are bytes of the step that ``detail`` names, or named last; if
+    it failed, that says why. ``waiting`` is how many hosts wait, ``silent`` the seconds since the
+    importer said this.
     """
 
     image: str

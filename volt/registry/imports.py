@@ -9,7 +9,7 @@ given it up, and any other may take over.
 import logging
 
 from sqlalchemy import Engine
-from sqlalchemy.orm import sessionmaker
+from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import hosts, imports
 from volt.db.engine import for_reading, for_writing, retried
@@ -22,6 +22,9 @@ LOG = logging.getLogger(__name__)
 
 LEASE = 30
 """Ticks for which an importer may be silent about what it makes."""
+
+AGAIN = 60
+"""Ticks after which an image that could not be made is wanted again, if hosts wait for it."""
 
 _REMEMBERED = 24 * 3600
 """Ticks for which it is remembered why an image could not be made."""
@@ -38,13 +41,13 @@ class Imports:
     def index(self) -> list[Import]:
         """Return all images that hosts wait for, or that importers make; by name."""
         with self._reading.begin() as session:
-            return imports.index(session)
+            return _shown(session)
 
     @retried
     def show(self, image: str) -> Import:
         """Return how far an image is; raises ImportUnknown."""
         with self._reading.begin() as session:
-            for one in imports.index(session, image):
+            for one in _shown(session, image):
                 return one
         raise ImportUnknown(f"no host waits for image {image}, and nobody makes it")
 
@@ -63,16 +66,12 @@ class Imports:
             if row is None:
                 row = ImportRow(image=image)
                 session.add(row)
-            elif (
-                row.importer != told.importer
-                and row.state == Importing.RUNNING
-                and now - row.seen <= LEASE
-            ):
+            elif row.importer != told.importer and _is_made(row, now):
                 raise ImportTaken(f"image {image} is made by {row.importer} just now")
             row.importer, row.state, row.detail = told.importer, told.state, told.detail
             row.done, row.total, row.seen = told.done, told.total, now
             session.flush()
-            (found,) = imports.index(session, image)
+            (found,) = _shown(session, image)
         if told.state == Importing.FAILED:
             LOG.warning("Image %s cannot be made: %s", image, told.detail)
         return found
@@ -82,3 +81,34 @@ class Imports:
         """Forget what was said of an image: who wants it has it tried anew. Repeatable."""
         with self._writing.begin() as session:
             imports.forget(session, image)
+
+
+def _is_made(row: ImportRow, now: int) -> bool:
+    """Tell whether an importer is about it."""
+    return row.state == Importing.RUNNING and now - row.seen <= LEASE
+
+
+def _shown(session: Session, image: str | None = None) -> list[Import]:
+    now = hosts.tick(session)
+    return [
+        Import(
+            name,
+            _state(row, waiting, now),
+            row.importer if row else None,
+            row.done if row else 0,
+            row.total if row else 0,
+            row.detail if row else "",
+            waiting,
+            now - row.seen if row else None,
+        )
+        for name, row, waiting in imports.index(session, image)
+    ]
+
+
+def _state(row: ImportRow | None, waiting: int, now: int) -> Importing:
+    """Return the state that others see: what has to be made, by whoever comes first, is wanted."""
+    if row is None:
+        return Importing.WANTED
+    has_failed = row.state == Importing.FAILED
+    rests = has_failed and (not waiting or now - row.seen <= AGAIN)
+    return Importing(row.state) if rests or _is_made(row, now) else Importing.WANTED

@@ -50,14 +50,27 @@ class TestImports(TreesCase):
         self.pass_ticks(imports.LEASE)
         refused = self.assertRaises(errors.ImportTaken, self.tell, "s2")
         assert "made by s1" in str(refused)
+        assert self.imports.show("new").state == RUNNING
         self.pass_ticks(1)
+        assert self.imports.show("new").state == WANTED
         assert self.tell("s2").importer == "s2"
         self.assertRaises(errors.ImportTaken, self.tell, "s1")
 
     def test_after_a_failure_anybody_may_try_again(self):
         self.tell("s1", FAILED, detail="wrong hash")
-        assert self.imports.show("new").detail == "wrong hash"
         self.tell("s2")
+
+    def test_a_failure_lasts_a_minute_if_hosts_wait(self):
+        self.tell("s1", FAILED, detail="wrong hash")
+        self.tell("s1", FAILED, image="other")
+        self.pass_ticks(imports.AGAIN)
+        assert self.imports.show("new").state == FAILED
+        self.pass_ticks(1)
+        assert (self.imports.show("new").state, self.imports.show("new").detail) == (
+            WANTED,
+            "wrong hash",
+        )
+        assert self.imports.show("other").state == FAILED
 
     def test_a_failure_is_forgotten_at_a_word_or_in_time(self):
         self.tell("s1", FAILED)
