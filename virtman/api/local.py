@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request
 from virtman.background import scrub
 from virtman.background.boots import Boots
 from virtman.background.recordings import Recordings
-from virtman.coordinator.interface import ImageInfo
+from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import look
@@ -58,8 +58,6 @@ ROUTES = (
     ("GET", "/v1/check", "check"),
     ("POST", "/v1/check", "repair"),
 )
-
-_NOT_IMPORTED = {"importer": None, "done": 0, "total": 0, "detail": ""}
 
 
 class Api(Rest):
@@ -222,8 +220,8 @@ class Api(Rest):
         """Have an image made that Volt may not know yet; say how far that is."""
         found = self.agent.want(image)
         if isinstance(found, ImageInfo):
-            return 200, {"image": image, "state": "known", "size": found.size} | _NOT_IMPORTED
-        return 200, {"image": image, "size": None} | asdict(found)
+            return 200, {"size": found.size} | _wanted(Import(image, "known"))
+        return 200, {"size": None} | _wanted(found)
 
     def warm(self, request: Request, image: str) -> Answer:
         """Begin to fetch what VMs will read of an image; the body is ``{"workload": name}``."""
@@ -276,6 +274,11 @@ class Api(Rest):
         """Mend that."""
         outcome = Check(self.agent).repair()
         return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _wanted(found: Import) -> dict[str, Any]:
+    told = ("image", "state", "importer", "done", "total", "detail")
+    return {name: getattr(found, name) for name in told}
 
 
 def _cached(found: cached_volumes.Shown) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
@@ -75,11 +75,35 @@ class VoltClient(Connection, Coordinator):
     def importing(self, name: str) -> Import:
         """Return how far an image is that this host said that it wants, and Volt does not know."""
         try:
-            answer = self._call("GET", f"/v1/imports/{quote(name, safe='')}")
+            answer = self._call("GET", _of_import(name))
         except ImportUnknown:  # Volt has not heard of it yet
-            return Import("wanted")
-        told = ("state", "importer", "done", "total", "detail")
-        return Import(*(answer[key] for key in told))
+            return Import(name, "wanted")
+        return _import(answer)
+
+    def imports(self) -> Sequence[Import]:
+        """Return the images that hosts want and Volt does not know, and those being made."""
+        return [_import(one) for one in self._call("GET", "/v1/imports")["imports"]]
+
+    def tell_import(
+        self, name: str, importer: str, state: str, done: int = 0, total: int = 0, detail: str = ""
+    ) -> None:
+        """Say how far an image is that an importer makes, or begins to make.
+
+        :raises ImportTaken: if another one makes it
+        :raises CoordinatorRefused: if Volt knows it by now
+        """
+        body = {"importer": importer, "state": state, "done": done, "total": total}
+        self._call("PUT", _of_import(name), body | {"detail": detail[:_DETAIL]})
+
+    def users(self, name: str) -> int:
+        """Return how many hosts have an image attached, or need it for their disks.
+
+        A host may count twice.
+
+        :raises ImageUnknown: if it is not registered
+        """
+        answer = self._call("GET", f"/v1/images/{quote(name, safe='')}")
+        return int(answer["hosts"] + answer["holds"])
 
     def upper_hashes(self, name: str) -> bytes:
         """Return the levels of an image's hash tree above the leaves."""
@@ -240,6 +264,15 @@ class VoltClient(Connection, Coordinator):
 
     def _own(self, image: str) -> str:
         return f"/v1/images/{quote(image, safe='')}/hosts/{self.host}"
+
+
+def _of_import(image: str) -> str:
+    return f"/v1/imports/{quote(image, safe='')}"
+
+
+def _import(answer: Mapping[str, Any]) -> Import:
+    told = ("image", "state", "importer", "done", "total", "detail", "waiting")
+    return Import(*(answer[key] for key in told))
 
 
 def _profile(image: str, workload: str) -> str:

@@ -10,7 +10,12 @@ from typing import Any
 import requests
 
 from virtman.coordinator.auth import Access
-from virtman.coordinator.interface import CoordinatorSilent, ImportUnknown, PlacementUnknown
+from virtman.coordinator.interface import (
+    CoordinatorSilent,
+    ImportTaken,
+    ImportUnknown,
+    PlacementUnknown,
+)
 from virtman.errors import (
     CoordinatorRefused,
     CoordinatorUnreachable,
@@ -34,6 +39,7 @@ LOG = logging.getLogger(__name__)
 _ERRORS: Mapping[str, type[VirtmanError]] = {
     "volt.image.unknown": ImageUnknown,
     "volt.host.unknown": PlacementUnknown,
+    "volt.import.taken": ImportTaken,
     "volt.import.unknown": ImportUnknown,
     "volt.placement.stale": PlacementStale,
     "volt.peer.unknown": PeerUnknown,

@@ -25,6 +25,10 @@ class PlacementUnknown(CoordinatorRefused):
     """Volt has no place for this host in the image's trees."""
 
 
+class ImportTaken(CoordinatorRefused):
+    """Another importer makes this image."""
+
+
 class ImportUnknown(CoordinatorRefused):
     """Nobody wants this image, as far as Volt has heard."""
 
@@ -155,16 +159,19 @@ class Placements:
 class Import:
     """How far an image is that hosts want and Volt does not know yet; in bytes of one step.
 
-    :ivar state: "wanted" while no importer has begun, then "running", or "failed"
-    :ivar importer: who makes it; None while nobody does
+    :ivar state: "wanted" while any importer may begin, else "running" or "failed"
+    :ivar importer: who makes it, or did so last; None if nobody has
     :ivar detail: the step, or why it failed
+    :ivar waiting: hosts that want it
     """
 
+    image: str
     state: str
     importer: str | None = None
     done: int = 0
     total: int = 0
     detail: str = ""
+    waiting: int = 0
 
 
 class Warming(StrEnum):

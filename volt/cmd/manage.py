@@ -127,8 +127,8 @@ def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
     with reported():
         images = _images(options).index()
-    rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts) for one in images]
-    table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS"), rows)
+    rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts, one.holds) for one in images]
+    table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS", "HOLDS"), rows)
 
 
 image.add_command(warmups.warm)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import caps, forests, hosts
 from volt.db.any_of import among
+from volt.db.holds import HoldRow
 from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
     Candidate,
@@ -92,7 +93,9 @@ def images(
     """Return the one image of that name, or up to ``limit`` after a name, by name."""
     count = select(func.count()).select_from(PlacementRow)
     count = count.where(PlacementRow.image == ImageRow.name)
-    query = select(ImageRow, count.scalar_subquery()).order_by(ImageRow.name).limit(limit)
+    needing = select(func.count()).select_from(HoldRow).where(HoldRow.image == ImageRow.name)
+    query = select(ImageRow, count.scalar_subquery(), needing.scalar_subquery())
+    query = query.order_by(ImageRow.name).limit(limit)
     query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
     return [
         Image(
@@ -104,12 +107,13 @@ def images(
             row.foreign_children,
             columns.portal(row),
             number,
+            held,
             row.generation,
             row.created_at,
             row.root_hash,
             row.salt,
         )
-        for row, number in session.execute(query)
+        for row, number, held in session.execute(query)
     ]
 
 

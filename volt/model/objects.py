@@ -74,7 +74,10 @@ class NewImage:
 
 @dataclass(frozen=True)
 class Image:
-    """An image and the number of hosts that hold a place or are leaving one."""
+    """An image, and how many hosts have a place in its trees or are leaving one.
+
+    ``holds`` is how many hosts have disks that need it, or want it to make one.
+    """
 
     name: str
     size: int
@@ -84,6 +87,7 @@ class Image:
     foreign_children: int | None
     source: Portal
     hosts: int
+    holds: int
     generation: int
     created_at: datetime
     root_hash: str | None
