@@ -38,14 +38,24 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
 
     If what is done meanwhile fails, the old one stays.
     """
-    # Hidden, as names may end with any suffix, and no two of them may share such a file.
-    part = file.with_name(f".{file.name}{_PART}")
-    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
+    with making(file) as part:
+        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as opened:
             yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
+
+
+@contextmanager
+def making(file: Path) -> Iterator[Path]:
+    """Name what takes the place of a file at the end, for what is written by name.
+
+    There is none of that name at first. If what is done meanwhile fails, the old file stays.
+    """
+    part = part_of(file)
+    # Never written to as it is: it may have another name, or a writer that outlived its parent.
+    part.unlink(missing_ok=True)
+    try:
+        yield part
+        _sync(part)
         part.rename(file)
     except BaseException:
         part.unlink(missing_ok=True)
@@ -59,6 +69,12 @@ def remove(file: Path) -> None:
     _sync(file.parent)
 
 
+def part_of(file: Path) -> Path:
+    """Return what a file is called while it is being written."""
+    # Hidden, as names may end with any suffix, and no two of them may share such a file.
+    return file.with_name(f".{file.name}{_PART}")
+
+
 def final_name(name: str) -> str:
     """Return what a file will be called, which may still be what is being written."""
     return name[1:].removesuffix(_PART) if name.startswith(".") else name
@@ -69,8 +85,9 @@ def is_partial(file: Path) -> bool:
     return file.name.startswith(".") and file.suffix == _PART
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def _sync(path: Path) -> None:
+    """Wait until a file or folder is on the disk, whoever wrote to it."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -55,6 +55,15 @@ class AtomicFileTest(testtools.TestCase):
         self.assertRaises(ValueError, fail)
         self.assertEqual(b"old", self.file.read_bytes())
 
+    def test_what_is_written_by_name_begins_as_no_file(self):
+        other = self.folder / "other"
+        other.write_bytes(b"other")
+        os.link(other, atomic_file.part_of(self.file))
+        with atomic_file.making(self.file) as part:
+            self.assertFalse(part.exists())
+            part.write_bytes(b"new")
+        self.assertEqual((b"new", b"other"), (self.file.read_bytes(), other.read_bytes()))
+
     def test_what_is_removed_is_removed_for_good_and_may_be_absent(self):
         atomic_file.write(self.file, b"old")
         synced = []

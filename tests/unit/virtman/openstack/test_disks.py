@@ -4,7 +4,7 @@ import threading
 
 import testtools
 
-from tests.functional.virtman.openstack import FakeAgent, FakeCinderClient, FakeTime
+from tests.functional.virtman.openstack.doubles import FakeAgent, FakeCinderClient, FakeTime
 from virtman.errors import (
     AgentUnreachable,
     DeviceBusy,

@@ -2,7 +2,7 @@
 
 import testtools
 
-from tests.functional.virtman.openstack import FakeCinderClient, FakeTime, Refusal
+from tests.functional.virtman.openstack.doubles import FakeCinderClient, FakeTime, Refusal
 from virtman.errors import InvalidName
 from virtman.openstack.cinder import Cinder, VolumeFailed
 from virtman.openstack.golden import MARK, Goldens, holder_of, made_of

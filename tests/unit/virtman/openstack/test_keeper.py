@@ -2,7 +2,7 @@
 
 import testtools
 
-from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
+from tests.functional.virtman.openstack.doubles import FakeCinderClient, FakeTime
 from virtman.errors import CoordinatorRefused
 from virtman.openstack.cinder import Cinder, Connection
 from virtman.openstack.golden import MARK, Goldens, made_of

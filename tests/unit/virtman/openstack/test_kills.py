@@ -2,7 +2,7 @@
 
 import testtools
 
-from tests.functional.virtman.openstack import FakeAgent, FakeCinderClient, FakeTime
+from tests.functional.virtman.openstack.doubles import FakeAgent, FakeCinderClient, FakeTime
 from tests.unit.virtman.openstack.test_keeper import FakeInitiator, FakeSources
 from virtman.openstack.cinder import Cinder
 from virtman.openstack.disks import DiskLost, Disks

@@ -1,6 +1,6 @@
 """Root disks of servers that migrate live: ready or not, handed over or not, and never both."""
 
-from tests.functional.virtman.openstack import FakeAgent
+from tests.functional.virtman.openstack.doubles import FakeAgent
 from tests.unit.virtman.openstack.test_disks import IMAGE, MINE, OTHER, DisksCase
 from virtman.errors import (
     AgentUnreachable,

@@ -9,7 +9,7 @@ from tests.functional.virtman.api.test_client import ServedCase
 from tests.functional.virtman.base import FOREVER
 from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.process import Process
-from tests.functional.virtman.openstack import FakeCinderClient, FakeTime
+from tests.functional.virtman.openstack.doubles import FakeCinderClient, FakeTime
 from virtman import source
 from virtman.api.client import Client
 from virtman.errors import ImageUnknown, NoSpace

@@ -1,0 +1,121 @@
+"""qemu-img, held short: what it reads is not trusted.
+
+It is told the format, and never guesses it. What it takes of the processor and of memory is
+bounded, as by nova, and it ends with the process that started it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from virtman.errors import VirtmanError
+from virtman.openstack.glance import Image
+from virtman.openstack.inspection import CONVERTED, ImageUnusable
+
+_GIB = 1024**3
+_ADDRESS_SPACE = _GIB
+# Seconds of the processor; the second is for each GiB of a disk, should all of it be compressed.
+_SECONDS, _PER_GIB = 30, 60
+_PERCENT = re.compile(rb" *\(([0-9.]+)/100%\)\r?")
+_SAID = 4096
+_NO_PROGRAM = (126, 127)
+_KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+class NoRoom(VirtmanError):
+    """The file system has no room for the image: make some, or choose another one."""
+
+    code = "virtman.openstack.image_room"
+
+
+def disk_size(image: Image, file: Path) -> int:
+    """Return how long the disk in a file is to qemu, which does not look at other files for it.
+
+    :raises ImageUnusable: if the disk is not all in the file, or qemu does not understand it
+    """
+    command = _limited(_SECONDS, "info", "--output=json", *_source(image, file))
+    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
+    if done.returncode:
+        raise _failure(image, done.returncode, done.stderr)
+    told: dict[str, Any] = json.loads(done.stdout)
+    # oslo.utils does not know each way in which a format names its parent, such as that of VMDK.
+    specific = told.get("format-specific", {}).get("data", {})
+    for name in (told.get("backing-filename"), specific.get("data-file")):
+        if name:
+            raise ImageUnusable(
+                f"image {image.id} is not safe to use: it needs the file {name!r}; convert it to "
+                "a file that is complete by itself, and upload that"
+            )
+    return int(told["virtual-size"])
+
+
+def convert(
+    image: Image, file: Path, into: Path, size: int, progress: Callable[[int], None]
+) -> None:
+    """Write the disk in a file to another one, as raw bytes, with holes for zeros.
+
+    :param into: a file that is there and empty
+    :param size: what ``disk_size`` said
+    :param progress: hears how many of these bytes are done
+    :raises NoRoom: if the file system is full
+    """
+    seconds = _SECONDS + _PER_GIB * size // _GIB
+    target = ("-O", "raw", str(into.absolute()))
+    command = _limited(seconds, "convert", "-p", *_source(image, file), *target)
+    said = b""
+    with subprocess.Popen(
+        command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
+    ) as process:
+        assert process.stdout
+        try:
+            while part := process.stdout.read(_SAID):
+                said = (said + part)[-_SAID:]
+                if percents := _PERCENT.findall(said):
+                    progress(int(size * float(percents[-1]) / 100))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise _failure(image, process.returncode, _PERCENT.sub(b"", said))
+
+
+def _source(image: Image, file: Path) -> tuple[str, ...]:
+    # A name that begins with a slash is never taken for that of a protocol.
+    return ("-f", CONVERTED[image.disk_format], str(file.absolute()))
+
+
+def _limited(seconds: int, *arguments: str) -> list[str]:
+    # A hard limit kills without a word, and so comes a moment later.
+    limits = (f"--as={_ADDRESS_SPACE}", f"--cpu={seconds}:{seconds + 5}")
+    return ["setpriv", "--pdeathsig", "KILL", "prlimit", *limits, "qemu-img", *arguments]
+
+
+def _environment() -> dict[str, str]:
+    # Messages are told apart by their text.
+    return {**os.environ, "LC_ALL": "C"}
+
+
+def _failure(image: Image, status: int, output: bytes) -> VirtmanError:
+    said = output.decode(errors="replace").strip()
+    if any(reason in said for reason in _FULL):
+        return NoRoom(f"image {image.id}: {said}; make room")
+    if status in _NO_PROGRAM:
+        return VirtmanError(f"qemu-img does not start: {said}; install Debian's qemu-utils")
+    if status in _KILLED:
+        return VirtmanError(f"image {image.id}: qemu-img was killed; try again")
+    if "error while writing" in said:
+        return VirtmanError(f"image {image.id}: {said}; look at the kernel's log for the disk")
+    if status == -signal.SIGXCPU:
+        said = "it takes too much of the processor"
+    return ImageUnusable(
+        f"image {image.id} cannot be converted: {said or f'qemu-img ended with {status}'}; "
+        "check the file that was uploaded with qemu-img check"
+    )
