@@ -81,7 +81,7 @@ def add(
     naming.check("host", where.host)
     size = _size(path)
     steps = _steps(image, where, size, path)
-    _become_privileged()
+    become_privileged()
     hashes = None
     if hashed and hashtree.has_tree(size):
         hashes = _hashes(image, path, size, progress)
@@ -152,7 +152,7 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     """
     naming.check("image", image)
     naming.check("host", host)
-    _become_privileged()
+    become_privileged()
     sources = [
         transport.source(step) for step in _steps(image, Storage(host, "", 0), sizes.SECTOR, "")
     ]
@@ -235,7 +235,11 @@ def _size(path: str) -> int:
     raise InvalidRequest(f"{path} is neither a file nor a block device")
 
 
-def _become_privileged() -> None:
+def become_privileged() -> None:
+    """Be ready to serve; repeatable. At first only the main thread can call it.
+
+    :raises InvalidRequest: if this process is not root's
+    """
     if os.geteuid() != 0:
         raise InvalidRequest("serving an image needs root")
     privileged.start()

@@ -7,7 +7,7 @@ cloud.client("server", "list")
           10.78.0.254, beside the nodes                 nodes
 +--------------------------------------------+   +------------------------------+
 | MariaDB  RabbitMQ  memcached  Horizon      |   | storage:  cinder-volume      |
-| keystone  placement  glance                |---|           virtman-golden     |
+| keystone  placement  glance                |---|    virtman-golden, -images   |
 | nova-api  -conductor  -scheduler           |   | compute1: nova-compute       |
 | cinder-api  -scheduler       Volt          |   | compute2  libvirt, QEMU      |
 +--------------------------------------------+   |           virtman-agent      |
@@ -34,6 +34,8 @@ from lab.openstack.nodes import (
     GUEST_DISK,
     IMAGE,
     KEY,
+    ON_COMPUTES,
+    ON_STORAGE,
     STORAGE,
     KeystoneDeployment,
     Nodes,
@@ -210,10 +212,7 @@ class OpenStack:
         for node in self.bed.nodes.values():
             alive = node.alive()
             found["kernel", node.name] = alive
-            programs = ["cinder-volume", "virtman-golden"] if node.name == STORAGE else [
-                *("virtman-agent", "libvirtd", "nova-compute"),
-            ]  # fmt: skip
-            for program in programs:
+            for program in ON_STORAGE if node.name == STORAGE else ON_COMPUTES:
                 found[program, node.name] = alive and self.nodes.runs(node, program)
         if all(found[name, "control"] for name in ("keystone", "nova-api", "cinder-api")):
             for one in self.services():

@@ -21,16 +21,22 @@ STORAGE = "storage"
 GROUP = "cinder"
 GROUP_DISK = "/dev/ubdb"
 GUEST_DISK = "/dev/ubdc"
+IMAGES = "/var/lib/virtman/glance"
+IMAGES_SIZE = "3G"
 START = 240.0  # seconds
 KEY = Path("/root/.ssh/id_ed25519")
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 PATIENCE = 20  # seconds for which a disk waits for a node that does not answer
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
+ON_STORAGE = ("cinder-volume", "virtman-golden", "virtman-images")
+ON_COMPUTES = ("virtman-agent", "libvirtd", "nova-compute")
+
 # By which the programs of a node are known among its processes.
 PROGRAMS = {
     "cinder-volume": "/cinder-volume ",
     "virtman-golden": "/virtman-golden ",
+    "virtman-images": "/virtman-images ",
     "libvirtd": "^libvirtd",
     "nova-compute": "/nova-compute ",
     "virtman-agent": "virtman.cmd.agent ",
@@ -74,7 +80,7 @@ class Nodes:
         return [node for name, node in self.bed.nodes.items() if name != STORAGE]
 
     def start_storage(self) -> None:
-        """Start cinder-volume and virtman-golden on a node that has just booted."""
+        """Start cinder-volume, virtman-golden and virtman-images on a node that has just booted."""
         node = self.storage
         self._prepare(node, "cinder", "volume")
         if node.run(["vgs", GROUP], check=False).status:
@@ -82,23 +88,36 @@ class Nodes:
         node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
         node.run(["mkdir", "-p", "/var/lib/cinder/volumes"])
         self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
+        give(node, OPERATOR_TOKEN, self.deployment.operator_token.read_text(), "root")
         self.start_golden()
+        if node.run(["lvs", f"{GROUP}/glance"], check=False).status:
+            node.run(["lvcreate", "-y", "-L", IMAGES_SIZE, "-n", "glance", GROUP])
+            node.run(["mkfs.ext4", "-q", f"/dev/{GROUP}/glance"])
+        node.run(["mkdir", "-p", IMAGES])
+        node.run(["mount", f"/dev/{GROUP}/glance", IMAGES])
+        self.start_images()
 
     def start_golden(self) -> None:
         """Start what serves golden volumes."""
+        self._serve("virtman-golden", "nova", {"--lock-path": "/var/lib/cinder/lock"})
+
+    def start_images(self) -> None:
+        """Start what makes images of Glance, and serves them."""
+        self._serve("virtman-images", "glance", {"--folder": f"{IMAGES}/made"})
+
+    def _serve(self, program: str, user: str, options: dict[str, str]) -> None:
+        """Start a program that serves images on the storage node, and asks as a user."""
         node = self.storage
-        give(node, OPERATOR_TOKEN, self.deployment.operator_token.read_text(), "root")
-        options = {
+        options |= {
             "--volt": self.deployment.volt,
             "--token-file": OPERATOR_TOKEN,
             "--ip": node.address,
             "--host": node.name,
-            "--lock-path": "/var/lib/cinder/lock",
             "--keep-time": str(KEEP_TIME),
             "--interval": "1",
         }
         words = [word for pair in options.items() for word in pair]
-        self._spawn(node, "virtman-golden", *words, variables=login("nova", "service"))
+        self._spawn(node, program, *words, variables=login(user, "service"))
 
     def start_compute(self, node: Node) -> None:
         """Start libvirt, VirtMan's agent and nova-compute on a node that has just booted."""

@@ -2,7 +2,7 @@
 
 import time
 
-from lab.openstack.nodes import GUEST_DISK
+from lab.openstack.nodes import GUEST_DISK, IMAGES, KEEP_TIME
 from lab.openstack.settings import SNAPSHOT
 from lab.waiting import wait_until
 from tests.openstack.base import CloudCase
@@ -51,6 +51,35 @@ class TestImages(CloudCase):
         self.addCleanup(self.servers.delete, server)
         found = self.cloud.client("volume", "snapshot", "show", "data-of-web")["id"]
         self.assertEqual([f"snapshot-{found}"], [one.name for one in self.servers.volumes()])
+
+    def test_an_agent_gets_an_image_without_cinder_and_lets_it_go(self):
+        image = self._image()
+        name = f"glance-{image}"
+        storage, (node, *_) = self.nodes.storage, self.nodes.computes
+        began = time.monotonic()
+        node.run(["virtman", "image", "want", name], timeout=300)
+        report(f"openstack: an image of Glance known after {time.monotonic() - began:.0f} s")
+        self.cloud.order("image", "delete", NAME)
+        device = node.run(["virtman", "vm", "create", name, "own"]).stdout.strip()
+        size = int(storage.run(["blockdev", "--getsize64", GUEST_DISK]).stdout)
+        read = [
+            one.run(["sh", "-c", f"head -c {size} {path} | sha256sum"], timeout=600).stdout
+            for one, path in ((storage, GUEST_DISK), (node, device))
+        ]
+        self.assertEqual(*read)
+        self.assertEqual([], self.servers.volumes())
+
+        self.nodes.stop(storage, "virtman-images")
+        self.nodes.start_images()
+        time.sleep(3 * KEEP_TIME)
+        self.assertIn(name, self._made())
+        node.run(["virtman", "vm", "destroy", "own"])
+        wait_until(lambda: name not in self._made(), "the end of the image", 180, 1)
+        self.assertNotIn(name, storage.run(["targetcli", "ls"], check=False).stdout)
+
+    def _made(self):
+        """Return the images that virtman-images has on its disk."""
+        return self.nodes.storage.run(["ls", f"{IMAGES}/made"]).stdout.split()
 
     def _image(self):
         """Give Glance the guest's disk; return the image's id."""

@@ -9,6 +9,7 @@ import testtools
 from virtman import errors as agent_errors
 from virtman.api import local
 from virtman.cmd.golden import main as golden
+from virtman.cmd.images import main as images
 from virtman.cmd.shell import shell
 from volt import errors as volt_errors
 from volt.api import app, routes
@@ -16,7 +17,12 @@ from volt.cmd.manage import main as manage
 
 TOP = Path(__file__).resolve().parents[2]
 DOC = TOP / "doc" / "source"
-PROGRAMS = {"virtman": shell, "volt-manage": manage, "virtman-golden": golden}
+PROGRAMS = {
+    "virtman": shell,
+    "volt-manage": manage,
+    "virtman-golden": golden,
+    "virtman-images": images,
+}
 # As text names a command: in quotes, or at a prompt.
 COMMAND = re.compile(r"(?:``|'|[#$] )(virtman|volt-manage)((?: [a-z]+)+)")
 

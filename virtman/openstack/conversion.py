@@ -39,9 +39,16 @@ LOG = logging.getLogger(__name__)
 Told = Callable[[str, int, int], None]
 """Hears a step, how many bytes of it are done, and of how many."""
 
+_RAW = "raw"
 _PAUSE = 0.5  # seconds between two words of a step
 _HOLE = bytes(64 * 1024)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def made(folder: Path) -> Path | None:
+    """Return the file ``raw`` of a folder, if it is there: it is whole then."""
+    raw = folder / _RAW
+    return raw if raw.exists() else None
 
 
 def make(glance: Glance, image: Image, folder: Path, told: Told, limit: int) -> Path:
@@ -58,9 +65,10 @@ def make(glance: Glance, image: Image, folder: Path, told: Told, limit: int) -> 
     :raises GlanceUnreachable: if Glance does not answer; what has come is thrown away
     :raises VirtmanError: if qemu-img is missing here, or was killed
     """
-    raw = folder / "raw"
-    if raw.exists():
-        return raw
+    present = made(folder)
+    if present is not None:
+        return present
+    raw = folder / _RAW
     inspection.check_claims(image, limit)
     with _room_for(image):
         atomic_file.prepare(folder)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from virtman import source
@@ -26,9 +26,25 @@ class Served:
         self.access = access
         self.hashed = hashed
 
-    def add(self, image: str, path: str) -> None:
-        """Serve a block device, and tell Volt; repeatable."""
-        source.add(image, path, self.where, self.volt, self.access, Shape(), hashed=self.hashed)
+    def add(
+        self, image: str, path: str, told: Callable[[str, int, int], None] = lambda *_: None
+    ) -> None:
+        """Serve a file or block device, and tell Volt; repeatable.
+
+        :param told: is told how far it is: a step, and how many bytes of how many are done of it
+        """
+        hashed = 0
+
+        def progress(more: int, size: int) -> None:
+            nonlocal hashed
+            hashed += more
+            told("hashing", hashed, size)
+
+        source.add(
+            *(image, path, self.where, self.volt, self.access, Shape()),
+            hashed=self.hashed,
+            progress=progress,
+        )
 
     def remove(self, image: str) -> None:
         """Make Volt forget an image, which it refuses while hosts use it; then stop serving."""

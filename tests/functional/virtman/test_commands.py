@@ -29,6 +29,7 @@ PROGRAMS = {
     "virtman": "virtman.cmd.shell",
     "virtman-agent": "virtman.cmd.agent",
     "virtman-golden": "virtman.cmd.golden",
+    "virtman-images": "virtman.cmd.images",
     "volt-api": "volt.cmd.api",
     "volt-manage": "volt.cmd.manage",
 }

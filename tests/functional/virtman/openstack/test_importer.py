@@ -1,0 +1,325 @@
+"""Images of Glance that hosts want are made by one importer, and go once nobody needs them."""
+
+import contextlib
+import hashlib
+import os
+from dataclasses import replace
+
+import fixtures
+
+from tests.functional.virtman.base import PATIENCE, TestCase
+from tests.functional.virtman.openstack.glance import FakeGlance, glance_at
+from virtman.coordinator.client import VoltClient
+from virtman.coordinator.interface import Shape
+from virtman.errors import CoordinatorUnreachable, ImageUnknown
+from virtman.model.address import Portal, Proof
+from virtman.openstack import conversion, importer
+from virtman.openstack.importer import Importer
+from virtman.openstack.qemu import NoRoom
+from volt.errors import ImageInUse
+from volt.registry.imports import LEASE
+
+MIB = 1024**2
+KEEP = 100.0
+
+
+class Sources:
+    """Serves files on the network of doubles, and tells Volt."""
+
+    def __init__(self, network, volt, portal):
+        self.network, self.volt, self.portal = network, volt, portal
+        self.served = {}
+
+    def add(self, image, path, told):
+        size = os.stat(path).st_size
+        told("hashing", 0, size)
+        where = replace(self.portal, iqn=self.portal.iqn + image)
+        proof = Proof(image, "secret-of-the-source")
+        self.network.add_source(where, [size], (proof.user, proof.secret))
+        self.volt.register(image, size, Shape(), where, proof)
+        self.served[image] = path
+
+    def remove(self, image):
+        with contextlib.suppress(ImageUnknown):
+            self.volt.forget(image)
+        self.served.pop(image, None)
+
+
+class Clock:
+    def __init__(self):
+        self.time = 0.0
+
+    def now(self):
+        return self.time
+
+    def pause(self, seconds):
+        self.time += seconds
+
+
+class ImporterTest(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.glance = self.useFixture(FakeGlance())
+        self.data = os.urandom(MIB)
+        self.image = self.upload(self.data)
+        self.clock = Clock()
+        self.host = self.bed.node()
+        self.all = []
+        self.addCleanup(lambda: [one.stop() for one in self.all])
+        self.importer = self.started("storage1")
+
+    def upload(self, data):
+        return f"glance-{self.glance.upload(data)}"
+
+    def started(self, name):
+        """Return an importer, as after a start of its process."""
+        volt = VoltClient(
+            self.bed.volt.url, name, PATIENCE, self.bed.access(name, self.bed.volt.ground.operator)
+        )
+        portal = Portal(
+            "127.0.0.1",
+            self.bed.volt.ground.source_port,
+            f"iqn.2026-11.org.virtman:source:{name}:",
+        )
+        made = Importer(
+            name,
+            volt,
+            glance_at(self.glance.url),
+            Sources(self.bed.network, volt, portal),
+            self.bed.folder / f"images-{name}",
+            64 * MIB,
+            KEEP,
+            now=self.clock.now,
+            pause=self.clock.pause,
+        )
+        made.folder.mkdir(exist_ok=True)
+        self.all.append(made)
+        return made
+
+    def want(self, image=None):
+        with self.host.process.here():
+            found = self.host.agent.want(image or self.image)
+        self.host.beat()
+        return found
+
+    def tend(self, *importers):
+        """Let importers do rounds until none of them is making anything."""
+
+        def rounds():
+            for one in importers or (self.importer,):
+                one.tend()
+            return not any(one._jobs for one in importers or (self.importer,))
+
+        self.await_(rounds)
+
+    def imports(self):
+        return {
+            one.image: (one.state.value, one.detail) for one in self.bed.volt.ground.imports.index()
+        }
+
+    def known(self):
+        return [one.name for one in self.bed.volt.ground.images.index() if one.name != "debian"]
+
+    def made(self, image=None, name="storage1"):
+        return self.bed.folder / f"images-{name}" / (image or self.image) / "raw"
+
+    def test_what_a_host_wants_is_made_once(self):
+        self.want()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+        self.assertEqual(self.data, self.made().read_bytes())
+        self.assertEqual({}, self.imports())
+        self.assertEqual(MIB, self.want().size)
+        self.tend()
+        self.assertEqual(1, self.glance.downloads)
+
+    def test_what_nobody_wants_or_what_is_not_glances_is_left_alone(self):
+        self.want("snapshot-1")
+        self.tend()
+        self.assertEqual({"snapshot-1": ("wanted", "")}, self.imports())
+        self.assertEqual(0, self.glance.downloads)
+
+    def test_who_waits_sees_how_far_it_is(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        self.importer.tend()
+        found = self.want()
+        self.assertEqual(("running", "storage1"), (found.state, found.importer))
+        self.glance.go.set()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+
+    def test_an_image_goes_once_nobody_has_needed_it_for_a_while(self):
+        self.want()
+        self.tend()
+        self.host.create("vm1", self.image)
+        self.host.beat()
+        self.host.process.dead = True
+        self.bed.volt.ground.hosts.expire([self.host.name])
+        self.glance.images.clear()
+        for _ in range(3):
+            self.clock.time += KEEP
+            self.tend()
+        self.assertTrue(self.made().exists())
+        self.bed.volt.ground.holds.release(self.image, self.host.name)
+        for _ in range(2):
+            self.tend()
+            self.assertEqual([self.image], self.known())
+            self.clock.time += 0.9 * KEEP
+        self.clock.time += KEEP
+        self.tend()
+        self.assertEqual([], self.known())
+        self.assertEqual([], list(self.importer.folder.iterdir()))
+        self.assertEqual({}, self.importer.sources.served)
+
+    def test_one_that_an_operator_removed_goes_here_too(self):
+        self.want()
+        self.tend()
+        self.bed.volt.ground.holds.release(self.image, self.host.name, by_itself=True)
+        self.bed.volt.ground.images.delete(self.image)
+        self.host.agent._wishes.clear()
+        for _ in range(2):
+            self.tend()
+            self.clock.time += 2 * KEEP
+        self.tend()
+        self.assertFalse(self.made().exists())
+
+    def test_why_one_cannot_be_made_is_told_and_it_is_tried_anew(self):
+        image = self.image.removeprefix("glance-")
+        self.glance.images[image]["os_hash_value"] = "0" * 128
+        self.want()
+        self.tend()
+        state, detail = self.imports()[self.image]
+        self.assertEqual("failed", state)
+        self.assertIn("it is damaged", detail)
+        self.assertEqual([], list(self.importer.folder.iterdir()))
+        self.tend()
+        self.assertEqual(1, self.glance.downloads)
+        self.glance.images[image]["os_hash_value"] = hashlib.sha512(self.data).hexdigest()
+        self.bed.volt.let_time_pass()
+        self.bed.volt.let_time_pass()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+
+    def test_one_that_glance_does_not_have_fails(self):
+        self.glance.images.clear()
+        self.want()
+        self.tend()
+        self.assertEqual("failed", self.imports()[self.image][0])
+
+    def test_several_share_the_work(self):
+        other = self.started("storage2")
+        images = [self.image, *(self.upload(os.urandom(4096)) for _ in range(5))]
+        for image in images:
+            self.want(image)
+        self.await_(lambda: self.tend(self.importer, other) or len(self.known()) == 6)
+        self.assertEqual(6, self.glance.downloads)
+        served = [set(one.sources.served) for one in (self.importer, other)]
+        self.assertEqual(set(), served[0] & served[1])
+        self.assertEqual(set(images), served[0] | served[1])
+
+    def test_one_that_falls_silent_is_replaced(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        other = self.started("storage2")
+        self.tend(other)
+        self.assertEqual([], self.known())
+        self.assertGreater(60, LEASE)
+        self.bed.volt.let_time_pass()
+        self.glance.waits_at = None
+        self.tend(other)
+        self.assertEqual([self.image], self.known())
+        self.glance.go.set()
+        self.tend()
+        self.assertEqual({}, self.importer.sources.served)
+        self.assertEqual([], list(self.importer.folder.iterdir()))
+
+    def test_after_a_restart_it_goes_on_with_what_it_was_making(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        self.glance.waits_at = None
+        again = self.started("storage1")
+        with fixtures.MockPatchObject(self.importer.sources, "add"):
+            self.tend(again)
+            self.assertEqual([self.image], self.known())
+
+    def test_after_a_restart_it_serves_again_what_glance_has_deleted_since(self):
+        self.want()
+        self.tend()
+        self.importer.stop()
+        self.glance.images.clear()
+        again = self.started("storage1")
+        self.tend(again)
+        self.assertEqual({self.image}, set(again.sources.served))
+        self.assertEqual({}, self.imports())
+
+    def test_a_glance_that_is_away_for_a_while_is_waited_for(self):
+        self.glance.status = 503
+        self.want()
+        self.importer.tend()
+        self.await_(lambda: self.clock.time > 2 * importer._RETRY)
+        self.glance.status = None
+        self.tend()
+        self.assertEqual([self.image], self.known())
+
+    def test_but_not_for_ever(self):
+        self.glance.status = 503
+        self.want()
+        self.tend()
+        self.assertEqual("failed", self.imports()[self.image][0])
+        self.assertGreater(self.clock.time, importer._PATIENCE)
+
+    def test_what_was_made_while_volt_is_away_is_made_known_later(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        self.bed.volt.silence()
+        self.glance.go.set()
+        (job,) = self.importer._jobs.values()
+        self.assertIsInstance(job.future.exception(PATIENCE), CoordinatorUnreachable)
+        self.assertRaises(CoordinatorUnreachable, self.importer.tend)
+        self.bed.volt.silence(False)
+        self.tend()
+        self.assertEqual([self.image], self.known())
+        self.assertEqual(1, self.glance.downloads)
+
+    def test_a_full_disk_makes_room_by_what_nobody_needs(self):
+        old = self.upload(os.urandom(4096))
+        self.want(old)
+        self.tend()
+        self.host.agent._wishes.clear()
+        self.host.beat()
+        self.clock.time += 2 * importer._TIDY
+        self.tend()
+        make = conversion.make
+
+        def full(glance, image, folder, told, limit):
+            if self.made(old).exists():
+                raise NoRoom("it is full")
+            return make(glance, image, folder, told, limit)
+
+        self.useFixture(fixtures.MockPatchObject(conversion, "make", full))
+        self.want()
+        self.tend()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+        another = self.upload(os.urandom(4096))
+        self.useFixture(
+            fixtures.MockPatchObject(conversion, "make", side_effect=NoRoom("it is full"))
+        )
+        self.want(another)
+        self.tend()
+        self.assertEqual(("failed", "it is full"), self.imports()[another])
+        self.assertEqual([self.image], self.known())
+
+    def test_an_image_that_is_wanted_is_not_forgotten(self):
+        self.want()
+        self.tend()
+        self.assertRaises(ImageInUse, self.bed.volt.ground.images.delete, self.image)

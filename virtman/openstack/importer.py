@@ -1,0 +1,279 @@
+"""Makes the images of Glance that hosts want, serves them, and takes them away again.
+
+Volt has all that must be known: which images are wanted, who makes which, and who needs one. On the
+disk of this host there is a folder for each image, by its name at Volt::
+
+                   claimed at Volt       known to Volt         nobody needs it for keep_time
+    wanted ------> [ make, serve ] ----> [ served ] ---------> [ removed from Volt, then here ]
+
+Whatever is in a folder is made again or gone on with after a restart. Several hosts may do this
+side by side: Volt lets one of them make an image at a time, and another one if that falls silent.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from virtman.coordinator.interface import Import, ImportTaken
+from virtman.errors import CoordinatorRefused, CoordinatorUnreachable, ImageUnknown, VirtmanError
+from virtman.openstack import conversion
+from virtman.openstack.glance import Glance, GlanceUnreachable
+from virtman.openstack.qemu import NoRoom
+
+LOG = logging.getLogger(__name__)
+
+_NAME = re.compile(r"glance-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_RETRY = 2.0
+_PATIENCE = 60.0
+"""Seconds for which Glance may be away before an image counts as failed."""
+
+_TIDY = 10.0
+"""Seconds between two looks at who needs the images that are served."""
+
+
+class Abandoned(VirtmanError):
+    """The image is made by somebody else by now, or this service ends."""
+
+    code = "virtman.openstack.abandoned"
+
+
+class Sources(Protocol):
+    """Serving to the hosts of the trees."""
+
+    def add(self, image: str, path: str, told: conversion.Told) -> None:
+        """Serve a file, and tell Volt; repeatable."""
+
+    def remove(self, image: str) -> None:
+        """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
+
+
+class Volt(Protocol):
+    """What is asked of Volt."""
+
+    def imports(self) -> Sequence[Import]:
+        """Return what is wanted."""
+
+    def tell_import(
+        self, name: str, importer: str, state: str, done: int = 0, total: int = 0, detail: str = ""
+    ) -> None:
+        """Say how far an image is."""
+
+    def users(self, name: str) -> int:
+        """Return how many hosts need an image."""
+
+
+@dataclass
+class _Job:
+    """An image that is being made, or served again, on a thread of its own."""
+
+    image: str
+    step: str = "begun"
+    done: int = 0
+    total: int = 0
+    is_abandoned: bool = False
+    future: Future[None] = field(default_factory=Future)
+
+    def told(self, step: str, done: int, total: int) -> None:
+        """Take notice of how far it is."""
+        if self.is_abandoned:
+            raise Abandoned(f"image {self.image} is left to others")
+        self.step, self.done, self.total = step, done, total
+
+
+def glance_id(image: str) -> str | None:
+    """Return the id at Glance of what Volt calls so; None if it is no image of Glance's."""
+    found = _NAME.fullmatch(image)
+    return found[1] if found else None
+
+
+class Importer:
+    """All images that this host makes and serves, looked after in rounds.
+
+    :param name: what Volt calls this host
+    :param folder: has a folder for each image
+    :param largest: bytes that an image may have
+    :param keep_time: seconds for which an image stays that no host needs
+    :param at_once: images that are made at the same time
+    """
+
+    def __init__(
+        self,
+        name: str,
+        volt: Volt,
+        glance: Glance,
+        sources: Sources,
+        folder: Path,
+        largest: int,
+        keep_time: float,
+        at_once: int = 2,
+        now: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.name = name
+        self.volt = volt
+        self.glance = glance
+        self.sources = sources
+        self.folder = folder
+        self.largest = largest
+        self.keep_time = keep_time
+        self.now = now
+        self.pause = pause
+        self.at_once = at_once
+        self._pool = ThreadPoolExecutor(at_once, "import")
+        # LIO is changed by one at a time.
+        self._serving = threading.Lock()
+        self._jobs: dict[str, _Job] = {}
+        self._served: set[str] = set()
+        self._unused: dict[str, float] = {}
+        self._tidied = -math.inf
+
+    def tend(self) -> None:
+        """Do one round; what fails for one image is said, and does not hold up others."""
+        self._end_jobs()
+        self._tell()
+        self._begin()
+        if self.now() - self._tidied > _TIDY:
+            self._tidy()
+            self._tidied = self.now()
+
+    def stop(self) -> None:
+        """Leave what is not made to others. What is served stays so."""
+        for job in self._jobs.values():
+            job.is_abandoned = True
+        self._pool.shutdown(cancel_futures=True)
+
+    # What is being made.
+
+    def _begin(self) -> None:
+        """Begin with what is wanted, and with what an earlier process left here."""
+        for one in self.volt.imports():
+            mine = one.state == "running" and one.importer == self.name
+            if (mine or (one.state == "wanted" and one.waiting)) and glance_id(one.image):
+                self._start(one.image)
+        for path in self.folder.iterdir():
+            if glance_id(path.name) and path.name not in self._served:
+                self._start(path.name)
+
+    def _start(self, image: str) -> None:
+        job = _Job(image)
+        if image not in self._jobs and len(self._jobs) < self.at_once and self._claim(job):
+            self._jobs[image] = job
+            job.future = self._pool.submit(self._work, job)
+
+    def _claim(self, job: _Job) -> bool:
+        """Say that this host makes an image; tell whether it may."""
+        try:
+            self.volt.tell_import(job.image, self.name, "running", 0, 0, job.step)
+        except ImportTaken:
+            self._clear(job.image)
+            return False
+        except CoordinatorRefused:  # known: an earlier process made it, and it is served again
+            pass
+        return True
+
+    def _work(self, job: _Job) -> None:
+        path = self._made(job)
+        with self._serving:
+            job.told("hashing", 0, 0)
+            self.sources.add(job.image, str(path), job.told)
+
+    def _made(self, job: _Job) -> Path:
+        """Make an image; wait a while for a Glance that is away."""
+        name = glance_id(job.image)
+        assert name is not None
+        folder = self.folder / job.image
+        until = self.now() + _PATIENCE
+        while True:
+            try:
+                made = conversion.made(folder)  # Glance may have deleted the image since
+                if made is not None:
+                    return made
+                image = self.glance.show(name)
+                return conversion.make(self.glance, image, folder, job.told, self.largest)
+            except GlanceUnreachable as err:
+                if self.now() > until:
+                    raise
+                job.told(f"waiting for Glance: {err}", 0, 0)
+            self.pause(_RETRY)
+
+    def _end_jobs(self) -> None:
+        for job in [one for one in self._jobs.values() if one.future.done()]:
+            del self._jobs[job.image]
+            err = job.future.exception()
+            if err is None:
+                self._served.add(job.image)
+                LOG.info("image %s is served", job.image)
+            elif isinstance(err, CoordinatorUnreachable):
+                LOG.warning("image %s: %s; trying again", job.image, err)
+            elif not (isinstance(err, NoRoom) and self._retire(lambda unused_s: True)):
+                self._fail(job, err)
+
+    def _fail(self, job: _Job, err: BaseException) -> None:
+        """Say why an image could not be made; what there is of it goes."""
+        known = isinstance(err, (VirtmanError, OSError))
+        LOG.warning("image %s: %s", job.image, err, exc_info=None if known else err)
+        self._clear(job.image)
+        if not job.is_abandoned:
+            try:
+                self.volt.tell_import(job.image, self.name, "failed", 0, 0, str(err))
+            except CoordinatorRefused as refused:
+                LOG.info("image %s: %s", job.image, refused)
+
+    def _tell(self) -> None:
+        """Say how far all are; what another importer took over is left to it."""
+        for job in self._jobs.values():
+            try:
+                self.volt.tell_import(
+                    job.image, self.name, "running", job.done, job.total, job.step
+                )
+            except ImportTaken:
+                job.is_abandoned = True
+            except CoordinatorRefused:
+                LOG.debug("image %s is known already", job.image)
+
+    # What is served.
+
+    def _tidy(self) -> None:
+        """Remove images that no host has needed for a while."""
+        now = self.now()
+        for image in self._served:
+            try:
+                used = self.volt.users(image)
+            except ImageUnknown:  # an operator removed it
+                used = 0
+            if used:
+                self._unused.pop(image, None)
+            else:
+                self._unused.setdefault(image, now)
+        self._retire(lambda unused_s: unused_s > self.keep_time)
+
+    def _retire(self, shall_go: Callable[[float], bool]) -> bool:
+        """Remove unused images, told for how many seconds they were; tell whether any went."""
+        now, gone = self.now(), []
+        for image, since in self._unused.items():
+            if shall_go(now - since):
+                try:
+                    self.sources.remove(image)
+                except CoordinatorRefused as err:
+                    LOG.info("image %s stays: %s", image, err)
+                    continue
+                gone.append(image)
+        for image in gone:
+            del self._unused[image]
+            self._served.discard(image)
+            self._clear(image)
+            LOG.info("image %s is removed: no host needs it", image)
+        return bool(gone)
+
+    def _clear(self, image: str) -> None:
+        shutil.rmtree(self.folder / image, ignore_errors=True)
