@@ -27,7 +27,7 @@ class SourceCase(TestCase):
         for name, stand_in in (
             ("_SECRETS", folder / "sources"),
             ("_HASHES", self.hashes),
-            ("_become_privileged", lambda: None),
+            ("become_privileged", lambda: None),
         ):
             self.useFixture(fixtures.MockPatchObject(source, name, stand_in))
         self.kernel = Kernel(self.kernels.network, "storage")

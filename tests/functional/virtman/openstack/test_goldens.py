@@ -48,7 +48,7 @@ class OpenStackTest(ServedCase):
         for name, stand_in in (
             ("_SECRETS", folder / "sources"),
             ("_HASHES", folder / "hashes"),
-            ("_become_privileged", lambda: None),
+            ("become_privileged", lambda: None),
         ):
             self.useFixture(fixtures.MockPatchObject(source, name, stand_in))
         self.storage = Kernel(self.kernels.network, "storage")
