@@ -55,9 +55,10 @@ def index(options: cfg.ConfigOpts, image: str | None, host: str | None, as_json:
 @click.option("--image", help="Let go of this image only; default: all that HOST needs.")
 @click.pass_obj
 def release(options: cfg.ConfigOpts, host: str, image: str | None) -> None:
-    """Let go of what HOST needs, which has expired and does not come back.
+    """Let go of what a lost HOST needs.
 
-    Its images may be deleted then. Should it come back after that, its VMs cannot start.
+    HOST has expired, and does not come back. Its images may be deleted then; should it come back
+    after that, its VMs cannot start.
     """
     with reported():
         check_name("host", host)
