@@ -43,9 +43,9 @@ class WeigherTest(testtools.TestCase):
         self.assertIs(WarmWeigher, weigher)
         self.weighers = [weigher()]
 
-    def weigh(self, *hosts, hints=None):
+    def weigh(self, *hosts, hints=None, image=None):
         hints = {"virtman_image": [IMAGE]} if hints is None else hints
-        request = objects.RequestSpec(scheduler_hints=hints)
+        request = objects.RequestSpec(scheduler_hints=hints, image=image)
         found = self.handler.get_weighed_objects(self.weighers, list(hosts), request)
         return [(one.obj.host, one.weight) for one in found]
 
@@ -58,6 +58,18 @@ class WeigherTest(testtools.TestCase):
         found = self.weigh(host("a"), host("b"), host("c"))
         self.assertEqual([("b", 2.0), ("a", 0.0), ("c", 0.0)], found)
         self.assertEqual("Bearer secret", self.volt.last_request.headers["Authorization"])
+
+    def test_a_plain_image_is_known_by_its_id(self):
+        image = objects.ImageMeta(id="0c0ffee0-1111-2222-3333-444455556666")
+        url = f"http://volt/v1/images/glance-{image.id}/trees"
+        self.volt.get(url, json={"trees": [{"nodes": [{"host": "b"}]}]})
+        found = self.weigh(host("a"), host("b"), hints={}, image=image)
+        self.assertEqual([("b", 2.0), ("a", 0.0)], found)
+
+    def test_a_server_of_a_volume_has_none(self):
+        for image in (None, objects.ImageMeta(), objects.ImageMeta(id=None)):
+            self.assertEqual([("a", 0.0)], self.weigh(host("a"), hints={}, image=image))
+        self.assertEqual(0, self.volt.call_count)
 
     def test_all_alike_are_all_warm(self):
         self.trees("a", "b")

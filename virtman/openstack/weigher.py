@@ -56,7 +56,10 @@ OPTS = [
 conf.CONF.register_opts(OPTS, group="virtman")
 
 _HINT = "virtman_image"
-"""Of nova's request; the API sets it and no user can."""
+"""Of nova's request; the API sets it and no user can, for a server of a volume type."""
+
+_GLANCE = "glance-"
+"""What Volt calls an image of Glance's has its id behind that."""
 
 
 class Warmth:
@@ -116,11 +119,11 @@ class WarmWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
 
     def weigh_objects(self, weighed_obj_list: Sequence[Any], weight_properties: Any) -> list[float]:
         """Weigh nodes for a request."""
-        image = (weight_properties.scheduler_hints or {}).get(_HINT)
+        image = _image_of(weight_properties)
         nodes = [one.obj for one in weighed_obj_list]
         if not image or not any(map(self.weight_multiplier, nodes)):
             return [0.0 for _ in nodes]
-        warm = self._hosts(image[0])
+        warm = self._hosts(image)
         return [float(node.host in warm) for node in nodes]
 
     def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
@@ -130,6 +133,17 @@ class WarmWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
         if self._warmth is None:
             self._warmth = Warmth(_ask, conf.CONF.virtman.warm_time)
         return self._warmth.hosts(image)
+
+
+def _image_of(request: Any) -> str | None:
+    """Return what Volt calls the image of a request's servers, if they have one."""
+    hint = (request.scheduler_hints or {}).get(_HINT)
+    if hint:
+        return str(hint[0])
+    image = request.image if request.obj_attr_is_set("image") else None
+    if image is None or not image.obj_attr_is_set("id") or not image.id:
+        return None
+    return _GLANCE + image.id
 
 
 def _ask(image: str) -> frozenset[str]:
