@@ -67,7 +67,7 @@ class WeigherTest(testtools.TestCase):
         self.assertEqual([("b", 2.0), ("a", 0.0)], found)
 
     def test_a_server_of_a_volume_has_none(self):
-        for image in (None, objects.ImageMeta(), objects.ImageMeta(id=None)):
+        for image in (None, objects.ImageMeta()):
             self.assertEqual([("a", 0.0)], self.weigh(host("a"), hints={}, image=image))
         self.assertEqual(0, self.volt.call_count)
 

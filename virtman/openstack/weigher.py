@@ -141,7 +141,7 @@ def _image_of(request: Any) -> str | None:
     if hint:
         return str(hint[0])
     image = request.image if request.obj_attr_is_set("image") else None
-    if image is None or not image.obj_attr_is_set("id") or not image.id:
+    if image is None or not image.obj_attr_is_set("id"):
         return None
     return _GLANCE + image.id
 
