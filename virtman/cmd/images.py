@@ -102,6 +102,7 @@ def main(
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     # These come with the extra "openstack".
+    from keystoneauth1.adapter import Adapter  # noqa: PLC0415
     from openstack import config  # noqa: PLC0415
 
     from virtman.openstack.glance import Glance  # noqa: PLC0415
@@ -110,12 +111,20 @@ def main(
 
     source.become_privileged()  # which only this thread can
     region = config.OpenStackConfig().get_one(cloud=cloud)
-    access = Access(token_file, cafile, Tokens(region.get_session()))
+    session = region.get_session()
+    image_api = Adapter(
+        session,
+        "image",
+        interface=region.get_interface("image"),
+        region_name=region.get_region_name("image"),
+        version="2",
+    )
+    access = Access(token_file, cafile, Tokens(session))
     atomic_file.prepare(folder)
     importer = Importer(
         host,
         VoltClient(volt, host, _TIMEOUT, access),
-        Glance(region.get_session_client("image")),
+        Glance(image_api),
         Served(Storage(host, ip, port), volt, access, hashed=hash_tree),
         folder,
         largest,

@@ -143,7 +143,7 @@ def _image_of(request: Any) -> str | None:
     image = request.image if request.obj_attr_is_set("image") else None
     if image is None or not image.obj_attr_is_set("id"):
         return None
-    return _GLANCE + image.id
+    return f"{_GLANCE}{image.id}"
 
 
 def _ask(image: str) -> frozenset[str]:
