@@ -75,7 +75,8 @@ class TestImages(CloudCase):
         self.assertIn(name, self._made())
         node.run(["virtman", "vm", "destroy", "own"])
         wait_until(lambda: name not in self._made(), "the end of the image", 180, 1)
-        self.assertNotIn(name, storage.run(["targetcli", "ls"], check=False).stdout)
+        served = storage.run(["ls", "/sys/kernel/config/target/iscsi"]).stdout
+        self.assertNotIn(name, served)
 
     def _made(self):
         """Return the images that virtman-images has on its disk."""
