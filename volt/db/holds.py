@@ -2,34 +2,17 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Index, bindparam, case, delete, func, insert, select, update
-from sqlalchemy.orm import Mapped, Session, mapped_column
+from sqlalchemy import bindparam, case, delete, func, insert, select, update
+from sqlalchemy.orm import Session
 
 from volt.db import hosts
 from volt.db.any_of import among
-from volt.db.models import Base, HostRow, ImageRow, Name
+from volt.db.hosts import Held
+from volt.db.models import HoldRow, HostRow, ImageRow
 from volt.model.objects import Hold, Report
-
-
-class HoldRow(Base):
-    """How many disks a host has of an image, by its last word.
-
-    It refers to neither. It stays when the host has expired, and the host may need an image that
-    Volt does not know yet, or does not know any more. Nor could a heartbeat wait for the image's
-    row: it holds hosts, and joins hold these the other way round.
-    """
-
-    __tablename__ = "holds"
-
-    image: Mapped[str] = mapped_column(Name, primary_key=True)
-    host: Mapped[str] = mapped_column(Name, primary_key=True)
-    disks: Mapped[int]
-    since: Mapped[datetime]
-
-    __table_args__ = (Index(None, "host"),)
-
 
 _HOLDS: Any = HoldRow.__table__
 _OF_HOSTS = select(_HOLDS.c.host, _HOLDS.c.image, _HOLDS.c.disks).where(
@@ -41,16 +24,21 @@ _CHANGE = update(_HOLDS).where(*_THIS).values(disks=bindparam("to_disks"))
 _REMOVE = delete(_HOLDS).where(*_THIS)
 
 
-def hear(session: Session, reports: Mapping[str, Report], now: datetime) -> None:
-    """Keep what these hosts, whose rows are held, say that they need."""
+def hear(
+    session: Session, held: Mapping[str, Held], reports: Mapping[str, Report], now: datetime
+) -> None:
+    """Keep what these hosts, whose rows are held, say that they need.
+
+    While that does not change, nothing more is asked than their rows say.
+    """
+    needs = {host: _digest(report.disks) for host, report in reports.items()}
+    news = {host: one for host, one in needs.items() if one != held[host].needs}
+    if not news:
+        return
     connection = session.connection()
-    rows = connection.execute(_OF_HOSTS, {"hosts": sorted(reports)})
+    rows = connection.execute(_OF_HOSTS, {"hosts": sorted(news)})
     kept = {(host, image): disks for host, image, disks in rows}
-    said = {
-        (host, image): disks
-        for host, report in reports.items()
-        for image, disks in report.disks.items()
-    }
+    said = {(host, image): disks for host in news for image, disks in reports[host].disks.items()}
     new = sorted(said.keys() - kept.keys())
     changed = sorted(key for key in said.keys() & kept.keys() if said[key] != kept[key])
     gone = sorted(kept.keys() - said.keys())
@@ -63,6 +51,7 @@ def hear(session: Session, reports: Mapping[str, Report], now: datetime) -> None
         connection.execute(_CHANGE, [_key(*one) | {"to_disks": said[one]} for one in changed])
     if gone:
         connection.execute(_REMOVE, [_key(*one) for one in gone])
+    hosts.need(session, news)
 
 
 def index(session: Session, image: str | None, host: str | None) -> list[Hold]:
@@ -117,6 +106,11 @@ def find(session: Session, image: str, host: str) -> HoldRow | None:
 def forget_wishes(session: Session, names: Collection[str]) -> None:
     """Forget for which images these hosts waited, of which they have no disk yet."""
     session.execute(delete(HoldRow).where(HoldRow.host.in_(sorted(names)), HoldRow.disks == 0))
+
+
+def _digest(disks: Mapping[str, int]) -> str:
+    """Return what stands for these disks, and no others; empty for none."""
+    return sha256(repr(sorted(disks.items())).encode()).hexdigest()[:32] if disks else ""
 
 
 def _key(host: str, image: str) -> dict[str, Any]:

@@ -6,13 +6,28 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Boolean, Text, bindparam, column, delete, func, insert, select, update
+from sqlalchemy import (
+    Boolean,
+    Text,
+    bindparam,
+    case,
+    column,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
-from volt.db.models import AccusationRow, ClockRow, EventRow, HostRow, PlacementRow
+from volt.db.models import AccusationRow, ClockRow, EventRow, HoldRow, HostRow, PlacementRow
 from volt.model.objects import Report, State
+
+UNKNOWN = "?"
+"""What stands for disks of which it is not known whether they are those of a host's holds."""
 
 _TABLE: Any = HostRow.__table__
 _ENCODER = json.JSONEncoder(default=vars)
@@ -23,6 +38,7 @@ _NEW = {
     "draining": False,
     "overloaded": False,
     "taking": False,
+    "needs": case((exists().where(HoldRow.host == bindparam("of_host")), UNKNOWN), else_=""),
     "report": "{}",
 }
 _ADD: Mapping[str, Any] = {
@@ -32,14 +48,18 @@ _ADD: Mapping[str, Any] = {
     "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
 }
 _EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
+_HELD = ("name", "rack", "draining", "overloaded", "taking", "needs")
 _LOCKED = (
-    select(*(_TABLE.c[name] for name in ("name", "rack", "draining", "overloaded", "taking")))
+    select(*(_TABLE.c[name] for name in _HELD))
     .where(among(_TABLE.c.name, "names"))
     .order_by(_TABLE.c.name)
     .with_for_update()
 )
 _ALIVE = update(_TABLE).where(among(_TABLE.c.name, "names")).values(seen=_NOW)
 _TAKING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(taking=bindparam("now"))
+_NEEDING = (
+    update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(needs=bindparam("to_needs"))
+)
 _MOVED = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
 )
@@ -86,6 +106,7 @@ class Held:
     draining: bool
     overloaded: bool
     taking: bool
+    needs: str
 
     @property
     def feeds(self) -> bool:
@@ -150,6 +171,12 @@ def take(session: Session, names: Collection[str], taking: bool) -> None:
         session.connection().execute(_TAKING, {"names": sorted(names), "now": taking})
 
 
+def need(session: Session, needs: Mapping[str, str]) -> None:
+    """Note what stands for the disks of these hosts, whose rows are held."""
+    rows = [{"in_name": name, "to_needs": one} for name, one in sorted(needs.items())]
+    session.connection().execute(_NEEDING, rows)
+
+
 def note(
     session: Session,
     kind: str,
@@ -209,5 +236,5 @@ def forget(session: Session, names: Collection[str]) -> None:
 
 def _add(session: Session, names: Collection[str]) -> None:
     """Insert rows unless somebody else does at the same moment."""
-    rows = [{"name": name} for name in names]
+    rows = [{"name": name, "of_host": name} for name in names]
     session.connection().execute(_ADD[session.get_bind().dialect.name], rows)

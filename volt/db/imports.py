@@ -3,8 +3,7 @@
 from sqlalchemy import BigInteger, String, delete, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from volt.db.holds import HoldRow
-from volt.db.models import Base, ImageRow, Name
+from volt.db.models import Base, HoldRow, ImageRow, Name
 
 
 class ImportRow(Base):

@@ -94,7 +94,8 @@ class HostRow(Base):
     """What a host says of itself and an operator of it.
 
     ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
-    ``taking`` tells whether the host has shares of caps.
+    ``taking`` tells whether the host has shares of caps, ``needs`` stands for the disks for
+    which it has holds; it is empty if there are none.
     """
 
     __tablename__ = "hosts"
@@ -104,10 +105,29 @@ class HostRow(Base):
     draining: Mapped[bool] = mapped_column(default=False)
     overloaded: Mapped[bool] = mapped_column(default=False)
     taking: Mapped[bool] = mapped_column(default=False)
+    needs: Mapped[str] = mapped_column(String(32), default="")
     seen: Mapped[int] = mapped_column(BigInteger)
     report: Mapped[str] = mapped_column(LongText, default="{}")
 
     __table_args__ = (Index(None, "seen"),)
+
+
+class HoldRow(Base):
+    """How many disks a host has of an image, by its last word.
+
+    It refers to neither. It stays when the host has expired, and the host may need an image that
+    Volt does not know yet, or does not know any more. Nor could a heartbeat wait for the image's
+    row: it holds hosts, and joins hold these the other way round.
+    """
+
+    __tablename__ = "holds"
+
+    image: Mapped[str] = mapped_column(Name, primary_key=True)
+    host: Mapped[str] = mapped_column(Name, primary_key=True)
+    disks: Mapped[int]
+    since: Mapped[datetime]
+
+    __table_args__ = (Index(None, "host"),)
 
 
 class ClockRow(Base):

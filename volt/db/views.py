@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import caps, forests, hosts
 from volt.db.any_of import among
-from volt.db.holds import HoldRow
-from volt.db.models import WAITING, HostRow, ImageRow, NodeRow, PlacementRow
+from volt.db.models import WAITING, HoldRow, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
     Candidate,
     Feed,

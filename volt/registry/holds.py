@@ -51,6 +51,8 @@ class Holds:
             if row is None:
                 return False
             session.delete(row)
+            if is_heard:  # should it say the same as before, that is news
+                hosts.need(session, {host: hosts.UNKNOWN})
             if not by_itself:
                 hosts.note(session, "release", [host], image, f"needed by {row.disks} disks")
         LOG.info("Image %s is not kept for disks of host %s any more", image, host)

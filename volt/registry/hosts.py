@@ -81,7 +81,7 @@ class Hosts:
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
             hosts.heard(session, reports)
-            holds.hear(session, reports, datetime.now(UTC))
+            holds.hear(session, held, reports, datetime.now(UTC))
             shares = caps.deal(session, held, reports)
         feeds = {
             name: replace(row, overloaded=reports[name].overloaded).feeds

@@ -78,6 +78,8 @@ class TestHolds(TreesCase):
         self.assertRaises(errors.HoldLive, self.holds.release, "x", "a")
         assert self.holds.release("x", "a", by_itself=True)
         assert self.kept() == {}
+        self.beat("a", x=1)
+        assert self.kept() == {("x", "a"): 1}
 
     def test_they_are_counted(self):
         self.beat("a", x=1)

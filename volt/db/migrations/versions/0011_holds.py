@@ -17,7 +17,9 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("image", "host", name="pk_holds"),
     )
     op.create_index("ix_holds_host", "holds", ["host"])
+    op.add_column("hosts", sa.Column("needs", sa.String(32), nullable=False, server_default=""))
 
 
 def downgrade() -> None:
+    op.drop_column("hosts", "needs")
     op.drop_table("holds")
