@@ -75,9 +75,30 @@ nova_tests() {
 
 # Runs those that match $2, of whatever kind; there may be none of one.
 matching_nova_tests() {
+    driver_tests .stestr/driver "$1-released" "$2"
     nova_tests "$1" unit "$2"
     nova_tests "$1" functional "$2"
     true
+}
+
+# Makes the folder $1: the release as it is, with what our package adds to it.
+extend_nova() {
+    rm -rf "$1"
+    mkdir -p "$(dirname "$1")"
+    cp -r "$NOVA_RELEASE" "$1" && cp -r "$TOP/nova/virt/virtman" "$1/nova/virt/"
+}
+
+# Runs the tests of the driver, those that match $3 if it is there, with a released nova in the
+# folder $2; keeps what came of them in $1.
+driver_tests() {
+    local repository=$TOP/$1 folder=$2
+    mkdir -p "$repository"
+    (
+        extend_nova "$folder" && cd "$folder" &&
+            PYTHONPATH="$folder:$TOP" PATH="$NOVA_BIN:$PATH" OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
+                stestr --repo-url "$repository" --test-path "$TOP/tests/driver" --top-dir "$TOP" \
+                run --concurrency 2 "${@:3}"
+    )
 }
 
 # Runs our tests that need a nova, in its environment.

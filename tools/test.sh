@@ -11,7 +11,8 @@ Parts, in the order in which they run when none is named:
   docs        the documentation builds without a warning
   unit        tests of pure code
   functional  tests of whole programs on this machine
-  patches     nova_patches, by the tests that they bring along, in nova's own fixtures
+  patches     the driver of nova, and nova_patches by the tests that they bring along, in nova's
+              own fixtures
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
@@ -165,6 +166,7 @@ run_nova() {
     elif [ $# -gt 1 ]; then
         report "$repository/report" 0 matching_nova_tests "$folder" "$2"
     else
+        report "$repository/driver" 0 driver_tests .stestr/driver "$folder-released"
         report "$repository/own" 0 own_nova_tests "$repository"
         for kind in unit functional; do
             report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"

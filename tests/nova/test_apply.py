@@ -56,7 +56,7 @@ class ApplyTest(testtools.TestCase):
         self.assertIn(
             b"reject_virtman_instances", (self.folder / "nova/compute/api.py").read_bytes()
         )
-        self.assertTrue((self.folder / "nova/virt/virtman.py").exists())
+        self.assertTrue((self.folder / "nova/virtman.py").exists())
         self.assertEqual(0, self.run_apply("--undo").returncode)
         self.assert_released()
 
@@ -101,7 +101,7 @@ class ApplyTest(testtools.TestCase):
         (self.folder / "nova.egg-info").mkdir()
         (self.folder / "PKG-INFO").rename(self.folder / "nova.egg-info" / "PKG-INFO")
         self.assertEqual(0, self.run_apply().returncode)
-        self.assertTrue((self.folder / "nova/virt/virtman.py").exists())
+        self.assertTrue((self.folder / "nova/virtman.py").exists())
 
     def test_nova_that_somebody_changed_is_left_alone(self):
         api = self.folder / "nova/compute/api.py"

@@ -1,10 +1,10 @@
-"""The root disks of a compute node's servers: what nova asks of the agent, and of Cinder.
+"""The root disks of a compute node's servers: what nova asks of the agent.
 
 A server's disk is a VM of the agent that has the server's id as its name, over an image named
-after what it is made of (see golden). It is made while the server is built and never later:
-whoever wants it after that must find it, as an empty one in its place would be a loss of data
-nobody notices. It is on one node at each moment. When its server goes to another one, the agents
-move it there, and that is where it has to be found from then on.
+after what it is made of (see golden and wanted). It is made while the server is built and never
+later: whoever wants it after that must find it, as an empty one in its place would be a loss of
+data nobody notices. It is on one node at each moment. When its server goes to another one, the
+agents move it there, and that is where it has to be found from then on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from virtman.api.answers import MoveAnswer
@@ -65,6 +65,25 @@ class Settings(Protocol):
     ready_timeout: int
 
 
+class Images(Protocol):
+    """Where the images of disks come from, and what keeps one there while a node needs it."""
+
+    def hold(self, image: str, volume: int) -> None:
+        """Have an image that stays until this node lets go of it. Repeatable.
+
+        :param volume: GiB of the volume that it is made in, if it is made in one
+        """
+
+    def share(self, image: str, host: str) -> None:
+        """Have another node hold what this node holds: a disk over it goes there. Repeatable."""
+
+    def release(self, image: str) -> None:
+        """Let go of an image. Repeatable."""
+
+    def held(self) -> Sequence[str]:
+        """Return the images that this node holds."""
+
+
 class Disks:
     """The disks of one node.
 
@@ -75,21 +94,21 @@ class Disks:
     def __init__(
         self,
         agent: Client,
-        goldens: Goldens,
+        images: Images,
         served_timeout: float,
         ready_timeout: float,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.agent = agent
-        self.goldens = goldens
+        self.images = images
         self.served_timeout = served_timeout
         self.ready_timeout = ready_timeout
         self.now = now
         self.pause = pause
         # Guards the two below; held for moments only.
         self._guard = threading.Lock()
-        # One an image. Held while Cinder is asked, so that nobody lets go of the golden volume
+        # One an image. Held while it is taken hold of, so that nobody lets go of the image
         # between a new server's "it is held" and its disk.
         self._locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._builds: collections.Counter[str] = collections.Counter()
@@ -97,23 +116,24 @@ class Disks:
         self._failed: dict[str, tuple[float, VolumeFailed]] = {}
         # Until when this node holds nothing that it does not need, as far as it knows.
         self._certain = -math.inf
-        # When the agent last said how much there is, and how much.
-        self._space = (-math.inf, 0)
+        # When the agent last said how much there is, and how much of it disks have; in GiB.
+        self._space = (-math.inf, 0, 0)
 
-    def create(self, server: str, image: str, size: int) -> str:
+    def create(self, server: str, image: str, volume: int = 0, *, size: int | None = None) -> str:
         """Make a server's disk; return its path. If that fails, nothing stays.
 
-        :param size: of the disk, in GiB
+        :param volume: GiB of the volume that the image is made in, if it is made in one
+        :param size: bytes of the disk; None for those of the image
         :raises InstanceExists: if the server has one; it is left alone
         """
         self._refuse_second(server)
         began = self.now()
         with self._lock(image):
             if not self._needed(image):
-                self._hold(image, size, began)
+                self._hold(image, volume, began)
             self._builds[image] += 1
         try:
-            device = self._create(server, image)
+            device = self._create(server, image, size)
         except BaseException:
             with self._lock(image):
                 self._builds[image] -= 1
@@ -140,6 +160,44 @@ class Disks:
                     raise
             self.pause(_PAUSE)
 
+    def exists(self, server: str) -> bool:
+        """Tell whether a server has a disk on this node.
+
+        :raises AgentUnreachable: if nobody can tell
+        """
+        try:
+            self.agent.show(server)
+        except InstanceUnknown:
+            return False
+        return True
+
+    def size(self, server: str) -> int:
+        """Return the bytes of a server's disk."""
+        return self.agent.show(server)["size"]
+
+    def grow(self, server: str, size: int) -> None:
+        """Make a server's disk so many bytes long, unless it is longer: it never gets shorter."""
+        if size > self.size(server):
+            self.agent.resize(server, size)
+
+    @contextlib.contextmanager
+    def snapshot(self, server: str) -> Iterator[str]:
+        """Give the path of a copy of a server's disk as of now, which goes on meanwhile.
+
+        Should nobody be left to take the copy away, it goes by itself, as nobody reads it.
+        """
+        copy = f"{server}-copy"
+        with contextlib.suppress(InstanceUnknown):
+            self.agent.destroy(copy)
+        device = self.agent.create(copy, original=server, temporary=True)["device"]
+        try:
+            yield device
+        finally:
+            try:
+                self.agent.destroy(copy)
+            except VirtmanError as err:
+                LOG.warning("the copy of the disk of server %s is left to go: %s", server, err)
+
     def move(self, server: str, host: str) -> None:
         """Have another node own a server's disk, which nobody writes to meanwhile.
 
@@ -149,7 +207,7 @@ class Disks:
         :raises VirtmanError: if the disk stays
         """
         image = self.agent.show(server)["image"]
-        self.goldens.share(image, host)
+        self.images.share(image, host)
         self.agent.migrate(server, host)
         self._await(server)
         self.gone(server, image, host)
@@ -159,15 +217,15 @@ class Disks:
         LOG.info("the disk of server %s is on host %s now", server, host)
         try:
             # The other node may have let go while it did not know of the disk: see sweep.
-            self.goldens.share(image, host)
+            self.images.share(image, host)
         except Exception as err:  # the disk has gone, whatever becomes of the holds
-            LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+            LOG.warning("image %s is still held by this node: %s", image, err)
             self.doubt()
         else:
             self._let_go(image)
 
     def doubt(self) -> None:
-        """Have the next sweep let go of golden volumes that this node does not need."""
+        """Have the next sweep let go of images that this node does not need."""
         self._certain = -math.inf
 
     def space(self) -> int:
@@ -178,15 +236,17 @@ class Disks:
 
         :raises AgentUnreachable: if the agent has been silent for longer
         """
-        try:
-            self._space = (self.now(), self._measure())
-        except AgentUnreachable:
-            if self.now() - self._space[0] > self.ready_timeout:
-                raise
-        return self._space[1]
+        return self._measured()[1]
+
+    def used(self) -> int:
+        """Return how many GiB the disks of this node have in all.
+
+        :raises AgentUnreachable: if the agent has been silent for longer
+        """
+        return self._measured()[2]
 
     def destroy(self, server: str) -> None:
-        """Take a server's disk away for good; the last one lets go of the golden volume.
+        """Take a server's disk away for good; the last one lets go of the image.
 
         Repeatable: a server that has none is fine.
         """
@@ -213,20 +273,25 @@ class Disks:
             else:
                 LOG.info("server %s was deleted meanwhile: its disk is gone", server)
         if self.now() >= self._certain:
-            held = self.goldens.held()
+            held = self.images.held()
             # A disk on its way is needed, and may yet turn out not to be this node's.
             if not any(one["state"] in _ON_ITS_WAY for one in disks):
                 self._certain = self.now() + _CERTAIN
             for image in held:
                 self._let_go(image)
 
-    def _measure(self) -> int:
-        # Nova changes nothing on the node while it asks.
-        agent = self.agent.within(_SOON)
-        found = agent.space()
-        room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
-        sizes = (-(-one["size"] // _GIB) for one in agent.list())
-        return sum(sizes) + room // _GIB
+    def _measured(self) -> tuple[float, int, int]:
+        try:
+            # Nova changes nothing on the node while it asks.
+            agent = self.agent.within(_SOON)
+            found = agent.space()
+            room = max(0, found["free"] - found["promised"]) * 100 // 101  # see volumes.full_size
+            used = sum(-(-one["size"] // _GIB) for one in agent.list())
+            self._space = (self.now(), used + room // _GIB, used)
+        except AgentUnreachable:
+            if self.now() - self._space[0] > self.ready_timeout:
+                raise
+        return self._space
 
     def _path(self, server: str) -> str:
         try:
@@ -283,11 +348,11 @@ class Disks:
             self.agent.show(server)
             raise InstanceExists(f"server {server} has a disk on this node already")
 
-    def _create(self, server: str, image: str) -> str:
+    def _create(self, server: str, image: str, size: int | None) -> str:
         began = self.now()
         while True:
             try:
-                return self.agent.create(server, image)["device"]
+                return self.agent.create(server, image, size=size)["device"]
             except ImageUnknown:
                 waited = self.now() - began
                 if waited > self.served_timeout:
@@ -299,8 +364,8 @@ class Disks:
                 raise
             self.pause(pause_after(waited))
 
-    def _hold(self, image: str, size: int, began: float) -> None:
-        """Have the golden volume; who waited while Cinder failed to make it fails as well.
+    def _hold(self, image: str, volume: int, began: float) -> None:
+        """Take hold of an image; who waited while Cinder failed to make it fails as well.
 
         Else each of many servers would have an image downloaded that does not fit.
         """
@@ -308,7 +373,7 @@ class Disks:
         if failure and when > began:
             raise VolumeFailed(str(failure)) from failure
         try:
-            self.goldens.hold(image, size)
+            self.images.hold(image, volume)
         except VolumeFailed as err:
             self._failed[image] = self.now(), err
             raise
@@ -320,13 +385,13 @@ class Disks:
         return bool(self._builds[image]) or any(one["image"] == image for one in here)
 
     def _let_go(self, image: str) -> None:
-        """Release the golden volume if nothing here needs it; the sweep repeats what fails."""
+        """Let go of an image if nothing here needs it; the sweep repeats what fails."""
         with self._lock(image):
             try:
                 if not self._needed(image):
-                    self.goldens.release(image)
+                    self.images.release(image)
             except Exception as err:
-                LOG.warning("the golden volume of %s is still held by this node: %s", image, err)
+                LOG.warning("image %s is still held by this node: %s", image, err)
                 self.doubt()
 
     def _lock(self, image: str) -> threading.Lock:

@@ -91,13 +91,13 @@ class Goldens:
         self.now = now
         self.pause = pause
 
-    def hold(self, image: str, size: int) -> None:
+    def hold(self, image: str, volume: int) -> None:
         """Have a golden volume that nobody can delete; make it if there is none. Repeatable.
 
         Two nodes that find none at the same time make one each. Once theirs is there, both see
         both and take the older one; the keeper gives the other back.
 
-        :param size: of the volume, in GiB
+        :param volume: its GiB
         :raises VolumeFailed: if Cinder cannot make it in time
         """
         cinder, source = self.cinder(), made_of(image)
@@ -107,7 +107,7 @@ class Goldens:
         if usable:
             golden = usable[0]
         else:
-            golden = cinder.create(image, size, self.kind, {MARK: image}, source)
+            golden = cinder.create(image, volume, self.kind, {MARK: image}, source)
             LOG.info("volume %s becomes the golden one of %s", golden.id, image)
         self._take(cinder, golden, self.holder)
 

@@ -62,7 +62,7 @@ class LiveMigrations:
         try:
             # Not before: there nobody would know of a hold for a disk that was refused. Until the
             # disk is handed over, which takes the word, what it needs is held by this node.
-            self.disks.goldens.share(image, host)
+            self.disks.images.share(image, host)
         except BaseException:
             self.keep(server)
             raise

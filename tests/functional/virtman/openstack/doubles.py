@@ -7,7 +7,9 @@ from virtman.errors import (
     AgentUnreachable,
     DeviceBusy,
     ImageUnknown,
+    ImportFailed,
     InstanceExists,
+    InstanceSize,
     InstanceUnknown,
     MoveHanded,
     MoveUnknown,
@@ -145,6 +147,11 @@ class FakeAgent:
     """The agent of a node.
 
     :ivar served: images that can be had; None for all
+    :ivar broken: why images cannot be made
+    :ivar length: bytes of an image
+    :ivar device: how devices are called
+    :ivar made: which disks came into being, and how long they were
+    :ivar warmed: images that were asked for before their first VM
     :ivar peers: agents of other nodes, by name
     :ivar moves: whereto VMs are on their way
     :ivar waits: how far those are that move live
@@ -154,6 +161,11 @@ class FakeAgent:
     def __init__(self):
         self.vms = {}
         self.served = None
+        self.broken = {}
+        self.length = 1
+        self.device = "/dev/mapper/{vm}"
+        self.made = []
+        self.warmed = []
         self.reachable = True
         self.busy = set()
         self.peers = {}
@@ -163,14 +175,24 @@ class FakeAgent:
         self.room = {"free": 0, "promised": 0}
         self.loses_answers = False
 
-    def create(self, vm, image):
+    def create(self, vm, image="", *, original="", size=None, temporary=False):
         self._answer()
         if vm in self.vms:
             raise InstanceExists(vm)
+        if original:
+            begun = self.show(original)
+            image, size = begun["image"], begun["size"]
         if self.served is not None and image not in self.served:
             raise ImageUnknown(image)
-        device = f"/dev/mapper/{vm}"
-        self.vms[vm] = {"vm": vm, "image": image, "state": "ready", "device": device, "size": 1}
+        self.vms[vm] = {
+            "vm": vm,
+            "image": image,
+            "state": "ready",
+            "device": self.device.format(vm=vm, image=image),
+            "size": size or self.length,
+            "temporary": temporary,
+        }
+        self.made.append((vm, image, self.vms[vm]["size"]))
         if self.loses_answers:
             raise AgentUnreachable("timed out")
         return self.vms[vm]
@@ -180,6 +202,25 @@ class FakeAgent:
         if vm not in self.vms:
             raise InstanceUnknown(vm)
         return self.vms[vm]
+
+    def resize(self, vm, size):
+        if size < self.show(vm)["size"]:
+            raise InstanceSize(vm)
+        self.vms[vm]["size"] = size
+
+    def await_image(self, image, show=None, *, patience=0, pause=None):
+        self._answer()
+        if image in self.broken:
+            raise ImportFailed(self.broken[image])
+        if self.served is not None and image not in self.served:
+            raise ImageUnknown(image)
+        return {"image": image, "state": "known", "size": self.length}
+
+    def images(self):
+        return [{"image": image} for image in self.warmed]
+
+    def warm(self, image):
+        self.warmed.append(image)
 
     def destroy(self, vm):
         self.show(vm)

@@ -188,7 +188,7 @@ class DisksTest(DisksCase):
         self.assertEqual([[MINE]], self.holders())
 
     def test_sweep_releases_what_a_crash_left_held(self):
-        self.disks.goldens.hold(IMAGE, 1)
+        self.disks.images.hold(IMAGE, 1)
         self.restarted().sweep(lambda server: False)
         self.assertEqual([[]], self.holders())
 
@@ -201,7 +201,7 @@ class DisksTest(DisksCase):
 
     def test_hold_that_another_node_took_in_vain_ends_within_the_hour(self):
         self.disks.sweep(lambda server: False)
-        self.disks.goldens.hold(IMAGE, 1)
+        self.disks.images.hold(IMAGE, 1)
         self.time.seconds += 3599
         self.disks.sweep(lambda server: False)
         self.assertEqual([[MINE]], self.holders())

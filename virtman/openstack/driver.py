@@ -1,0 +1,302 @@
+"""Nova's libvirt driver, with the root disks of servers that boot from an image by VirtMan.
+
+It is loaded by ``[DEFAULT] compute_driver = virtman.LibvirtDriver``. Nova itself is as it was
+released, so this is where nova's steps meet the agent's. All that is not about such a server is
+left to the driver that it extends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import nova.conf
+from nova import context as nova_context
+from nova import exception, objects, utils
+from nova.compute import power_state, task_states, vm_states
+from nova.compute import utils as compute_utils
+from nova.virt.libvirt import driver, imagebackend
+from nova.virt.libvirt import utils as libvirt_utils
+from oslo_utils import fileutils
+
+from virtman.api.client import Client
+from virtman.errors import AgentUnreachable, ProfileUnbound, ProfileUnknown, VirtmanError
+from virtman.openstack import backend, guard, options, wanted
+from virtman.openstack.backend import image_of
+from virtman.openstack.disks import Disks
+from virtman.openstack.live_driver import LiveDriver
+from virtman.openstack.releases import RELEASES
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+TRAIT = "CUSTOM_VIRTMAN"
+DISK_GB = "DISK_GB"
+
+_ENDING = (task_states.DELETING, task_states.SOFT_DELETING)
+
+
+class LibvirtDriver(LiveDriver):
+    """The driver of one node."""
+
+    def __init__(self, virtapi: Any, read_only: bool = False) -> None:
+        guard.check(methods(), RELEASES)
+        options.register(CONF)
+        super().__init__(virtapi, read_only)
+        conf = CONF.virtman
+        self.node = CONF.host
+        self.agent = Client(conf.agent_socket)
+        self.images = wanted.WantedImages(self.agent, conf.image_timeout)
+        # An image that was there a moment ago is waited for no longer.
+        self.disks = Disks(self.agent, self.images, 0, conf.ready_timeout)
+        self.image_backend = backend.Backend(CONF.use_cow_images, self.disks, self.images)
+
+    def init_host(self, host: str) -> None:
+        """Begin, and take disks away of servers that were deleted while nobody could do it."""
+        super().init_host(host)
+        try:
+            self.disks.sweep(_deleted(one["vm"] for one in self.agent.list()).__contains__)
+        except AgentUnreachable as err:
+            LOG.warning("nobody knows of disks of deleted servers: %s", err)
+
+    # What the node has.
+
+    def update_provider_tree(
+        self, provider_tree: Any, nodename: str, allocations: Any = None
+    ) -> None:
+        """Tell Placement what there is, and that disks can be VirtMan's here.
+
+        While nobody knows how much space there is, it is as much as before: servers have theirs.
+        """
+        before = provider_tree.data(nodename).inventory.get(DISK_GB)
+        super().update_provider_tree(provider_tree, nodename, allocations=allocations)
+        found = provider_tree.data(nodename).inventory
+        if before and DISK_GB not in found:
+            provider_tree.update_inventory(nodename, {**found, DISK_GB: before})
+        provider_tree.add_traits(nodename, TRAIT)
+
+    def _get_local_gb_info(self) -> dict[str, int]:  # static in nova, which always calls self
+        try:
+            total, used = self.disks.space(), self.disks.used()
+        except AgentUnreachable as err:
+            LOG.warning("nobody knows the space for disks: %s", err)
+            total = used = 0
+        return {"total": total, "used": used, "free": max(0, total - used)}
+
+    def cache_image(self, context: Any, image_id: str) -> bool:
+        """Have an image before its first server; tell whether the node did not read it yet."""
+        image = wanted.name_of(image_id)
+        self.images.size(image)
+        is_new = all(one["image"] != image for one in self.agent.images())
+        with contextlib.suppress(ProfileUnbound, ProfileUnknown):
+            self.agent.warm(image)
+        return is_new
+
+    def _get_instance_disk_info_from_config(
+        self, guest_config: Any, block_device_info: Any
+    ) -> list[dict[str, Any]]:
+        """Return the disks that nova copies, converts and makes anew: files."""
+        files = copy.copy(guest_config)
+        files.devices = [
+            one
+            for one in guest_config.devices
+            if not backend.is_device(getattr(one, "source_path", None))
+        ]
+        disks: list[dict[str, Any]] = super()._get_instance_disk_info_from_config(
+            files, block_device_info
+        )
+        return disks
+
+    # How a disk ends.
+
+    def _cleanup(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> None:
+        """Take the disk of a server away that leaves it behind, but lives on.
+
+        One that is deleted loses it with its files: see ``delete_instance_files``.
+        """
+        if (
+            kwargs.get("cleanup_instance_disks")
+            and image_of(instance)
+            and not _is_ending(instance)
+            and instance.task_state != task_states.RESIZE_REVERTING
+        ):
+            self.disks.destroy(instance.uuid)
+            self._forget(instance)
+        super()._cleanup(context, instance, *args, **kwargs)
+
+    def delete_instance_files(self, instance: Any) -> bool:
+        """Take away what a server has on this node; tell whether all of it is gone.
+
+        Nova asks again later if not, and also for servers that were deleted while this node was
+        down.
+        """
+        gone: bool = super().delete_instance_files(instance)
+        if image_of(instance) and _is_ending(instance):
+            try:
+                self.disks.destroy(instance.uuid)
+            except VirtmanError as err:
+                LOG.warning("server %s is deleted, its disk is still there: %s", instance.uuid, err)
+                return False
+        return gone
+
+    def instance_on_disk(self, instance: Any) -> bool:
+        """Tell whether a server's data are on this node, whatever else is in a shared folder."""
+        if image_of(instance):
+            return self.disks.exists(instance.uuid)
+        found: bool = super().instance_on_disk(instance)
+        return found
+
+    def _forget(self, instance: Any) -> None:
+        """Note that a server has no disk, unless it is built anew on another node meanwhile."""
+        if instance.host not in (None, self.node):
+            return
+        instance.system_metadata.pop(backend.MARK, None)
+        with contextlib.suppress(exception.InstanceNotFound):
+            instance.save()
+
+    # How a disk goes to another node.
+
+    def migrate_disk_and_power_off(
+        self,
+        context: Any,
+        instance: Any,
+        dest: str,
+        flavor: Any,
+        network_info: Any,
+        block_device_info: Any = None,
+        timeout: int = 0,
+        retry_interval: int = 0,
+    ) -> str:
+        """Send a stopped server away: its files first, its disk last."""
+        sent: str = super().migrate_disk_and_power_off(
+            *(context, instance, dest, flavor, network_info),
+            *(block_device_info, timeout, retry_interval),
+        )
+        migration = _move_of(context, instance)
+        if migration is None:
+            return sent
+        try:
+            self.disks.move(instance.uuid, migration.dest_compute)
+        except Exception as err:
+            LOG.exception("the disk of server %s did not leave", instance.uuid)
+            # What is undone here looks at the old flavor, which nova notes later.
+            with utils.temporary_mutation(instance, old_flavor=instance.flavor):
+                self.finish_revert_migration(
+                    *(context, instance, network_info, migration, block_device_info),
+                    power_on=instance.vm_state != vm_states.STOPPED,
+                )
+            self._remove_sent(dest, instance)
+            raise exception.InstanceFaultRollback(inner_exception=err) from err
+        return sent
+
+    def destroy(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> None:
+        """Take a guest away; in a revert its disk goes back first, with what was written here."""
+        if instance.task_state == task_states.RESIZE_REVERTING:
+            migration = _move_of(context, instance)
+            if migration is not None:
+                self._destroy(instance)
+                self.disks.move(instance.uuid, migration.source_compute)
+        super().destroy(context, instance, *args, **kwargs)
+
+    def _remove_sent(self, dest: str, instance: Any) -> None:
+        """Take files away that are on another node in vain; what prevents that is logged."""
+        folder = libvirt_utils.get_instance_path(instance)
+        try:
+            if not self._is_path_shared_with(dest, folder):
+                self._remotefs.remove_dir(dest, folder)
+        except Exception as err:
+            LOG.warning("host %s still has files of server %s: %s", dest, instance.uuid, err)
+
+    # Images of servers.
+
+    def snapshot(self, context: Any, instance: Any, image_id: str, update_task_state: Any) -> None:
+        """Make an image of a server's disk, while the guest goes on."""
+        if not image_of(instance):
+            super().snapshot(context, instance, image_id, update_task_state)
+            return
+        form = CONF.libvirt.snapshot_image_format or "raw"
+        name = self._image_api.get(context, image_id)["name"]
+        metadata = self._create_snapshot_metadata(instance.image_meta, instance, form, name)
+        update_task_state(task_state=task_states.IMAGE_PENDING_UPLOAD)
+        fileutils.ensure_tree(CONF.libvirt.snapshots_directory)
+        with utils.tempdir(dir=CONF.libvirt.snapshots_directory) as folder:
+            path = os.path.join(folder, image_id)
+            disk = self.image_backend.by_name(instance, backend.ROOT)
+            disk.snapshot_extract(path, form, self._still(context, instance))
+            update_task_state(
+                task_state=task_states.IMAGE_UPLOADING,
+                expected_state=task_states.IMAGE_PENDING_UPLOAD,
+            )
+            with libvirt_utils.file_open(path, "rb") as data, compute_utils.disk_ops_semaphore:
+                self._image_api.update(context, image_id, metadata, data)
+
+    @contextlib.contextmanager
+    def _still(self, context: Any, instance: Any) -> Iterator[None]:
+        """Have the guest write nothing, if it runs and has an agent for that; as nova does."""
+        guest = self._host.get_guest(instance)
+        if guest.get_power_state(self._host) != power_state.RUNNING:
+            yield
+            return
+        image = instance.image_meta
+        try:
+            self._set_quiesced(context, instance, image, True)
+        except exception.NovaException as err:
+            if image.properties.get("os_require_quiesce", False):
+                raise
+            LOG.info("server %s writes on while its disk is copied: %s", instance.uuid, err)
+            yield
+            return
+        try:
+            yield
+        finally:
+            self._set_quiesced(context, instance, image, False)
+
+
+def methods() -> guard.Methods:
+    """Return what of nova is overridden here, is called, or calls what is overridden."""
+    found: Mapping[str, Any] = {
+        **guard.overridden(LibvirtDriver, driver.LibvirtDriver),
+        **guard.overridden(LiveDriver, driver.LibvirtDriver),
+        **guard.overridden(backend.RootDisk, imagebackend.Image),
+        **guard.overridden(backend.Backend, imagebackend.Backend),
+        **guard.named(
+            driver.LibvirtDriver,
+            *("_create_and_inject_local_root", "_create_image", "_create_snapshot_metadata"),
+            *("_destroy", "_get_instance_disk_info", "_is_path_shared_with", "_live_migration"),
+            *("_set_quiesced", "_try_fetch_image_cache", "_undefine_domain"),
+            *("cleanup", "finish_migration", "finish_revert_migration"),
+        ),
+        **guard.named(imagebackend.Image, "verify_base_size"),
+        **guard.named(imagebackend.Backend, "backend"),
+    }
+    return found
+
+
+def _deleted(servers: Iterable[str]) -> set[str]:
+    """Return those of which nova knows that they were deleted for good."""
+    context = nova_context.get_admin_context(read_deleted="yes")
+    filters = {"deleted": True, "soft_deleted": False, "uuid": list(servers)}
+    found = objects.InstanceList.get_by_filters(context, filters, expected_attrs=[])
+    return {one.uuid for one in found}
+
+
+def _is_ending(instance: Any) -> bool:
+    return bool(
+        (instance.obj_attr_is_set("deleted") and instance.deleted)
+        or instance.task_state in _ENDING
+        or instance.vm_state == vm_states.SOFT_DELETED
+    )
+
+
+def _move_of(context: Any, instance: Any) -> Any:
+    """Return the migration that takes a server's disk to another node; None if none does."""
+    if not image_of(instance):
+        return None
+    migration = objects.Migration.get_by_id_and_instance(
+        context, instance.migration_context.migration_id, instance.uuid
+    )
+    return None if migration.source_compute == migration.dest_compute else migration
