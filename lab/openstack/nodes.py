@@ -138,9 +138,16 @@ class Nodes:
         }
         self.deployment.start_agent(node, options)
 
-    def start_nova(self, node: Node) -> None:
-        """Start nova-compute."""
-        self._spawn(node, "nova-compute", *_config_files("nova", "compute"))
+    def start_nova(self, node: Node, *, released: bool = False) -> None:
+        """Start nova-compute.
+
+        :param released: with nova as it was released and VirtMan's driver, and not the patches
+        """
+        files = _config_files("nova", "compute")
+        if released:
+            self.settings.write("nova-driver.conf", node.share / "nova/driver.conf")
+            files += ["--config-file", "/host/nova/driver.conf"]
+        self._spawn(node, "nova-compute", *files, patched=not released)
 
     def _start_sshd(self, node: Node) -> None:
         """Let nova-compute of the other nodes in: what it moves is sent by ssh.
@@ -184,10 +191,16 @@ class Nodes:
         )
 
     def _spawn(
-        self, node: Node, program: str, *words: str, variables: dict[str, str] | None = None
+        self,
+        node: Node,
+        program: str,
+        *words: str,
+        variables: dict[str, str] | None = None,
+        patched: bool = True,
     ) -> None:
         path = self.settings.control.program(program)
-        everything = self.settings.control.variables(self.settings.nova, Path("/opt/src"), LIBVIRT)
+        folders = [self.settings.nova] if patched else []
+        everything = self.settings.control.variables(*folders, Path("/opt/src"), LIBVIRT)
         node.spawn([str(path), *words], f"{program}.out", everything | (variables or {}))
 
 

@@ -9,6 +9,7 @@ import sys
 import testtools
 
 from lab.openstack.bed import OpenStack
+from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.servers import Servers
 
 
@@ -70,3 +71,19 @@ class CloudCase(testtools.TestCase):
         report = self.servers.report(server, boots)
         self.assertTrue(report.ok, report)
         return report
+
+    def guest_as_image(self, name):
+        """Give Glance the guest's disk; return the image's id."""
+        storage = self.nodes.storage
+        file = storage.share / "guest.qcow2"
+        self.addCleanup(file.unlink, missing_ok=True)
+        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
+        storage.run(convert, timeout=300)
+        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
+        made = self.cloud.client("image", "create", *kind, name)
+        self.addCleanup(self.delete_image, made["id"])
+        return made["id"]
+
+    def delete_image(self, image):
+        """Delete an image of Glance's, if it is there."""
+        self.cloud.rest.ask("DELETE", "image", f"/v2/images/{image}")

@@ -22,7 +22,7 @@ WRONG = (
 
 class TestImages(CloudCase):
     def test_two_servers_of_one_image_share_one_volume(self):
-        image = self._image()
+        image = self.guest_as_image(NAME)
         for disk in WRONG:
             answer = self.servers.ask(image, "refused", 2, "virtman", **disk)
             self.assertEqual(400, answer.status_code, (disk, answer.text))
@@ -53,7 +53,7 @@ class TestImages(CloudCase):
         self.assertEqual([f"snapshot-{found}"], [one.name for one in self.servers.volumes()])
 
     def test_an_agent_gets_an_image_without_cinder_and_lets_it_go(self):
-        image = self._image()
+        image = self.guest_as_image(NAME)
         name = f"glance-{image}"
         storage, (node, *_) = self.nodes.storage, self.nodes.computes
         began = time.monotonic()
@@ -81,18 +81,3 @@ class TestImages(CloudCase):
     def _made(self):
         """Return the images that virtman-images has on its disk."""
         return self.nodes.storage.run(["ls", f"{IMAGES}/made"]).stdout.split()
-
-    def _image(self):
-        """Give Glance the guest's disk; return the image's id."""
-        storage = self.nodes.storage
-        file = storage.share / "guest.qcow2"
-        self.addCleanup(file.unlink, missing_ok=True)
-        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
-        storage.run(convert, timeout=300)
-        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
-        made = self.cloud.client("image", "create", *kind, NAME)
-        self.addCleanup(self._delete_image, made["id"])
-        return made["id"]
-
-    def _delete_image(self, image):
-        self.cloud.rest.ask("DELETE", "image", f"/v2/images/{image}")
