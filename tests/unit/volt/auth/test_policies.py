@@ -13,7 +13,10 @@ from volt.auth.access import Principal
 # What only operators, or the host that it is about, may see: there are CHAP secrets in it.
 SECRET = {"placement:show", "host:placements"}
 # What any host may do, whichever host it is about: it sees no secrets.
-SHARED = {"image:show", "image:hashes", "peer:listener", "profile:read", "profile:store"}
+SHARED = {
+    *("image:show", "image:hashes", "import:show"),
+    *("peer:listener", "profile:read", "profile:store"),
+}
 OPEN = {"/healthz", "/", "/static/<file>", "/v1/openapi.json"}
 
 
@@ -61,12 +64,14 @@ class TestPolicies(testtools.TestCase):
 
     def test_a_host_speaks_for_itself(self):
         own = self.allowed("host", "a", "a")
-        assert {"placement:join", "host:heartbeat", "image:show", "image:hashes"} < own
-        assert own > SECRET
+        assert {"placement:join", "host:heartbeat", "hold:release"} < own
+        assert own > SECRET | SHARED
         assert not own & {
             "image:create",
             "image:delete",
             "image:rotate",
+            "import:tell",
+            "import:forget",
             "host:change",
             "profile:remove",
         }
