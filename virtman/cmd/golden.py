@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 
 import click
 
-from virtman.cmd import settings
+from virtman.cmd import rounds, settings
 from virtman.cmd.options import version_option
 from virtman.coordinator.auth import Access
 from virtman.coordinator.keystone import Tokens
@@ -16,8 +14,6 @@ from virtman.openstack.cinder import API_VERSION, Cinder
 from virtman.openstack.keeper import Keeper
 from virtman.openstack.serving import Brick, Served
 from virtman.source import Storage
-
-LOG = logging.getLogger(__name__)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -89,16 +85,8 @@ def main(
     cinder = client.Client(API_VERSION, session=session, region_name=region.region_name)
     brick = Brick(host, ip, lock_path, multipath=multipath)
     keeper = Keeper(Cinder(cinder), served, brick, host, keep_time)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
     # What is served stays so when this ends: nodes read it, and the next one takes over.
-    while not ended.is_set():
-        try:
-            keeper.tend()
-        except Exception as err:
-            LOG.warning("Cinder: %s", err)
-        ended.wait(interval)
+    rounds.run(keeper.tend, interval, "Cinder")
 
 
 if __name__ == "__main__":

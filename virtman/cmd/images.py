@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from pathlib import Path
 
 import click
 
 from virtman import atomic_file, source
-from virtman.cmd import settings
+from virtman.cmd import rounds, settings
 from virtman.cmd.options import size, version_option
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.keystone import Tokens
 from virtman.source import Storage
-
-LOG = logging.getLogger(__name__)
 
 _TIMEOUT = 30.0
 
@@ -131,15 +127,7 @@ def main(
         keep_time,
         at_once,
     )
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
-    while not ended.is_set():
-        try:
-            importer.tend()
-        except Exception as err:
-            LOG.warning("%s", err)
-        ended.wait(interval)
+    rounds.run(importer.tend, interval, "imports")
     importer.stop()
 
 
