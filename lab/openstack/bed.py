@@ -42,7 +42,7 @@ from lab.openstack.nodes import (
 )
 from lab.openstack.rest import Rest
 from lab.openstack.services import Service
-from lab.openstack.settings import KEYSTONE, PASSWORD, SNAPSHOT, Settings, login
+from lab.openstack.settings import KEYSTONE, PASSWORD, SNAPSHOT, Nova, Settings, login
 from lab.remote import Result
 from lab.waiting import wait_until
 
@@ -71,28 +71,45 @@ class OpenStack:
         self.dashboard = Dashboard(self.bed, self.settings)
         self.control = ControlPlane(self.bed, self.settings, [*self.names, STORAGE])
 
-    def up(self, say: Say = lambda step: None) -> None:
+    def up(self, say: Say = lambda step: None, nova: Nova = Nova.PATCHED) -> None:
         """Start the bed and all of it, and return once servers can be asked for."""
         say("preparing the images")
         guest_image()
         self.bed.up()
         try:
-            self.start(say)
+            self.start(say, nova)
         except BaseException:
             self.bed.down()
             raise
 
-    def start(self, say: Say = lambda step: None) -> None:
+    def start(self, say: Say = lambda step: None, nova: Nova = Nova.PATCHED) -> None:
         """Start all of it on the bed, which is up and has nothing yet; logs stay if that fails."""
         try:
-            self._start(say)
+            self._start(say, nova)
         except Exception:
             LOG.error("bed %s failed; its logs are in %s", self.bed.name, self.keep_logs())
             raise
 
-    def _start(self, say: Say) -> None:
+    def switch(self, nova: Nova) -> None:
+        """Run another Nova than before; return once all services have reported."""
+        for node in self.nodes.computes:
+            self.nodes.stop(node, "nova-compute")
+        self.settings.choose(nova)
+        self.control.restart_nova()
+        before = self._reports()
+        for node in self.nodes.computes:
+            self.nodes.start_nova(node)
+        wait_until(lambda: not before & self._reports(), "a report of all compute nodes", START, 1)
+
+    def _reports(self) -> set[tuple[str, str]]:
+        """Return when nova-compute reported, by node."""
+        found = self.rest.get("compute", "/os-services?binary=nova-compute")["services"]
+        return {(one["host"], one["updated_at"]) for one in found}
+
+    def _start(self, say: Say, nova: Nova) -> None:
         guest = guest_image()
         self.control.configure()
+        self.settings.choose(nova)
         say("starting the control plane, and the kernels of the nodes")
         _all_at_once([self.control.start, lambda: self.nodes.boot(self.names, guest)])
         say("starting Volt")

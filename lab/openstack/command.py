@@ -12,9 +12,10 @@ from rich.table import Table
 
 from lab.cluster import Bed
 from lab.openstack.bed import OpenStack
-from lab.openstack.settings import PASSWORD, SNAPSHOT
+from lab.openstack.settings import PASSWORD, SNAPSHOT, Nova
 from lab.ports import free_port
 
+NOVA = click.Choice(Nova, case_sensitive=False)
 NAME = click.option("--name", default="openstack", show_default=True, help="Which bed.")
 
 
@@ -33,8 +34,11 @@ def openstack() -> None:
 
 @openstack.command()
 @click.option("--port", type=int, help="Of 127.0.0.1, for Horizon; a free one by default.")
+@click.option(
+    "--nova", type=NOVA, default=Nova.PATCHED, show_default="patched", help="Which Nova it runs."
+)
 @NAME
-def up(port: int | None, name: str) -> None:
+def up(port: int | None, nova: Nova, name: str) -> None:
     """Start it and leave it running; say how to use it."""
     began = time.monotonic()
 
@@ -42,9 +46,18 @@ def up(port: int | None, name: str) -> None:
         click.echo(f"{time.monotonic() - began:5.0f} s  {step}", err=True)
 
     cloud = OpenStack(name)
-    cloud.up(say)
+    cloud.up(say, nova)
     say("up")
     click.echo(usage(cloud, port))
+
+
+@openstack.command()
+@click.argument("which", type=NOVA)
+@NAME
+def nova(which: Nova, name: str) -> None:
+    """Run another Nova on a bed that is up."""
+    Bed.attach(name)
+    OpenStack(name).switch(which)
 
 
 def usage(cloud: OpenStack, port: int | None = None) -> str:

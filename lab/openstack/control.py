@@ -72,7 +72,16 @@ class ControlPlane:
         shutil.copytree(self._seed, self.settings.state, dirs_exist_ok=True)
         self.start_all(services.infrastructure(self.settings))
         self.start_all([services.keystone(self.settings)])
-        self.start_all(services.services(self.settings))
+        self.start_all([*services.services(self.settings), *services.nova(self.settings)])
+
+    def restart_nova(self) -> None:
+        """End Nova's services, and start those of the Nova that the bed runs now."""
+        nova = services.nova(self.settings)
+        for service in nova:
+            process = self.bed.process(service.name)
+            if process:
+                process.end(grace=10)
+        self.start_all(nova)
 
     @property
     def _seed(self) -> Path:
@@ -221,7 +230,7 @@ class ControlPlane:
     def everything(self) -> list[Service]:
         """Return all services of the control plane."""
         settings = self.settings
-        own = [services.keystone(settings), *services.services(settings)]
+        own = [services.keystone(settings), *services.services(settings), *services.nova(settings)]
         return [*services.infrastructure(settings), *own]
 
 

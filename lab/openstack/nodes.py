@@ -82,7 +82,8 @@ class Nodes:
     def start_storage(self) -> None:
         """Start cinder-volume, virtman-golden and virtman-images on a node that has just booted."""
         node = self.storage
-        self._prepare(node, "cinder", "volume")
+        self._prepare(node)
+        self._configure(node, "cinder", "volume")
         if node.run(["vgs", GROUP], check=False).status:
             node.run(["vgcreate", "-y", GROUP, GROUP_DISK])
         node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
@@ -121,7 +122,7 @@ class Nodes:
 
     def start_compute(self, node: Node) -> None:
         """Start libvirt, VirtMan's agent and nova-compute on a node that has just booted."""
-        self._prepare(node, "nova", "compute")
+        self._prepare(node)
         node.run(["mkdir", "-p", "/host/instances", "/var/lib/nova"])
         self._start_sshd(node)
         self.start_agent(node)
@@ -138,16 +139,10 @@ class Nodes:
         }
         self.deployment.start_agent(node, options)
 
-    def start_nova(self, node: Node, *, released: bool = False) -> None:
-        """Start nova-compute.
-
-        :param released: with nova as it was released and VirtMan's driver, and not the patches
-        """
-        files = _config_files("nova", "compute")
-        if released:
-            self.settings.write("nova-driver.conf", node.share / "nova/driver.conf")
-            files += ["--config-file", "/host/nova/driver.conf"]
-        self._spawn(node, "nova-compute", *files, patched=not released)
+    def start_nova(self, node: Node) -> None:
+        """Start nova-compute, of the Nova that the bed runs now."""
+        self._configure(node, "nova", "compute", driver=self.settings.nova.driver)
+        self._spawn(node, "nova-compute", *_config_files("nova", "compute"))
 
     def _start_sshd(self, node: Node) -> None:
         """Let nova-compute of the other nodes in: what it moves is sent by ssh.
@@ -171,12 +166,15 @@ class Nodes:
         """Tell whether a program of a node runs."""
         return _succeeds(node, "pgrep", "-f", PROGRAMS[program])
 
-    def _prepare(self, node: Node, service: str, kind: str) -> None:
-        """Mount the environments, and write a service's configuration into the share."""
-        for folder in (self.settings.control.folder, self.settings.nova):
+    def _prepare(self, node: Node) -> None:
+        """Mount the environments."""
+        for folder in (self.settings.control.folder, self.settings.patched):
             node.run(["mkdir", "-p", str(folder)])
             node.run(["mount", "-t", "hostfs", "-o", f"ro,{folder}", "none", str(folder)])
         node.run(["ln", "-sfn", "/proc/self/fd", "/dev/fd"])
+
+    def _configure(self, node: Node, service: str, kind: str, **values: object) -> None:
+        """Write a service's configuration into the share."""
         helper = self.settings.control.program("privsep-helper")
         etc = node.share / service
         privsep = " ".join([str(helper), *_config_files(service, kind)])
@@ -188,19 +186,15 @@ class Nodes:
             ip=node.address,
             privsep=privsep,
             use_cachegroup=str(self.use_cachegroup).lower(),
+            **values,
         )
 
     def _spawn(
-        self,
-        node: Node,
-        program: str,
-        *words: str,
-        variables: dict[str, str] | None = None,
-        patched: bool = True,
+        self, node: Node, program: str, *words: str, variables: dict[str, str] | None = None
     ) -> None:
-        path = self.settings.control.program(program)
-        folders = [self.settings.nova] if patched else []
-        everything = self.settings.control.variables(*folders, Path("/opt/src"), LIBVIRT)
+        settings = self.settings
+        path = settings.control.program(program)
+        everything = settings.control.variables(*settings.modules, Path("/opt/src"), LIBVIRT)
         node.spawn([str(path), *words], f"{program}.out", everything | (variables or {}))
 
 

@@ -65,29 +65,37 @@ def keystone(settings: Settings) -> Service:
 
 
 def services(settings: Settings) -> list[Service]:
-    """Return OpenStack's own services, but for Keystone."""
+    """Return OpenStack's own services, but for Keystone and Nova."""
     etc = settings.etc
-    nova = ["--config-file", etc / "nova/nova.conf", "--config-file", etc / "nova/control.conf"]
     cinder = [
         *("--config-file", etc / "cinder/cinder.conf"),
         *("--config-file", etc / "cinder/control.conf"),
     ]
     place = {"OS_PLACEMENT_CONFIG_DIR": str(etc / "placement")}
     glance = {"OS_GLANCE_CONFIG_DIR": str(etc / "glance")}
-    # These names replace the default ones, of which the first is the file of the WSGI filters.
-    compute = {
-        "OS_NOVA_CONFIG_DIR": str(etc / "nova"),
-        "OS_NOVA_CONFIG_FILES": "api-paste.ini;nova.conf;control.conf",
-    }
-    program = settings.control.program
+    scheduler = settings.control.program("cinder-scheduler")
     return [
         _wsgi(settings, "placement", 8780, "/", "placement.wsgi.api", place),
         _wsgi(settings, "glance", 9292, "/healthcheck", "glance.wsgi.api", glance),
-        _wsgi(settings, "nova-api", 8774, "/", "nova.wsgi.osapi_compute", compute),
         _wsgi(settings, "cinder-api", 8776, "/", "cinder.wsgi.api", {}, cinder),
-        Service("nova-conductor", [program("nova-conductor"), *nova]),
-        Service("nova-scheduler", [program("nova-scheduler"), *nova]),
-        Service("cinder-scheduler", [program("cinder-scheduler"), *cinder]),
+        Service("cinder-scheduler", [scheduler, *cinder]),
+    ]
+
+
+def nova(settings: Settings) -> list[Service]:
+    """Return Nova's services, of the Nova that the bed runs now."""
+    etc, program = settings.etc / "nova", settings.control.program
+    files = ["--config-file", etc / "nova.conf", "--config-file", etc / "control.conf"]
+    modules = settings.variables()
+    # These names replace the default ones, of which the first is the file of the WSGI filters.
+    compute = {
+        "OS_NOVA_CONFIG_DIR": str(etc),
+        "OS_NOVA_CONFIG_FILES": "api-paste.ini;nova.conf;control.conf",
+    }
+    return [
+        _wsgi(settings, "nova-api", 8774, "/", "nova.wsgi.osapi_compute", modules | compute),
+        Service("nova-conductor", [program("nova-conductor"), *files], variables=modules),
+        Service("nova-scheduler", [program("nova-scheduler"), *files], variables=modules),
     ]
 
 
@@ -118,6 +126,8 @@ def uwsgi(
         *(program, "--http-socket", f"{ADDRESS}:{port}", "--module", module, *given),
         *("--processes", "1", "--threads", "6", "--enable-threads", "--master", "--die-on-term"),
         *("--lazy-apps", "--need-app", "--buffer-size", "65535", "--http-chunked-input"),
+        # Glance's client sends pieces of a MiB, and uWSGI counts their headers, too.
+        *("--chunked-input-limit", str(2 << 20)),
         *("--add-header", "Connection: close"),
     ]
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from string import Template
 from typing import Self
@@ -18,18 +19,31 @@ SNAPSHOT = "guest"  # of which servers are booted
 KEYSTONE = f"http://{ADDRESS}:5000"
 
 
+class Nova(StrEnum):
+    """Which Nova a bed runs."""
+
+    PATCHED = "patched"  # with nova_patches
+    DRIVER = "driver"  # as it was released, with VirtMan's driver on the compute nodes
+    STOCK = "stock"  # as it was released
+
+    @property
+    def driver(self) -> str:
+        """What the option compute_driver says."""
+        return "virtman.LibvirtDriver" if self is Nova.DRIVER else "libvirt.LibvirtDriver"
+
+
 @dataclass(frozen=True)
 class Settings:
     """The files of one bed.
 
     :ivar folder: has ``etc``, ``logs`` and ``state``
-    :ivar nova: folder of the patched package ``nova``, found before that of the environment
+    :ivar patched: folder of the patched package ``nova``, found before that of the environment
     """
 
     folder: Path
     control: Environment
     horizon: Environment
-    nova: Path
+    patched: Path
 
     @classmethod
     def of_bed(cls, folder: Path) -> Self:
@@ -40,8 +54,8 @@ class Settings:
         """
         noted = folder / "programs.json"
         if noted.exists():
-            control, horizon, nova = map(Path, json.loads(noted.read_text()))
-            return cls(folder, Environment(control), Environment(horizon), nova)
+            control, horizon, patched = map(Path, json.loads(noted.read_text()))
+            return cls(folder, Environment(control), Environment(horizon), patched)
         built = environment.control()
         return cls(folder, built, environment.horizon(), environment.patched_nova(built))
 
@@ -49,8 +63,23 @@ class Settings:
         """Make the folders, and note for whoever comes later what the bed runs."""
         for folder in (self.etc, self.logs, self.state):
             folder.mkdir(parents=True)
-        programs = [str(self.control.folder), str(self.horizon.folder), str(self.nova)]
+        programs = [str(self.control.folder), str(self.horizon.folder), str(self.patched)]
         (self.folder / "programs.json").write_text(json.dumps(programs))
+
+    @property
+    def nova(self) -> Nova:
+        """Which Nova the bed runs."""
+        chosen = self.folder / "nova"
+        return Nova(chosen.read_text()) if chosen.exists() else Nova.PATCHED
+
+    def choose(self, nova: Nova) -> None:
+        """Note which Nova the bed runs from now on."""
+        (self.folder / "nova").write_text(nova)
+
+    @property
+    def modules(self) -> list[Path]:
+        """The folders with what is found before the modules of the environment."""
+        return [self.patched] if self.nova is Nova.PATCHED else []
 
     @property
     def etc(self) -> Path:
@@ -69,7 +98,7 @@ class Settings:
 
     def variables(self, source: Path = TOP) -> dict[str, str]:
         """Return what the programs of the services run with; ``source`` holds VirtMan."""
-        return self.control.variables(self.nova, source) | {"HOME": str(self.state)}
+        return self.control.variables(*self.modules, source) | {"HOME": str(self.state)}
 
     def write(self, template: str, target: Path, **values: object) -> None:
         """Write a configuration file."""

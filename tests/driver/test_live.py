@@ -20,14 +20,18 @@ class LiveTest(NodesCase):
         self.useFixture(fixtures.MonkeyPatch("nova.tests.fixtures.libvirt.VIR_MIGRATE_PAUSED", 32))
         for name in ("_create_shared_storage_test_file", "_cleanup_shared_storage_test_file"):
             self.useFixture(fixtures.MockPatch(f"{DRIVER}.{name}", return_value="x"))
+        self.folder_is_shared = False
         self.useFixture(
-            fixtures.MockPatch(f"{DRIVER}._check_shared_storage_test_file", return_value=False)
+            fixtures.MonkeyPatch(
+                f"{DRIVER}._check_shared_storage_test_file", lambda *_: self.folder_is_shared
+            )
         )
         for host in ("a", "b"):
             self.start_compute(host)
         self.driver_there = self.computes["b"].driver
         self.separate(self.driver_there)
         self.meanwhile = lambda: None
+        self.copied = []
         self.libvirt_does(self.send_memory)
         self.server = self.boot(flavor_id=self.flavor(), host="a")
 
@@ -52,6 +56,10 @@ class LiveTest(NodesCase):
         self.assertTrue(flags & fakelibvirt.VIR_MIGRATE_PAUSED)
         kept = fakelibvirt.VIR_MIGRATE_POSTCOPY | fakelibvirt.VIR_MIGRATE_UNDEFINE_SOURCE
         self.assertFalse(flags & kept)
+        self.copied.append(params.get("migrate_disks"))
+        self.assertEqual(
+            bool(self.copied[-1]), bool(flags & fakelibvirt.VIR_MIGRATE_NON_SHARED_INC)
+        )
         self.assertEqual("arriving", self.agents["b"].vms[self.server["id"]]["state"])
         self.driver_there._host.get_connection().createXML(params["destination_xml"], 0)
         self.domain("b").suspend()
@@ -65,11 +73,15 @@ class LiveTest(NodesCase):
     def migrate(self, status, **more):
         self._live_migrate(self.server, migration_expected_state=status, **more)
 
+    def start_to_migrate(self, block_migration):
+        body = {"os-migrateLive": {"host": None, "block_migration": block_migration}}
+        self.api.post_server_action(self.server["id"], body)
+
     def assert_runs_on(self, host, other):
         self.assertEqual([host], self.places(self.server))
         self.assertEqual("ready", self.disk(self.server)["state"])
         self.assertTrue(self.domain(host).isActive())
-        self.assertEqual({self.disk(self.server)["device"]}, self.opened(host, self.server))
+        self.assertIn(self.disk(self.server)["device"], self.opened(host, self.server))
         self.assertRaises(fakelibvirt.libvirtError, self.domain, other)
 
     def test_guest_and_disk_go_together(self):
@@ -158,13 +170,31 @@ class LiveTest(NodesCase):
         self.migrate("failed")
         self.assert_runs_on("a", "b")
 
-    def test_server_with_files_is_refused_and_goes_on(self):
+    def test_libvirt_copies_the_files_of_a_server_and_not_its_disk(self):
+        self.server = self.boot(flavor_id=self.flavor(ephemeral=1, swap=64), host="a")
+        self.migrate("completed")
+        self.assertEqual([["vdb", "vdc"]], self.copied)
+        self.assert_runs_on("b", "a")
+        self.assertEqual(3 * units.Gi, self.disk(self.server)["size"])
+
+    def test_server_with_files_whose_disk_cannot_be_sent(self):
         self.server = self.boot(flavor_id=self.flavor(swap=64), host="a")
-        body = {"os-migrateLive": {"host": None, "block_migration": "auto"}}
-        self.api.post_server_action(self.server["id"], body)
+        self.agents["a"].peers = {}
+        self.migrate("failed")
+        self.assert_runs_on("a", "b")
+
+    def test_disk_is_not_copied_though_the_user_says_so(self):
+        self.start_to_migrate(block_migration=True)
+        self._wait_for_migration_status(self.server, ["completed"])
+        self._wait_for_state_change(self.server, "ACTIVE")
+        self.assertEqual([None], self.copied)
+        self.assert_runs_on("b", "a")
+
+    def test_shared_folder_of_servers_is_refused(self):
+        self.folder_is_shared = True
+        self.start_to_migrate(block_migration="auto")
         self._wait_for_migration_status(self.server, ["error"])
         self._wait_for_server_parameter(
             self.server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None}
         )
         self.assertEqual(["a"], self.places(self.server))
-        self.assertEqual(3 * units.Gi, self.disk(self.server)["size"])

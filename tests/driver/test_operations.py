@@ -74,12 +74,12 @@ class OneNodeTest(NodesCase):
     def test_image_is_made_while_the_guest_goes_on(self):
         server = self.boot(flavor_id=self.flavor())
         suspend = self.useFixture(fixtures.MockPatch(f"{DRIVER}._suspend_guest_for_snapshot")).mock
-        for form in (None, "qcow2"):
+        for form in (None, "raw"):
             self.flags(snapshot_image_format=form, group="libvirt")
             image = self.image_of(server)
-            self.assertEqual(("active", form or "raw"), (image["status"], image["disk_format"]))
+            self.assertEqual(("active", form or "qcow2"), (image["status"], image["disk_format"]))
         copy = f"/dev/mapper/virtman_{NAME}_vm_{server['id']}-copy"
-        expected = [(copy, "raw", "raw"), (copy, "raw", "qcow2")]
+        expected = [(copy, "raw", "qcow2"), (copy, "raw", "raw")]
         self.assertEqual(expected, self.files.converted)
         self.assertEqual([server["id"]], list(self.agent.vms))
         suspend.assert_not_called()

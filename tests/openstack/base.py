@@ -11,6 +11,7 @@ import testtools
 from lab.openstack.bed import OpenStack
 from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.servers import Servers
+from lab.openstack.settings import Nova
 
 
 @functools.cache
@@ -32,13 +33,19 @@ def cloud():
 class CloudCase(testtools.TestCase):
     """Each test gives back what it took.
 
+    :cvar nova: which Nova the cloud runs
+
     The logs of one that failed are in lab.openstack.bed.LOGS.
     """
+
+    nova = Nova.PATCHED
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.cloud = cloud()
+        if cls.cloud.settings.nova is not cls.nova:
+            cls.cloud.switch(cls.nova)
         cls.servers = Servers(cls.cloud)
         cls.nodes = cls.cloud.nodes
 

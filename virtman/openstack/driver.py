@@ -122,7 +122,7 @@ class LibvirtDriver(LiveDriver):
             kwargs.get("cleanup_instance_disks")
             and image_of(instance)
             and not _is_ending(instance)
-            and instance.task_state != task_states.RESIZE_REVERTING
+            and instance.task_state not in (task_states.RESIZE_REVERTING, task_states.MIGRATING)
         ):
             self.disks.destroy(instance.uuid)
             self._forget(instance)
@@ -218,7 +218,7 @@ class LibvirtDriver(LiveDriver):
         if not image_of(instance):
             super().snapshot(context, instance, image_id, update_task_state)
             return
-        form = CONF.libvirt.snapshot_image_format or "raw"
+        form = CONF.libvirt.snapshot_image_format or "qcow2"
         name = self._image_api.get(context, image_id)["name"]
         metadata = self._create_snapshot_metadata(instance.image_meta, instance, form, name)
         update_task_state(task_state=task_states.IMAGE_PENDING_UPLOAD)

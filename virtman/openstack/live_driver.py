@@ -15,7 +15,7 @@ from nova import exception
 from nova.compute import power_state, vm_states
 from nova.virt.libvirt import driver
 
-from virtman.openstack.backend import image_of
+from virtman.openstack.backend import image_of, is_device
 from virtman.openstack.disks import Disks
 from virtman.openstack.live import LiveMigrations
 
@@ -101,20 +101,35 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
         found = super().check_can_live_migrate_source(
             context, instance, dest_check_data, block_device_info
         )
-        if image_of(instance):
-            if found.is_shared_instance_path:
-                _refuse(instance, "instances_path is shared with that host")
-            if self._get_instance_disk_info(instance, block_device_info):
-                _refuse(instance, "it has swap, ephemeral or config disks too: migrate it cold")
+        if image_of(instance) and found.is_shared_instance_path:
+            raise exception.MigrationPreCheckError(
+                reason=f"server {instance.uuid}, whose root disk is VirtMan's, stays where it is: "
+                "instances_path is shared with that host"
+            )
         return found
 
     def _is_shared_block_storage(
         self, instance: Any, dest_check_data: Any, block_device_info: Any = None
     ) -> bool:
-        """Tell whether nova copies no disk, and takes none away."""
-        return bool(image_of(instance)) or super()._is_shared_block_storage(
-            instance, dest_check_data, block_device_info
-        )
+        """Tell whether nova copies no disk, and takes none away.
+
+        Other disks than the root disk are files, which it copies; a user may also tell it to copy.
+        """
+        if not image_of(instance):
+            shared: bool = super()._is_shared_block_storage(
+                instance, dest_check_data, block_device_info
+            )
+            return shared
+        told = "block_migration" in dest_check_data and dest_check_data.block_migration
+        return not (told or self._get_instance_disk_info(instance, block_device_info))
+
+    def _live_migration_copy_disk_paths(
+        self, context: Any, instance: Any, guest: Any
+    ) -> tuple[list[str], list[str]]:
+        """Return the disks that nova copies, their paths and their devices in the guest."""
+        found = super()._live_migration_copy_disk_paths(context, instance, guest)
+        copied = [one for one in zip(*found, strict=True) if not is_device(one[0])]
+        return [path for path, _ in copied], [device for _, device in copied]
 
     def live_migration(
         self,
@@ -264,9 +279,3 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
             guest = self._host.get_guest(instance)
             if guest.get_power_state(self._host) == power_state.PAUSED:
                 guest.resume()
-
-
-def _refuse(instance: Any, why: str) -> None:
-    raise exception.MigrationPreCheckError(
-        reason=f"server {instance.uuid}, whose root disk is VirtMan's, stays where it is: {why}"
-    )

@@ -10,7 +10,7 @@ from bench.openstack import _REQUEST
 from lab.openstack import networking, services
 from lab.openstack.environment import Environment
 from lab.openstack.servers import _server
-from lab.openstack.settings import TEMPLATES, Settings
+from lab.openstack.settings import TEMPLATES, Nova, Settings
 
 ME = "http://10.78.0.254:9696"
 
@@ -24,7 +24,7 @@ class TestSettings(testtools.TestCase):
 
     def test_every_template_is_filled_in(self):
         node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper"}
-        node |= {"plugins": [], "use_cachegroup": "true"}
+        node |= {"plugins": [], "use_cachegroup": "true", "driver": Nova.DRIVER.driver}
         for template in TEMPLATES.iterdir():
             if template.is_file():
                 self.settings.write(template.name, self.folder / template.name, **node)
@@ -35,6 +35,7 @@ class TestSettings(testtools.TestCase):
             *services.infrastructure(self.settings),
             services.keystone(self.settings),
             *services.services(self.settings),
+            *services.nova(self.settings),
         ]
         names = [one.name for one in everything]
         ports = [one.port for one in everything if one.port]
@@ -48,8 +49,16 @@ class TestSettings(testtools.TestCase):
         self.assertEqual(started, Settings.of_bed(folder))
 
     def test_programs_find_the_patched_nova_first(self):
-        paths = self.settings.variables(Path("/source"))["PYTHONPATH"]
-        self.assertEqual("/cache/nova:/source", paths)
+        self.assertEqual("/cache/nova:/source", self._paths())
+
+    def test_a_nova_that_is_chosen_is_as_it_was_released(self):
+        for nova, driver in ((Nova.DRIVER, "virtman"), (Nova.STOCK, "libvirt")):
+            self.settings.choose(nova)
+            self.assertEqual("/source", self._paths())
+            self.assertEqual(f"{driver}.LibvirtDriver", self.settings.nova.driver)
+
+    def _paths(self):
+        return self.settings.variables(Path("/source"))["PYTHONPATH"]
 
 
 class TestNetworking(testtools.TestCase):

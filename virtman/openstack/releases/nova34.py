@@ -30,6 +30,7 @@ METHODS = {
     "LibvirtDriver._is_path_shared_with": "04ad436a55894539",
     "LibvirtDriver._is_shared_block_storage": "24f2ccae86bd9278",
     "LibvirtDriver._live_migration": "abf59deeea5e0384",
+    "LibvirtDriver._live_migration_copy_disk_paths": "fff60228c2e9f77a",
     "LibvirtDriver._live_migration_monitor": "270668f378fc6033",
     "LibvirtDriver._live_migration_operation": "c9f30d8de35cfc80",
     "LibvirtDriver._set_quiesced": "fbb87f03c9d04717",
