@@ -150,16 +150,31 @@ def measure_hops(target: Path | None) -> None:
 
 @main.command("openstack")
 @click.option("--servers", type=click.IntRange(1, 8), default=4, show_default=True)
+@click.option(
+    "--modes", default=",".join(openstack.MODES), show_default=True, callback=_words,
+    help="Ways to boot, with commas.",
+)  # fmt: skip
+@click.option(
+    "--link-rate", default="100M", show_default=True,
+    help="Of each node's link, both ways; none for no limit.",
+)  # fmt: skip
 @_json
-def measure_openstack(servers: int, target: Path | None) -> None:
-    """Boot servers of one snapshot in a real OpenStack: a volume for each, and by VirtMan."""
+def measure_openstack(
+    servers: int, modes: Sequence[str], link_rate: str, target: Path | None
+) -> None:
+    """Boot servers of one snapshot or image in a real OpenStack, by VirtMan and without."""
+    _known("mode", modes, openstack.MODES)
+    rate = None if link_rate == "none" else link_rate
+    runs: list[dict[str, Any]] = []
     try:
         with report.Progress("openstack") as progress:
-            runs = openstack.measure(servers, progress)
+            for run in openstack.measure(modes, servers, rate, progress):
+                runs.append(run)
+                _write(target, runs, openstack.ratios(runs))
     except LabError as err:
         raise click.ClickException(str(err)) from err
-    report.show_openstack(runs)
-    _write(target, runs)
+    finally:
+        report.show_openstack(runs)
 
 
 def _picture(file: Path | None) -> Path | None:

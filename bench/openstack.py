@@ -1,74 +1,299 @@
-"""How soon servers of one snapshot run in a real OpenStack: a volume for each, or VirtMan.
+"""How soon servers of one image or snapshot run in a real OpenStack, with VirtMan and without.
 
-On a bed of its own, with the same nodes for both. A server is ready once its guest, which reads
-the data on its disk and writes some, has found all as it should be.
+On a bed of its own, with the same nodes and links for all. A server is ready once its guest, which
+reads the data on its disk and writes some, has found all as it should be.
 """
 
 import re
+import subprocess
 import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from bench.report import Progress
+from lab.guest import GuestFailed, guest_image
+from lab.node import Node
 from lab.openstack.bed import OpenStack
-from lab.openstack.servers import Servers
+from lab.openstack.nodes import GUEST_DISK
+from lab.openstack.servers import Servers, await_report
+from lab.openstack.settings import GLANCE_FILES, Nova, login
 
 BED = "bench-openstack"
-TYPES = {"stock": "lvm", "virtman": "virtman"}  # of volumes, by which a request chooses
-_REQUEST = re.compile(r"\] (\S+) \(\) .* (GET|POST|PUT|DELETE) /v3/(\S*) =>")
+FLAVOR = "bench"
+EXTRA = 1 << 30  # bytes of an image that no guest reads: programs and data of other servers
+LEFT = 120.0  # seconds after which what is left of servers stays so
 
 
-def measure(servers: int, progress: Progress) -> list[dict[str, Any]]:
-    """Return one entry of ``runs`` for each way."""
-    cloud = OpenStack(BED, use_cachegroup=False)  # stock is stock
+@dataclass(frozen=True)
+class Mode:
+    """One way to boot servers.
+
+    :ivar volume_type: by which a request chooses the way; None for a plain image
+    :ivar has_warm: what the first servers brought helps the next ones
+    """
+
+    nova: Nova
+    volume_type: str | None = None
+    has_warm: bool = True
+
+
+MODES = {
+    "stock": Mode(Nova.STOCK, "lvm", has_warm=False),
+    "virtman": Mode(Nova.PATCHED, "virtman"),
+    "stock-image": Mode(Nova.STOCK),
+    "driver": Mode(Nova.DRIVER),
+}
+ALONE = "libvirt"
+
+# A line of uWSGI's about one request.
+_REQUEST = re.compile(r"\] (\S+) \(\) .* (GET|POST|PUT|PATCH|DELETE) (/\S*) =>")
+
+
+def measure(
+    modes: Sequence[str], servers: int, link_rate: str | None, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    """Yield one entry of ``runs`` after another.
+
+    :param modes: names of MODES; with "driver" also what libvirt and QEMU alone take
+    :param link_rate: of each node's link, such as "100M"; None for no limit
+    """
+    cloud = OpenStack(BED, use_cachegroup=False, link_rate=link_rate)  # stock is stock
     step = progress.step("OpenStack", 1)
     with cloud.bed:
-        cloud.start()
+        cloud.start(nova=MODES[modes[0]].nova)
+        size = ("--disk", str(1 + 2 * EXTRA // (1 << 30)), "--ram", "96", "--vcpus", "1")
+        cloud.client("flavor", "create", FLAVOR, *size)
         step.advance(1)
-        return [_Run(cloud, mode).measure(servers, progress) for mode in TYPES]
+        for name in modes:
+            yield from _Way(cloud, name, servers, progress).measure()
 
 
-class _Run:
-    def __init__(self, cloud: OpenStack, mode: str) -> None:
+def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what the runs of one bed say about each other, as far as they are there."""
+    found = {(one["mode"], one["image"]): one for one in runs}
+
+    def ratio(figure: str, of: tuple[str, str], to: tuple[str, str]) -> float | None:
+        if of not in found or to not in found or not found[to][figure]:
+            return None
+        return round(float(found[of][figure]) / float(found[to][figure]), 2)
+
+    new, warm = ("driver", "new"), ("driver", "warm")
+    all_of_them = {
+        "driver_over_stock_image_new_active": ratio("last_active_s", new, ("stock-image", "new")),
+        "driver_over_stock_image_new_ready": ratio("last_ready_s", new, ("stock-image", "new")),
+        "driver_over_libvirt_warm_active": ratio("last_active_s", warm, (ALONE, "warm")),
+        "driver_over_libvirt_warm_ready": ratio("last_ready_s", warm, (ALONE, "warm")),
+    }
+    return {name: value for name, value in all_of_them.items() if value is not None}
+
+
+class _Way:
+    """The runs of one mode."""
+
+    def __init__(self, cloud: OpenStack, name: str, count: int, progress: Progress) -> None:
         self._cloud = cloud
-        self._mode = mode
+        self._name = name
+        self._mode = MODES[name]
+        self._count = count
+        self._progress = progress
         self._servers = Servers(cloud)
         self._storage = cloud.nodes.storage
 
-    def measure(self, count: int, progress: Progress) -> dict[str, Any]:
-        """Boot servers, and delete them again."""
-        step = progress.step(self._mode, count)
-        self._servers.wait_nothing_left()
-        snapshot = self._servers.snapshot()
-        sent, calls = self._storage.sent_bytes(), self._cinder_calls()
+    def measure(self) -> Iterator[dict[str, Any]]:
+        """Boot servers of what is new, once more of what is warm, and delete all of them."""
+        if self._cloud.settings.nova is not self._mode.nova:
+            self._cloud.switch(self._mode.nova)
+        source = self._source()
+        made, run = self._storm(source, "new")
+        if self._mode.has_warm:
+            yield run
+            self._keep_one_a_node(made)
+            made, run = self._storm(source, "warm")
+        guests = [(self._servers.node(one), self._description(one)) for one in made]
+        run["left"] = self._end(source)
+        yield run
+        if self._mode.nova is Nova.DRIVER:
+            yield _Alone(guests, self._progress).measure()
+
+    def _source(self) -> str:
+        """Return the id of what the servers boot from: Cinder's snapshot, or an image that is new.
+
+        Glance has the image from the storage node itself, whose link is left alone.
+        """
+        if self._mode.volume_type is not None:
+            return self._servers.snapshot()
+        raw, file = f"{GLANCE_FILES}/bench.raw", f"{GLANCE_FILES}/bench.qcow2"
+        node = self._storage
+        size = int(node.run(["blockdev", "--getsize64", GUEST_DISK]).stdout)
+        for command in (
+            ["dd", f"if={GUEST_DISK}", f"of={raw}", "bs=1M", "conv=sparse", "status=none"],
+            ["dd", "if=/dev/urandom", f"of={raw}", "bs=1M", f"count={EXTRA >> 20}",
+             f"seek={-(-size >> 20)}", "conv=notrunc", "status=none"],
+            ["qemu-img", "convert", "-O", "qcow2", raw, file],
+            ["rm", raw],
+        ):  # fmt: skip
+            node.run(command, timeout=600)
+        client = str(self._cloud.settings.control.program("openstack"))
+        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", file]
+        variables = self._cloud.settings.control.variables() | login("admin", "demo")
+        words = [f"{name}={value}" for name, value in variables.items()]
+        node.run(["env", *words, client, "image", "create", *kind, self._name], timeout=600)
+        node.run(["rm", file])
+        return str(self._cloud.client("image", "show", self._name)["id"])
+
+    def _storm(self, source: str, image: str) -> tuple[list[str], dict[str, Any]]:
+        """Boot servers; return their ids and what it took."""
+        step = self._progress.step(f"{self._name}, {image}", self._count)
+        known = {one.id for one in self._servers.all()}
+        before = self._figures()
         began = time.monotonic()
-        self._servers.ask(snapshot, self._mode, count, TYPES[self._mode]).raise_for_status()
-        made = [one.id for one in self._servers.all()]
-        self._servers.wait(made, "ACTIVE")
+        self._ask(source)
+        made = [one.id for one in self._servers.all() if one.id not in known]
+        self._servers.wait(made, "ACTIVE", 1800)
         active = time.monotonic() - began
-        reports = []
+        right = True
         for server in made:
-            reports.append(self._servers.report(server))
+            right &= self._servers.report(server).ok
             step.advance(1)
         ready = time.monotonic() - began
-        sent, calls = self._storage.sent_bytes() - sent, self._cinder_calls() - calls
-        volumes = len(self._servers.volumes())
-        self._servers.delete(*made)
-        return {
-            "mode": self._mode,
-            "servers": count,
+        run = {
+            "mode": self._name,
+            "servers": self._count,
+            "image": image,
             "last_active_s": round(active, 1),
             "last_ready_s": round(ready, 1),
-            "right": all(one.ok for one in reports),
-            "cinder_calls": calls,
-            "volumes": volumes,
-            "storage_sent_bytes": sent,
+            "right": right,
+        }
+        after = self._figures()
+        run |= {name: after[name] - before[name] for name in after}
+        return made, run | {"volumes": len(self._servers.volumes()), "left": []}
+
+    def _ask(self, source: str) -> None:
+        kind = self._mode.volume_type
+        if kind is None:
+            answer = self._servers.ask_plain(source, self._name, self._count, FLAVOR)
+        else:
+            answer = self._servers.ask(source, self._name, self._count, kind)
+        answer.raise_for_status()
+
+    def _figures(self) -> dict[str, int]:
+        """Return counters: what services were asked so far, and what the storage node sent."""
+        glance = _requests(self._storage.share / "glance.out")
+        logs = self._cloud.settings.logs
+        return {
+            # But for the looks of virtman-golden at all volumes.
+            "cinder_calls": sum(
+                not (address == self._storage.address and method == "GET" and "detail" in path)
+                for address, method, path in _requests(logs / "cinder-api.out")
+            ),
+            "glance_calls": len(glance),
+            "placement_calls": len(_requests(logs / "placement.out")),
+            "downloads": sum(
+                method == "GET" and path.endswith("/file") for _, method, path in glance
+            ),
+            "storage_sent_bytes": self._storage.sent_bytes(),
         }
 
-    def _cinder_calls(self) -> int:
-        """Count what Cinder was asked, but for the looks of virtman-golden at all volumes."""
-        log = (self._cloud.settings.logs / "cinder-api.out").read_text(errors="replace")
-        keeper = self._storage.address
-        return sum(
-            not (address == keeper and method == "GET" and "volumes/detail" in path)
-            for address, method, path in _REQUEST.findall(log)
-        )
+    def _keep_one_a_node(self, servers: Sequence[str]) -> None:
+        """Delete servers but one on each node, so that what they brought stays there."""
+        kept = {self._servers.show(one).host: one for one in servers}
+        self._servers.delete(*set(servers).difference(kept.values()))
+
+    def _description(self, server: str) -> str:
+        return self._servers.node(server).run(["virsh", "dumpxml", "--inactive", server]).stdout
+
+    def _end(self, source: str) -> list[str]:
+        """Delete all; return what is left after a while."""
+        self._servers.delete(*(one.id for one in self._servers.all()))
+        if self._mode.volume_type is None:
+            self._cloud.order("image", "delete", source)
+        try:
+            self._servers.wait_nothing_left(LEFT)
+        except GuestFailed:
+            return self._servers.left()
+        return []
+
+
+class _Alone:
+    """The same guests by libvirt and QEMU alone, of files that are there."""
+
+    def __init__(self, guests: Sequence[tuple[Node, str]], progress: Progress) -> None:
+        self._guests = guests
+        self._progress = progress
+
+    def measure(self) -> dict[str, Any]:
+        """Start all at once, and end them."""
+        step = self._progress.step(ALONE, len(self._guests))
+        for node in {node.name: node for node, _ in self._guests}.values():
+            (node.share / "alone").mkdir()
+            base = str(node.share / "alone/base")
+            subprocess.run(["cp", "--sparse=always", str(guest_image()), base], check=True)
+        names = [str(uuid.uuid4()) for _ in self._guests]
+        for name, (node, text) in zip(names, self._guests, strict=True):
+            _prepare(node, name, text)
+        nodes = [node for node, _ in self._guests]
+        began = time.monotonic()
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(_start, nodes, names))
+        active = time.monotonic() - began
+        right = True
+        for node, name in zip(nodes, names, strict=True):
+            right &= await_report(node.share / f"alone/{name}.log").ok
+            step.advance(1)
+        ready = time.monotonic() - began
+        for node, name in zip(nodes, names, strict=True):
+            node.run(["virsh", "destroy", name])
+        for node in nodes:
+            node.run(["rm", "-rf", "/host/alone"])
+        return {
+            "mode": ALONE,
+            "servers": len(names),
+            "image": "warm",
+            "last_active_s": round(active, 1),
+            "last_ready_s": round(ready, 1),
+            "right": right,
+            **dict.fromkeys(
+                ("cinder_calls", "glance_calls", "placement_calls", "downloads", "volumes"), 0
+            ),
+            "storage_sent_bytes": 0,
+            "left": [],
+        }
+
+
+def _prepare(node: Node, name: str, text: str) -> None:
+    """Make a guest's disk, and describe the guest by what nova said of one."""
+    disk, log = f"/host/alone/{name}.qcow2", f"/host/alone/{name}.log"
+    overlay = ["-b", "/host/alone/base", "-F", "raw", disk]
+    node.run(["qemu-img", "create", "-q", "-f", "qcow2", *overlay])
+    guest = ElementTree.fromstring(text)  # noqa: S314  # libvirt said it
+    for tag in ("uuid", "name"):
+        found = guest.find(tag)
+        assert found is not None
+        found.text = name
+    (root,) = guest.iterfind("devices/disk")
+    root.set("type", "file")
+    for driver in root.iterfind("driver"):
+        driver.attrib = {"name": "qemu", "type": "qcow2", "cache": "none"}
+    for source in root.iterfind("source"):
+        source.attrib = {"file": disk}
+    for console in guest.iterfind("devices/*/log"):
+        console.set("file", log)
+    (node.share / f"alone/{name}.xml").write_text(ElementTree.tostring(guest, "unicode"))
+
+
+def _start(node: Node, name: str) -> None:
+    node.run(["virsh", "create", f"/host/alone/{name}.xml"], timeout=300)
+
+
+def requests_in(log: str) -> list[tuple[str, str, str]]:
+    """Return the requests of which uWSGI's log tells: from where, how, and for what."""
+    return _REQUEST.findall(log)
+
+
+def _requests(log: Path) -> list[tuple[str, str, str]]:
+    return requests_in(log.read_text(errors="replace"))

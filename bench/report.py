@@ -83,6 +83,9 @@ OPENSTACK = (
     ("the last one was ACTIVE after", "last_active_s", "{:.0f} s"),
     ("the last guest was ready after", "last_ready_s", "{:.0f} s"),
     ("requests to Cinder", "cinder_calls", "{}"),
+    ("  to Glance", "glance_calls", "{}"),
+    ("  to Placement", "placement_calls", "{}"),
+    ("downloads of the image", "downloads", "{}"),
     ("volumes made", "volumes", "{}"),
     ("sent by the storage node", "storage_sent_bytes", "{:,} bytes"),
 )
@@ -203,7 +206,11 @@ def show_hops(run: Mapping[str, Any]) -> None:
 
 def show_openstack(runs: Sequence[Mapping[str, Any]]) -> None:
     """Print a table of all runs, one a column."""
-    Console().print(_table("mode", OPENSTACK, runs))
+    named = [run | {"run": f"{run['mode']}\n{run['image']}"} for run in map(dict, runs)]
+    Console().print(_table("run", OPENSTACK, named))
+    for run in runs:
+        for what in run["left"]:
+            Console().print(f"{run['mode']} left behind: {what}")
 
 
 def _table(

@@ -6,11 +6,12 @@ cloud.client("server", "list")
 
           10.78.0.254, beside the nodes                 nodes
 +--------------------------------------------+   +------------------------------+
-| MariaDB  RabbitMQ  memcached  Horizon      |   | storage:  cinder-volume      |
-| keystone  placement  glance                |---|    virtman-golden, -images   |
-| nova-api  -conductor  -scheduler           |   | compute1: nova-compute       |
-| cinder-api  -scheduler       Volt          |   | compute2  libvirt, QEMU      |
-+--------------------------------------------+   |           virtman-agent      |
+| MariaDB  RabbitMQ  memcached  Horizon      |   | storage:  glance             |
+| keystone  placement                        |---|    cinder-volume             |
+| nova-api  -conductor  -scheduler           |   |    virtman-golden, -images   |
+| cinder-api  -scheduler       Volt          |   | compute1: nova-compute       |
++--------------------------------------------+   | compute2  libvirt, QEMU      |
+                                                 |           virtman-agent      |
                                                  +------------------------------+
 """
 
@@ -57,12 +58,19 @@ Say = Callable[[str], None]
 class OpenStack:
     """One bed with OpenStack, whether this process started it or another one did."""
 
-    def __init__(self, name: str, computes: int = COMPUTES, use_cachegroup: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        computes: int = COMPUTES,
+        use_cachegroup: bool = True,
+        link_rate: str | None = None,
+    ) -> None:
         """Nothing is started yet; the environments are built if the cache lacks them.
 
         ``use_cachegroup`` is nova's option: whether ordinary volumes go through a cache.
+        ``link_rate`` is that of each node's link; None for no limit.
         """
-        self.bed = Bed(name, addition=IMAGE)
+        self.bed = Bed(name, link_rate, addition=IMAGE)
         self.settings = Settings.of_bed(self.bed.folder / "openstack")
         self.deployment = KeystoneDeployment(self.bed)
         self.nodes = Nodes(self.bed, self.settings, self.deployment, use_cachegroup)

@@ -1,6 +1,6 @@
 """Who and what Keystone knows on a bed; a program of the environment of the services.
 
-    python catalog.py ADDRESS PASSWORD HOST...
+    python catalog.py ADDRESS GLANCE PASSWORD HOST...
 
 Makes the users of the services and of the demo, the endpoints, and a user for each host of
 VirtMan. Safe to run again.
@@ -13,7 +13,7 @@ import openstack
 SERVICES = ("placement", "glance", "nova", "cinder", "neutron", "volt")
 ENDPOINTS = {
     "placement": ("placement", "http://{}:8780"),
-    "glance": ("image", "http://{}:9292"),
+    "glance": ("image", "{glance}"),
     "nova": ("compute", "http://{}:8774/v2.1"),
     "cinder": ("block-storage", "http://{}:8776/v3/%(project_id)s"),
     "cinderv3": ("volumev3", "http://{}:8776/v3/%(project_id)s"),
@@ -21,7 +21,7 @@ ENDPOINTS = {
 }
 
 
-def main(address: str, password: str, *hosts: str) -> None:
+def main(address: str, glance: str, password: str, *hosts: str) -> None:
     """Make what is missing."""
     identity = openstack.connect().identity
     roles = {role.name: role for role in identity.roles()}
@@ -55,7 +55,7 @@ def main(address: str, password: str, *hosts: str) -> None:
                     service_id=made.id,
                     interface=interface,
                     region_id="RegionOne",
-                    url=url.format(address),
+                    url=url.format(address, glance=glance),
                 )
 
 

@@ -19,7 +19,7 @@ from lab.errors import LabError
 from lab.network import ADDRESS
 from lab.openstack import services
 from lab.openstack.services import Service
-from lab.openstack.settings import PASSWORD, REGION, TEMPLATES, Settings, login
+from lab.openstack.settings import GLANCE, PASSWORD, REGION, TEMPLATES, Settings, login
 from lab.rootfs import cache_folder, recipe_key
 from lab.waiting import wait_until
 
@@ -43,12 +43,11 @@ class ControlPlane:
         write, etc = self.settings.write, self.settings.etc
         control = self.settings.control.folder / "etc"
         self.settings.make_folders()
-        for name in ("glance/images", "nova", "cinder", "lock"):
+        for name in ("nova", "cinder", "lock"):
             (self.settings.state / name).mkdir(parents=True)
         write("keystone.conf", etc / "keystone/keystone.conf")
         write("placement.conf", etc / "placement/placement.conf")
         write("glance-api.conf", etc / "glance/glance-api.conf")
-        shutil.copy(control / "glance/glance-api-paste.ini", etc / "glance")
         write("nova.conf", etc / "nova/nova.conf")
         write("nova-control.conf", etc / "nova/control.conf")
         shutil.copy(control / "nova/api-paste.ini", etc / "nova")
@@ -176,7 +175,7 @@ class ControlPlane:
 
     def _fill_keystone(self) -> None:
         script = str(Path(__file__).with_name("catalog.py"))
-        self._run("python", script, ADDRESS, PASSWORD, *self.hosts, login=True)
+        self._run("python", script, ADDRESS, GLANCE, PASSWORD, *self.hosts, login=True)
 
     def _run(self, *words: str, login: bool = False) -> None:
         """Run a program of the services once; it ends with this process."""

@@ -10,8 +10,18 @@ from pathlib import Path
 from lab.cluster import Bed
 from lab.deployment import OPERATOR_TOKEN, Deployment, Options, give
 from lab.node import Node
+from lab.openstack.control import answers_http
 from lab.openstack.rest import Rest
-from lab.openstack.settings import Settings, login
+from lab.openstack.services import uwsgi
+from lab.openstack.settings import (
+    GLANCE,
+    GLANCE_FILES,
+    GLANCE_PORT,
+    MADE,
+    STORAGE_ADDRESS,
+    Settings,
+    login,
+)
 from lab.rootfs import TOP
 from lab.state import Disk
 from lab.waiting import wait_until
@@ -21,20 +31,20 @@ STORAGE = "storage"
 GROUP = "cinder"
 GROUP_DISK = "/dev/ubdb"
 GUEST_DISK = "/dev/ubdc"
-IMAGES = "/var/lib/virtman/glance"
-IMAGES_SIZE = "3G"
+IMAGES_SIZE = "12G"
 START = 240.0  # seconds
 KEY = Path("/root/.ssh/id_ed25519")
 LIBVIRT = Path("/usr/lib/python3/dist-packages")  # Debian's binding; nothing else is there
 PATIENCE = 20  # seconds for which a disk waits for a node that does not answer
 KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes and in Cinder
 
-ON_STORAGE = ("cinder-volume", "virtman-golden", "virtman-images")
+ON_STORAGE = ("cinder-volume", "glance", "virtman-golden", "virtman-images")
 ON_COMPUTES = ("virtman-agent", "libvirtd", "nova-compute")
 
 # By which the programs of a node are known among its processes.
 PROGRAMS = {
     "cinder-volume": "/cinder-volume ",
+    "glance": "/uwsgi .*glance",
     "virtman-golden": "/virtman-golden ",
     "virtman-images": "/virtman-images ",
     "libvirtd": "^libvirtd",
@@ -65,7 +75,7 @@ class Nodes:
 
     def boot(self, computes: list[str], guest: Path) -> None:
         """Start the kernels of all."""
-        storage = self.bed.start_node(STORAGE, "768M", "20G", [Disk(guest, readonly=True)])
+        storage = self.bed.start_node(STORAGE, "1G", "30G", [Disk(guest, readonly=True)])
         storage.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/host/{KEY.name}"])
         self.bed.start_nodes(computes, "1G", "4G")
 
@@ -80,23 +90,37 @@ class Nodes:
         return [node for name, node in self.bed.nodes.items() if name != STORAGE]
 
     def start_storage(self) -> None:
-        """Start cinder-volume, virtman-golden and virtman-images on a node that has just booted."""
+        """Start Glance, cinder-volume, and what makes images, on a node that has just booted."""
         node = self.storage
         self._prepare(node)
         self._configure(node, "cinder", "volume")
         if node.run(["vgs", GROUP], check=False).status:
             node.run(["vgcreate", "-y", GROUP, GROUP_DISK])
         node.run(["vgchange", "--activate", "y", GROUP])  # udev leaves that to systemd
-        node.run(["mkdir", "-p", "/var/lib/cinder/volumes"])
-        self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
-        give(node, OPERATOR_TOKEN, self.deployment.operator_token.read_text(), "root")
-        self.start_golden()
+        # Cinder takes all of the group that it finds free.
         if node.run(["lvs", f"{GROUP}/glance"], check=False).status:
             node.run(["lvcreate", "-y", "-L", IMAGES_SIZE, "-n", "glance", GROUP])
             node.run(["mkfs.ext4", "-q", f"/dev/{GROUP}/glance"])
-        node.run(["mkdir", "-p", IMAGES])
-        node.run(["mount", f"/dev/{GROUP}/glance", IMAGES])
+        node.run(["mkdir", "-p", GLANCE_FILES, "/var/lib/cinder/volumes"])
+        node.run(["mount", f"/dev/{GROUP}/glance", GLANCE_FILES])
+        self.start_glance()
+        self._spawn(node, "cinder-volume", *_config_files("cinder", "volume"))
+        give(node, OPERATOR_TOKEN, self.deployment.operator_token.read_text(), "root")
+        self.start_golden()
         self.start_images()
+
+    def start_glance(self) -> None:
+        """Start Glance, and wait until it answers."""
+        node = self.storage
+        folder = node.share / "glance"
+        self.settings.write("glance-api.conf", folder / "glance-api.conf")
+        program = self.settings.control.program("uwsgi")
+        module = "glance.wsgi.api:application"
+        command = uwsgi(program, GLANCE_PORT, module, address=STORAGE_ADDRESS)
+        variables = self.settings.control.variables()
+        variables |= {"HOME": GLANCE_FILES, "OS_GLANCE_CONFIG_DIR": "/host/glance"}
+        node.spawn([str(word) for word in command], "glance.out", variables)
+        _wait(node, "Glance", lambda: answers_http(self.bed, f"{GLANCE}/healthcheck"))
 
     def start_golden(self) -> None:
         """Start what serves golden volumes."""
@@ -104,7 +128,7 @@ class Nodes:
 
     def start_images(self) -> None:
         """Start what makes images of Glance, and serves them."""
-        self._serve("virtman-images", "glance", {"--folder": f"{IMAGES}/made"})
+        self._serve("virtman-images", "glance", {"--folder": MADE})
 
     def _serve(self, program: str, user: str, options: dict[str, str]) -> None:
         """Start a program that serves images on the storage node, and asks as a user."""

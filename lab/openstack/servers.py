@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import requests
@@ -12,7 +13,7 @@ from lab.guest import GuestFailed, Report, parse
 from lab.node import Node
 from lab.openstack.bed import OpenStack
 from lab.openstack.nodes import STORAGE
-from lab.openstack.settings import SNAPSHOT
+from lab.openstack.settings import MADE, SNAPSHOT
 from lab.waiting import wait_until
 
 ACTIVE = 300.0  # seconds
@@ -58,9 +59,9 @@ class Servers:
         found = self.cloud.rest.get("block-storage", f"/snapshots?name={SNAPSHOT}")
         return str(found["snapshots"][0]["id"])
 
-    def _flavor(self) -> str:
+    def _flavor(self, name: str) -> str:
         flavors = self.cloud.rest.get("compute", "/flavors")["flavors"]
-        (found,) = [one["id"] for one in flavors if one["name"] == "guest"]
+        (found,) = [one["id"] for one in flavors if one["name"] == name]
         return str(found)
 
     def ask(
@@ -75,15 +76,21 @@ class Servers:
             "delete_on_termination": True,
             "volume_type": volume_type,
         }
+        return self._ask(name, count, "guest", block_device_mapping_v2=[disk | changes])
+
+    def ask_plain(self, image: str, name: str, count: int, flavor: str) -> requests.Response:
+        """Ask Nova itself for servers of an image, as any program does."""
+        return self._ask(name, count, flavor, imageRef=image)
+
+    def _ask(self, name: str, count: int, flavor: str, **more: object) -> requests.Response:
         server = {
             "name": name,
-            "flavorRef": self._flavor(),
+            "flavorRef": self._flavor(flavor),
             "networks": "none",
             "min_count": count,
             "max_count": count,
-            "block_device_mapping_v2": [disk | changes],
         }
-        return self.cloud.rest.ask("POST", "compute", "/servers", {"server": server})
+        return self.cloud.rest.ask("POST", "compute", "/servers", {"server": server | more})
 
     def order(self, verb: str, server: str, *options: str) -> None:
         """Have something done to a server, such as "resize confirm", without waiting for it."""
@@ -119,22 +126,10 @@ class Servers:
     def report(self, server: str, boots: int = 1, deadline: float = READY) -> Report:
         """Wait for what a guest says of its disk at its boot of this number.
 
-        Raises GuestFailed with the console's end if there is none in time.
+        Raises GuestFailed if there is none in time.
         """
         console = self.node(server).share / "instances" / server / "console.log"
-        found: list[Report] = []
-
-        def reported() -> bool:
-            lines = console.read_text(errors="replace") if console.exists() else ""
-            reports = map(parse, lines.splitlines(keepends=True))
-            found.extend(one for one in reports if one and one.fields.get("boots") == str(boots))
-            return bool(found)
-
-        try:
-            wait_until(reported, f"boot {boots} of {server}", deadline, 0.5)
-        except DeadlinePassed as err:
-            raise GuestFailed(f"{err}; see {console}") from err
-        return found[0]
+        return await_report(console, boots, deadline)
 
     def delete(self, *servers: str) -> None:
         """Delete servers and wait until they are gone."""
@@ -169,6 +164,26 @@ class Servers:
             raise GuestFailed(f"{err}: {'; '.join(left)}") from err
 
 
+def await_report(console: Path, boots: int = 1, deadline: float = READY) -> Report:
+    """Wait for what a guest says on its console of its disk at its boot of this number.
+
+    Raises GuestFailed with the console's path if there is none in time.
+    """
+    found: list[Report] = []
+
+    def reported() -> bool:
+        lines = console.read_text(errors="replace") if console.exists() else ""
+        reports = map(parse, lines.splitlines(keepends=True))
+        found.extend(one for one in reports if one and one.fields.get("boots") == str(boots))
+        return bool(found)
+
+    try:
+        wait_until(reported, f"boot {boots} in {console}", deadline, 0.5)
+    except DeadlinePassed as err:
+        raise GuestFailed(str(err)) from err
+    return found[0]
+
+
 def _server(found: dict[str, Any]) -> Server:
     busy = found["OS-EXT-STS:task_state"]
     return Server(
@@ -181,9 +196,10 @@ def _server(found: dict[str, Any]) -> Server:
 
 
 def _left_by_services(node: Node) -> list[str]:
-    """Return what Cinder exports of a node's volumes, or the servers that libvirt knows there."""
+    """Return what is exported or made of volumes and images, or what servers libvirt knows."""
     if node.name == STORAGE:
-        look = ["find", "/sys/kernel/config/target", "-maxdepth", "3", "-name", "iqn.*openstack*"]
+        exported = ["/sys/kernel/config/target", "-maxdepth", "3", "-name", "iqn.*openstack*"]
+        looks = [["find", *exported], ["find", MADE, "-type", "f"]]
     else:
-        look = ["virsh", "list", "--all", "--name"]
-    return node.run(look, check=False).stdout.split()
+        looks = [["virsh", "list", "--all", "--name"]]
+    return [line for look in looks for line in node.run(look, check=False).stdout.split()]

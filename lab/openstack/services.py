@@ -65,18 +65,16 @@ def keystone(settings: Settings) -> Service:
 
 
 def services(settings: Settings) -> list[Service]:
-    """Return OpenStack's own services, but for Keystone and Nova."""
+    """Return OpenStack's own services beside the nodes, but for Keystone and Nova."""
     etc = settings.etc
     cinder = [
         *("--config-file", etc / "cinder/cinder.conf"),
         *("--config-file", etc / "cinder/control.conf"),
     ]
     place = {"OS_PLACEMENT_CONFIG_DIR": str(etc / "placement")}
-    glance = {"OS_GLANCE_CONFIG_DIR": str(etc / "glance")}
     scheduler = settings.control.program("cinder-scheduler")
     return [
         _wsgi(settings, "placement", 8780, "/", "placement.wsgi.api", place),
-        _wsgi(settings, "glance", 9292, "/healthcheck", "glance.wsgi.api", glance),
         _wsgi(settings, "cinder-api", 8776, "/", "cinder.wsgi.api", {}, cinder),
         Service("cinder-scheduler", [scheduler, *cinder]),
     ]
@@ -118,12 +116,16 @@ def _wsgi(
 
 
 def uwsgi(
-    program: Path, port: int, module: str, arguments: Sequence[str | Path] = ()
+    program: Path,
+    port: int,
+    module: str,
+    arguments: Sequence[str | Path] = (),
+    address: str = ADDRESS,
 ) -> list[str | Path]:
     """Return the command that serves a WSGI application; ``arguments`` are its sys.argv."""
     given = ["--pyargv", " ".join(map(str, arguments))] if arguments else []
     return [
-        *(program, "--http-socket", f"{ADDRESS}:{port}", "--module", module, *given),
+        *(program, "--http-socket", f"{address}:{port}", "--module", module, *given),
         *("--processes", "1", "--threads", "6", "--enable-threads", "--master", "--die-on-term"),
         *("--lazy-apps", "--need-app", "--buffer-size", "65535", "--http-chunked-input"),
         # Glance's client sends pieces of a MiB, and uWSGI counts their headers, too.

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 from typing import Self
 
-from lab.network import ADDRESS
+from lab.network import ADDRESS, node_address
 from lab.openstack import environment
 from lab.openstack.environment import Environment
 from lab.rootfs import TOP
@@ -17,6 +17,11 @@ PASSWORD = "secret"  # noqa: S105  # nobody else is in the bed's network
 REGION = "RegionOne"
 SNAPSHOT = "guest"  # of which servers are booted
 KEYSTONE = f"http://{ADDRESS}:5000"
+STORAGE_ADDRESS = node_address(1)  # of the node that is started first
+GLANCE_PORT = 9292
+GLANCE = f"http://{STORAGE_ADDRESS}:{GLANCE_PORT}"
+GLANCE_FILES = "/var/lib/glance"  # on the storage node, a file system of its own
+MADE = f"{GLANCE_FILES}/virtman"  # images that virtman-images made
 
 
 class Nova(StrEnum):
@@ -110,6 +115,8 @@ class Settings:
         services = ("placement", "glance", "nova", "cinder", "neutron")
         return {
             "address": ADDRESS,
+            "glance": GLANCE,
+            "images": GLANCE_FILES,
             "control": self.control.folder,
             "state": self.state,
             "database": f"mysql+pymysql://openstack:{PASSWORD}@{ADDRESS}:3306",

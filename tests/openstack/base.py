@@ -86,6 +86,10 @@ class CloudCase(testtools.TestCase):
         self.addCleanup(file.unlink, missing_ok=True)
         convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
         storage.run(convert, timeout=300)
+        return self.make_image(name, file)
+
+    def make_image(self, name, file):
+        """Give Glance a file, which it is told is qcow2; return the image's id."""
         kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
         made = self.cloud.client("image", "create", *kind, name)
         self.addCleanup(self.delete_image, made["id"])

@@ -1,93 +1,222 @@
-"""Servers of plain images by VirtMan, with nova as it was released on the compute nodes."""
+"""Servers of plain images by VirtMan's driver, in a real cloud whose Nova is as it was released."""
 
 import json
 import time
 
+from lab.openstack.nodes import GUEST_DISK
+from lab.openstack.settings import Nova
 from lab.waiting import wait_until
 from tests.openstack.base import CloudCase
 from tests.system.virtman.base import report
 
 NAME = "plain-image"
+PLAIN = "guest"
 LONGER = "guest.longer"
+FILES = "guest.files"  # has disks that are files, too
+FLAVORS = {
+    LONGER: ("--disk", "2"),
+    FILES: ("--disk", "1", "--ephemeral", "1", "--swap", "64"),
+}
 GIB = 1 << 30
 # Since when a server needs no network.
 VERSION = ("--os-compute-api-version", "2.79")
 
 
-class TestDriver(CloudCase):
+class DriverCase(CloudCase):
+    nova = Nova.DRIVER
+
     def setUp(self):
         super().setUp()
-        self.addCleanup(self._start_nova, released=False)
-        self._start_nova(released=True)
-        self.addCleanup(self._delete_all)
+        for flavor, sizes in FLAVORS.items():
+            size = ("--ram", "96", "--vcpus", "1", *sizes)
+            self.cloud.client("flavor", "create", flavor, *size)
+            self.addCleanup(self.cloud.order, "flavor", "delete", flavor)
         self.image = self.guest_as_image(NAME)
-        self.cloud.client(
-            *("flavor", "create", LONGER, "--ram", "96", "--disk", "2", "--vcpus", "1")
-        )
-        self.addCleanup(self.cloud.order, "flavor", "delete", LONGER)
 
+    def ask(self, *options, count=1, flavor=PLAIN, image=NAME, name="plain"):
+        """Have servers made; return their ids."""
+        known = {one.id for one in self.servers.all()}
+        where = ["--image", image, "--flavor", flavor, "--nic", "none", *options]
+        many = ["--min", str(count), "--max", str(count)]
+        self.cloud.client(*VERSION, "server", "create", *where, *many, name)
+        return [one.id for one in self.servers.all() if one.id not in known]
+
+    def boot_plain(self, *options, **more):
+        """Have servers made; return their ids once they are active."""
+        made = self.ask(*options, **more)
+        self.servers.wait(made, "ACTIVE")
+        return made
+
+    def act(self, verb, server, *options, status="ACTIVE"):
+        """Have something done to a server, and wait until it is done."""
+        self.servers.order(verb, server, *options)
+        self.servers.wait([server], status)
+
+    def host(self, server):
+        return self.servers.show(server).host
+
+    def disk(self, server):
+        """Return what the agent of a server's node says of its disk."""
+        found = self.servers.node(server).run(["virtman", "vm", "show", "--json", server])
+        return json.loads(found.stdout)
+
+    def migrate_live(self, server):
+        before = self.host(server)
+        self.servers.order("migrate", server, "--live-migration")
+        wait_until(lambda: self.host(server) != before, "a server that migrates live", 180, 1)
+        self.servers.wait([server], "ACTIVE")
+
+
+class TestDriver(DriverCase):
     def test_servers_of_a_plain_image_live_with_their_disks(self):
         began = time.monotonic()
-        moving, other = self._boot(2)
+        moving, other = self.boot_plain(count=2)
         report(f"openstack: 2 servers of a new image ACTIVE after {time.monotonic() - began:.0f} s")
         self.cloud.order("image", "delete", NAME)
         for one in (moving, other):
             self.assert_right(one, 1)
-        self.assertEqual({"compute1", "compute2"}, {self._host(one) for one in (moving, other)})
+        self.assertEqual({"compute1", "compute2"}, {self.host(one) for one in (moving, other)})
         self.assertEqual([], self.servers.volumes())
 
-        self.servers.order("reboot", moving, "--hard")
-        self.servers.wait([moving], "ACTIVE")
+        self.act("reboot", moving, "--hard")
         self.assert_right(moving, 2)
 
-        first = self._host(moving)
-        self.servers.order("resize", moving, "--flavor", LONGER)
-        self.servers.wait([moving], "VERIFY_RESIZE")
-        self.assertNotEqual(first, self._host(moving))
+        first = self.host(moving)
+        self.act("resize", moving, "--flavor", LONGER, status="VERIFY_RESIZE")
+        self.assertNotEqual(first, self.host(moving))
         self.assert_right(moving, 3)
-        self.servers.order("resize confirm", moving)
-        self.servers.wait([moving], "ACTIVE")
-        self.assertEqual(2 * GIB, self._size(moving))
+        self.act("resize confirm", moving)
+        self.assertEqual(2 * GIB, self.disk(moving)["size"])
 
-        second = self._host(other)
-        self.servers.order("migrate", other, "--live-migration")
-        wait_until(lambda: self._host(other) != second, "a server that migrates live", 180, 1)
-        self.servers.wait([other], "ACTIVE")
-        self.servers.order("reboot", other, "--hard")
-        self.servers.wait([other], "ACTIVE")
+        self.migrate_live(other)
+        self.act("reboot", other, "--hard")
         self.assert_right(other, 2)
         self.assertEqual([], self.servers.volumes())
 
-    def _start_nova(self, *, released):
-        """Have nova-compute on all nodes run anew; return once all have reported."""
-        before = self._reported()
-        for node in self.nodes.computes:
-            self.nodes.stop(node, "nova-compute")
-            self.nodes.start_nova(node, released=released)
-        wait_until(
-            lambda: not before & self._reported(), "nova-compute to report on all nodes", 120, 1
-        )
+    def test_server_with_further_disks_goes_through_all_operations(self):
+        (server,) = self.boot_plain("--config-drive", "true", flavor=FILES)
+        self.assert_right(server, 1)
+        self.act("pause", server, status="PAUSED")
+        self.act("unpause", server)
+        self.act("suspend", server, status="SUSPENDED")
+        self.act("resume", server)
+        self.act("reboot", server, "--soft")
+        self.assert_right(server, 2)
+        self.act("stop", server, status="SHUTOFF")
+        self.act("start", server)
+        self.assert_right(server, 3)
 
-    def _reported(self):
-        """Return when nova-compute reported on each node."""
-        services = self.cloud.rest.get("compute", "/os-services?binary=nova-compute")["services"]
-        return {(one["host"], one["updated_at"]) for one in services}
+        self.act("rescue", server, status="RESCUE")
+        self.assertIn("disk.rescue", self._opened(server))
+        self.act("unrescue", server)
+        self.assert_right(server, 4)
 
-    def _delete_all(self):
-        """Delete the servers, as long as nova on their nodes knows their disks."""
-        self.servers.delete(*(one.id for one in self.servers.all()))
+        self.act("resize", server, "--flavor", "guest.large", status="VERIFY_RESIZE")
+        self.assert_right(server, 5)
+        self.act("resize revert", server)
+        self.assert_right(server, 6)
 
-    def _boot(self, count):
-        where = ["--image", NAME, "--flavor", "guest", "--nic", "none"]
-        many = ["--min", str(count), "--max", str(count)]
-        self.cloud.client(*VERSION, "server", "create", *where, *many, "plain")
-        made = [one.id for one in self.servers.all()]
-        self.servers.wait(made, "ACTIVE")
-        return made
+    def test_server_with_further_disks_moves(self):
+        (server,) = self.boot_plain("--config-drive", "true", flavor=FILES)
+        self.assert_right(server, 1)
+        self.act("migrate", server, status="VERIFY_RESIZE")
+        self.assert_right(server, 2)
+        self.act("migration confirm", server)
+        drive = self._config_drive(server)
+        self.migrate_live(server)
+        self.assertEqual(drive, self._config_drive(server))
+        self.act("reboot", server, "--hard")
+        self.assert_right(server, 3)
 
-    def _host(self, server):
-        return self.servers.show(server).host
+    def test_images_of_a_server_have_what_it_wrote(self):
+        (server,) = self.boot_plain()
+        self.assert_right(server, 1)
+        for verb, more in (
+            ("image create", ("--name", "data-of-one")),
+            ("backup create", ("--name", "data-of-two", "--type", "daily", "--rotate", "1")),
+        ):
+            self.servers.order(verb, server, "--wait", *more)
+            self.servers.wait([server], "ACTIVE")
+        for image in ("data-of-one", "data-of-two"):
+            found = self.cloud.client("image", "show", image)
+            self.addCleanup(self.delete_image, found["id"])
+            self.assertEqual(("active", "qcow2"), (found["status"], found["disk_format"]))
+            (again,) = self.boot_plain(image=image, name="again")
+            self.assert_right(again, 2)
+            self.servers.delete(again)
 
-    def _size(self, server):
-        found = self.servers.node(server).run(["virtman", "vm", "show", "--json", server])
-        return json.loads(found.stdout)["size"]
+        self.act("shelve", server, status="SHELVED_OFFLOADED")
+        self.act("unshelve", server)
+        self.assert_right(server, 2)
+        self.act("rebuild", server, "--image", NAME)
+        self.assert_right(server, 1)
+
+    def test_server_whose_node_is_lost(self):
+        lost, deleted = self.boot_plain("--host", "compute1", count=2)
+        for one in (lost, deleted):
+            self.assert_right(one, 1)
+        first = self.servers.node(lost)
+        self.addCleanup(self._have_back, first)
+        first.kill()
+        wait_until(lambda: self._is_down(first), "a node of which Nova knows that it is down", 180)
+        self.servers.delete(deleted)
+        self.act("evacuate", lost)
+        self.assertEqual("compute2", self.host(lost))
+        self.assert_right(lost, 1)
+        self.assertEqual([lost], self._disks("compute2"))
+        self._have_back(first)
+        wait_until(lambda: self._disks("compute1") == [], "no disk on the node that is back", 180)
+        self.act("reboot", lost, "--hard")
+        self.assert_right(lost, 2)
+
+    def _opened(self, server):
+        return self.servers.node(server).run(["virsh", "domblklist", server]).stdout
+
+    def _config_drive(self, server):
+        file = self.servers.node(server).share / "instances" / server / "disk.config"
+        return file.read_bytes()
+
+    def _disks(self, host):
+        found = self.cloud.bed.node(host).run(["virtman", "list", "--json"]).stdout
+        return [one["vm"] for one in json.loads(found)]
+
+    def _have_back(self, node):
+        if not node.alive():
+            node.restart()
+            self.nodes.start_compute(node)
+
+    def _is_down(self, node):
+        path = f"/os-services?binary=nova-compute&host={node.name}"
+        (found,) = self.cloud.rest.get("compute", path)["services"]
+        return found["state"] == "down"
+
+
+class TestRefusedImages(DriverCase):
+    def test_image_that_cannot_be_a_disk_fails_clearly(self):
+        storage = self.nodes.storage
+        base = ["qemu-img", "create", "-f", "qcow2", "/host/bad.qcow2"]
+        for name, make, flavor, said in (
+            (
+                "data-backing",
+                [[*base, "-b", GUEST_DISK, "-F", "raw"]],
+                PLAIN,
+                "backing file",
+            ),
+            (
+                "data-truncated",
+                [
+                    ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/bad.qcow2"],
+                    ["truncate", "-s", "1M", "/host/bad.qcow2"],
+                ],
+                PLAIN,
+                "cannot be made",
+            ),
+            ("data-large", [[*base, "2G"]], PLAIN, "too small"),
+        ):
+            for command in make:
+                storage.run(command, timeout=300)
+            self.make_image(name, storage.share / "bad.qcow2")
+            (server,) = self.ask(image=name, flavor=flavor, name=name)
+            self.servers.wait([server], "ERROR")
+            self.assertIn(said, self.servers.show(server).fault)
+            self.servers.delete(server)

@@ -2,8 +2,8 @@
 
 import time
 
-from lab.openstack.nodes import GUEST_DISK, IMAGES, KEEP_TIME
-from lab.openstack.settings import SNAPSHOT
+from lab.openstack.nodes import GUEST_DISK, KEEP_TIME
+from lab.openstack.settings import MADE, SNAPSHOT
 from lab.waiting import wait_until
 from tests.openstack.base import CloudCase
 from tests.openstack.test_refusals import NOBODY
@@ -80,4 +80,4 @@ class TestImages(CloudCase):
 
     def _made(self):
         """Return the images that virtman-images has on its disk."""
-        return self.nodes.storage.run(["ls", f"{IMAGES}/made"]).stdout.split()
+        return self.nodes.storage.run(["ls", MADE]).stdout.split()

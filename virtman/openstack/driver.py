@@ -58,6 +58,14 @@ class LibvirtDriver(LiveDriver):
     def init_host(self, host: str) -> None:
         """Begin, and take disks away of servers that were deleted while nobody could do it."""
         super().init_host(host)
+        self._sweep()
+
+    def manage_image_cache(self, context: Any, all_instances: Any) -> None:
+        """Do what is due now and then: take files away, and disks that are nobody's any more."""
+        super().manage_image_cache(context, all_instances)
+        self._sweep()
+
+    def _sweep(self) -> None:
         try:
             self.disks.sweep(_deleted(one["vm"] for one in self.agent.list()).__contains__)
         except AgentUnreachable as err:
@@ -183,15 +191,22 @@ class LibvirtDriver(LiveDriver):
             self.disks.move(instance.uuid, migration.dest_compute)
         except Exception as err:
             LOG.exception("the disk of server %s did not leave", instance.uuid)
-            # What is undone here looks at the old flavor, which nova notes later.
-            with utils.temporary_mutation(instance, old_flavor=instance.flavor):
-                self.finish_revert_migration(
-                    *(context, instance, network_info, migration, block_device_info),
-                    power_on=instance.vm_state != vm_states.STOPPED,
-                )
+            self.finish_revert_migration(
+                *(context, instance, network_info, migration, block_device_info),
+                power_on=instance.vm_state != vm_states.STOPPED,
+            )
             self._remove_sent(dest, instance)
             raise exception.InstanceFaultRollback(inner_exception=err) from err
         return sent
+
+    def finish_revert_migration(
+        self, context: Any, instance: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        """Have a guest again where it was, also if nova did not come to note its old flavor."""
+        with contextlib.ExitStack() as stack:
+            if image_of(instance) and not instance.old_flavor:
+                stack.enter_context(utils.temporary_mutation(instance, old_flavor=instance.flavor))
+            super().finish_revert_migration(context, instance, *args, **kwargs)
 
     def destroy(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> None:
         """Take a guest away; in a revert its disk goes back first, with what was written here."""
@@ -268,7 +283,7 @@ def methods() -> guard.Methods:
             *("_create_and_inject_local_root", "_create_image", "_create_snapshot_metadata"),
             *("_destroy", "_get_instance_disk_info", "_is_path_shared_with", "_live_migration"),
             *("_set_quiesced", "_try_fetch_image_cache", "_undefine_domain"),
-            *("cleanup", "finish_migration", "finish_revert_migration"),
+            *("cleanup", "finish_migration"),
         ),
         **guard.named(imagebackend.Image, "verify_base_size"),
         **guard.named(imagebackend.Backend, "backend"),

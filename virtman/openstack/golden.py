@@ -36,7 +36,7 @@ _READY = frozenset({"available", "in-use"})
 _SOON = frozenset({"creating", "downloading", "reserved", "attaching", "detaching"})
 # What Cinder answers to all but one who reserve a volume at the same time, and to much else.
 _NOT_NOW = 400
-_SHORT, _LONG, _SHARE = 0.5, 5.0, 8
+_SHORT, _LONG, _SHARE = 1.0, 5.0, 4
 
 
 def made_of(image: str) -> Mapping[str, str]:
@@ -56,8 +56,8 @@ def made_of(image: str) -> Mapping[str, str]:
 def pause_after(waited: float) -> float:
     """Return the seconds until one looks again at what takes long already, as each node does.
 
-    An eighth of what was waited: little is lost, and a thousand nodes ask no more than 200 times a
-    second.
+    A quarter of what was waited: a slow Cinder is asked hardly more often than a fast one, and by a
+    thousand nodes no more than 200 times a second.
     """
     return min(_LONG, max(_SHORT, waited / _SHARE))
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import testtools
 from fixtures import TempDir
 
-from bench.openstack import _REQUEST
 from lab.openstack import networking, services
 from lab.openstack.environment import Environment
 from lab.openstack.servers import _server
@@ -88,13 +87,3 @@ class TestServers(testtools.TestCase):
         }
         self.assertEqual("ACTIVE powering-off", _server(found).status)
         self.assertEqual("ACTIVE", _server(found | {"OS-EXT-STS:task_state": None}).status)
-
-
-class TestBench(testtools.TestCase):
-    def test_requests_are_found_in_the_log_of_cinder(self):
-        line = (
-            "[pid: 22496|app: 0|req: 981/981] 10.78.0.1 () {34 vars in 749 bytes} [Sun Nov 22 "
-            "03:45:54 2026] GET /v3/1936/volumes/detail => generated 2092 bytes in 171 msecs "
-            "(HTTP/1.1 200) 7 headers in 287 bytes (1 switches on core 2)"
-        )
-        self.assertEqual([("10.78.0.1", "GET", "1936/volumes/detail")], _REQUEST.findall(line))

@@ -47,6 +47,7 @@ METHODS = {
     "LibvirtDriver.instance_on_disk": "9837236bd4cd0b71",
     "LibvirtDriver.live_migration": "4512f75d99dc3f4e",
     "LibvirtDriver.live_migration_abort": "52f8e13b6b7388cc",
+    "LibvirtDriver.manage_image_cache": "d2e1617730a114d9",
     "LibvirtDriver.migrate_disk_and_power_off": "ad718f84c7ebb376",
     "LibvirtDriver.post_live_migration": "07b90a83db5e232f",
     "LibvirtDriver.post_live_migration_at_destination": "368110f4e58eb6b2",
