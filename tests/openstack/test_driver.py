@@ -33,10 +33,11 @@ class DriverCase(CloudCase):
             self.addCleanup(self.cloud.order, "flavor", "delete", flavor)
         self.image = self.guest_as_image(NAME)
 
-    def ask(self, *options, count=1, flavor=PLAIN, image=NAME, name="plain"):
-        """Have servers made; return their ids."""
+    def ask(self, *options, count=1, flavor=PLAIN, image="", name="plain"):
+        """Have servers made, of the guest's image if no other; return their ids."""
         known = {one.id for one in self.servers.all()}
-        where = ["--image", image, "--flavor", flavor, "--nic", "none", *options]
+        source = image or self.image
+        where = ["--image", source, "--flavor", flavor, "--nic", "none", *options]
         many = ["--min", str(count), "--max", str(count)]
         self.cloud.client(*VERSION, "server", "create", *where, *many, name)
         return [one.id for one in self.servers.all() if one.id not in known]
@@ -72,7 +73,7 @@ class TestDriver(DriverCase):
         began = time.monotonic()
         moving, other = self.boot_plain(count=2)
         report(f"openstack: 2 servers of a new image ACTIVE after {time.monotonic() - began:.0f} s")
-        self.cloud.order("image", "delete", NAME)
+        self.cloud.order("image", "delete", self.image)
         for one in (moving, other):
             self.assert_right(one, 1)
         self.assertEqual({"compute1", "compute2"}, {self.host(one) for one in (moving, other)})
@@ -141,14 +142,14 @@ class TestDriver(DriverCase):
             found = self.cloud.client("image", "show", image)
             self.addCleanup(self.delete_image, found["id"])
             self.assertEqual(("active", "qcow2"), (found["status"], found["disk_format"]))
-            (again,) = self.boot_plain(image=image, name="again")
+            (again,) = self.boot_plain(image=found["id"], name="again")
             self.assert_right(again, 2)
             self.servers.delete(again)
 
         self.act("shelve", server, status="SHELVED_OFFLOADED")
         self.act("unshelve", server)
         self.assert_right(server, 2)
-        self.act("rebuild", server, "--image", NAME)
+        self.act("rebuild", server, "--image", self.image)
         self.assert_right(server, 1)
 
     def test_server_whose_node_is_lost(self):
@@ -215,8 +216,8 @@ class TestRefusedImages(DriverCase):
         ):
             for command in make:
                 storage.run(command, timeout=300)
-            self.make_image(name, storage.share / "bad.qcow2")
-            (server,) = self.ask(image=name, flavor=flavor, name=name)
+            image = self.make_image(name, storage.share / "bad.qcow2")
+            (server,) = self.ask(image=image, flavor=flavor, name=name)
             self.servers.wait([server], "ERROR")
             self.assertIn(said, self.servers.show(server).fault)
             self.servers.delete(server)
