@@ -12,10 +12,11 @@ from tests.driver.nodes import Agent, NodesCase
 from virtman.errors import AgentUnreachable
 
 # What the driver asks an agent for.
-_VERBS = frozenset(
-    "create show resize await_image images warm destroy list space "
-    "migrate move finish_move await_move cancel_move".split()
-)
+_VERBS = {
+    *("create", "show", "resize", "destroy", "list", "space"),
+    *("await_image", "images", "warm"),
+    *("migrate", "move", "finish_move", "await_move", "cancel_move"),
+}
 
 
 class Killed(BaseException):
