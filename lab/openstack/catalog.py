@@ -10,13 +10,14 @@ import sys
 
 import openstack
 
-SERVICES = ("placement", "glance", "nova", "cinder", "neutron", "volt")
+SERVICES = ("placement", "glance", "nova", "cinder", "neutron", "heat", "volt")
 ENDPOINTS = {
     "placement": ("placement", "http://{}:8780"),
     "glance": ("image", "{glance}"),
     "nova": ("compute", "http://{}:8774/v2.1"),
     "cinder": ("block-storage", "http://{}:8776/v3/%(project_id)s"),
     "cinderv3": ("volumev3", "http://{}:8776/v3/%(project_id)s"),
+    "heat": ("orchestration", "http://{}:8004/v1/%(project_id)s"),
     "volt": ("virtman", "http://{}:8778"),
 }
 

@@ -1,4 +1,4 @@
-"""The cloud on the command line: python -m lab openstack up, status, client, down."""
+"""The cloud on the command line: python -m lab openstack up, status, client, tempest, down."""
 
 import itertools
 import json
@@ -13,6 +13,7 @@ from rich.table import Table
 from lab.cluster import Bed
 from lab.openstack.bed import OpenStack
 from lab.openstack.settings import PASSWORD, SNAPSHOT, Nova
+from lab.openstack.tempest import Tempest
 from lab.ports import free_port
 
 NOVA = click.Choice(Nova, case_sensitive=False)
@@ -107,6 +108,34 @@ def client(name: str, words: Sequence[str]) -> None:
     sys.stdout.buffer.write(done.stdout_bytes)
     sys.stderr.buffer.write(done.stderr_bytes)
     sys.exit(done.status)
+
+
+@openstack.command()
+@NAME
+@click.option("--nova", "novas", type=NOVA, multiple=True, help="Run this Nova; may be repeated.")
+@click.argument("regex", default="")
+def tempest(name: str, novas: Sequence[Nova], regex: str) -> None:
+    """Run tempest's tests that need no network, or those that match REGEX instead.
+
+    The status is 1 if one failed; with several Novas, if one passed with the first of them and
+    not with the last.
+    """
+    Bed.attach(name)
+    cloud = OpenStack(name)
+    runner = Tempest(cloud)
+    runs = []
+    for one in novas or [cloud.settings.nova]:
+        if one is not cloud.settings.nova:
+            cloud.switch(one)
+        runs.append(runner.run(regex))
+        click.echo(f"{one}: {runs[-1]}; see {runner.folder}")
+        for test in runs[-1].failed:
+            click.echo(f"  failed: {test}")
+    worse = runs[-1].failed if len(runs) == 1 else runs[-1].lost(runs[0])
+    if len(runs) > 1:
+        for test in worse:
+            click.echo(f"passed with {novas[0]}, not with {novas[-1]}: {test}")
+    sys.exit(1 if worse else 0)
 
 
 @openstack.command()

@@ -25,7 +25,10 @@ from lab.waiting import wait_until
 
 LOG = logging.getLogger(__name__)
 START = 240.0  # seconds, with everything starting at once on two cores
-DATABASES = ("keystone", "placement", "glance", "nova_api", "nova_cell0", "nova", "cinder")
+DATABASES = (
+    *("keystone", "placement", "glance", "nova_api", "nova_cell0", "nova", "cinder"),
+    "heat",  # which has no tables before it is started
+)
 # What a start keeps for the next one, below the folder of what services keep.
 SEED = ("mariadb", "keystone")
 

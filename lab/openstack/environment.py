@@ -2,6 +2,8 @@
 
 control   keystone, placement, glance, cinder, nova and openstackclient
 horizon   Horizon alone, whose libraries are not those of the others
+heat      Heat, which only tests of it start
+tempest   OpenStack's own tests of clouds
 
 An environment is a virtual environment of Debian's own Python, which nodes have too: they see it
 at the same path, read-only. So all of it is compiled when it is built.
@@ -62,12 +64,22 @@ def horizon() -> Environment:
     return _ensure("horizon")
 
 
+def heat() -> Environment:
+    """Return the environment of Heat."""
+    return _ensure("heat")
+
+
+def tempest() -> Environment:
+    """Return the environment of tempest."""
+    return _ensure("tempest")
+
+
 def patched_nova(control: Environment) -> Path:
     """Return a folder with the package nova of an environment, and VirtMan's patches in it."""
     files = {path.name: path.read_bytes() for path in PATCHES.iterdir() if path.is_file()}
     files["environment"] = control.folder.name.encode()
     folder = cache_folder() / f"openstack-nova-{recipe_key(files)}"
-    with _only_one("nova"):
+    with only_one("nova"):
         if not folder.exists():
             part = folder.with_suffix(".part")
             shutil.rmtree(part, ignore_errors=True)
@@ -88,7 +100,7 @@ def _ensure(name: str, *projects: Path) -> Environment:
     environment = Environment(cache_folder() / f"openstack-{name}-{recipe_key(files)}")
     complete = environment.folder / "complete"
     if not complete.exists():
-        with _only_one(name):
+        with only_one(name):
             if not complete.exists():
                 LOG.info("building the environment %s", environment.folder.name)
                 _build(environment, listed, projects)
@@ -97,7 +109,7 @@ def _ensure(name: str, *projects: Path) -> Environment:
 
 
 @contextmanager
-def _only_one(name: str) -> Iterator[None]:
+def only_one(name: str) -> Iterator[None]:
     """Let one process at a time build."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with open(cache_folder() / f"openstack-{name}.lock", "w") as lock:

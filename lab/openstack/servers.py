@@ -12,7 +12,7 @@ from lab.errors import DeadlinePassed
 from lab.guest import GuestFailed, Report, parse
 from lab.node import Node
 from lab.openstack.bed import OpenStack
-from lab.openstack.nodes import STORAGE
+from lab.openstack.nodes import GUEST_DISK, STORAGE
 from lab.openstack.settings import MADE, SNAPSHOT
 from lab.waiting import wait_until
 
@@ -58,6 +58,22 @@ class Servers:
         """Return the id of the snapshot that servers boot from."""
         found = self.cloud.rest.get("block-storage", f"/snapshots?name={SNAPSHOT}")
         return str(found["snapshots"][0]["id"])
+
+    def guest_as_image(self, name: str, *options: str) -> str:
+        """Give Glance the guest's disk as an image; return the image's id."""
+        storage = self.cloud.nodes.storage
+        file = storage.share / "guest.qcow2"
+        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
+        try:
+            storage.run(convert, timeout=300)
+            return self.make_image(name, file, *options)
+        finally:
+            file.unlink(missing_ok=True)
+
+    def make_image(self, name: str, file: Path, *options: str) -> str:
+        """Give Glance a file, which it is told is qcow2; return the image's id."""
+        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
+        return str(self.cloud.client("image", "create", *kind, *options, name)["id"])
 
     def _flavor(self, name: str) -> str:
         flavors = self.cloud.rest.get("compute", "/flavors")["flavors"]

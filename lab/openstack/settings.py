@@ -112,7 +112,7 @@ class Settings:
         target.write_text(text.substitute(self._values() | values))
 
     def _values(self) -> dict[str, object]:
-        services = ("placement", "glance", "nova", "cinder", "neutron")
+        services = ("placement", "glance", "nova", "cinder", "neutron", "heat")
         return {
             "address": ADDRESS,
             "glance": GLANCE,

@@ -9,7 +9,6 @@ import sys
 import testtools
 
 from lab.openstack.bed import OpenStack
-from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.servers import Servers
 from lab.openstack.settings import Nova
 
@@ -81,19 +80,15 @@ class CloudCase(testtools.TestCase):
 
     def guest_as_image(self, name):
         """Give Glance the guest's disk; return the image's id."""
-        storage = self.nodes.storage
-        file = storage.share / "guest.qcow2"
-        self.addCleanup(file.unlink, missing_ok=True)
-        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
-        storage.run(convert, timeout=300)
-        return self.make_image(name, file)
+        return self._given_back(self.servers.guest_as_image(name))
 
     def make_image(self, name, file):
         """Give Glance a file, which it is told is qcow2; return the image's id."""
-        kind = ["--disk-format", "qcow2", "--container-format", "bare", "--file", str(file)]
-        made = self.cloud.client("image", "create", *kind, name)
-        self.addCleanup(self.delete_image, made["id"])
-        return made["id"]
+        return self._given_back(self.servers.make_image(name, file))
+
+    def _given_back(self, image):
+        self.addCleanup(self.delete_image, image)
+        return image
 
     def delete_image(self, image):
         """Delete an image of Glance's, if it is there."""

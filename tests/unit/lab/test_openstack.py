@@ -5,8 +5,9 @@ from pathlib import Path
 
 import testtools
 from fixtures import TempDir
+from subunit.v2 import StreamResultToBytes
 
-from lab.openstack import networking, services
+from lab.openstack import networking, services, tempest
 from lab.openstack.environment import Environment
 from lab.openstack.servers import _server
 from lab.openstack.settings import TEMPLATES, Nova, Settings
@@ -24,9 +25,12 @@ class TestSettings(testtools.TestCase):
     def test_every_template_is_filled_in(self):
         node = {"host": "compute1", "ip": "10.78.0.2", "privsep": "helper"}
         node |= {"plugins": [], "use_cachegroup": "true", "driver": Nova.DRIVER.driver}
+        names = ("folder", "heat", "password", "computes")
+        names += ("image", "other_image", "flavor", "other_flavor")
+        others = dict.fromkeys(names, "1")
         for template in TEMPLATES.iterdir():
             if template.is_file():
-                self.settings.write(template.name, self.folder / template.name, **node)
+                self.settings.write(template.name, self.folder / template.name, **node, **others)
                 self.assertNotIn("$", (self.folder / template.name).read_text())
 
     def test_no_two_services_share_a_name_or_a_port(self):
@@ -87,3 +91,31 @@ class TestServers(testtools.TestCase):
         }
         self.assertEqual("ACTIVE powering-off", _server(found).status)
         self.assertEqual("ACTIVE", _server(found | {"OS-EXT-STS:task_state": None}).status)
+
+
+class TestTempest(testtools.TestCase):
+    def _run(self, **statuses):
+        """Return the outcomes of a run that stestr has kept."""
+        stream = Path(self.useFixture(TempDir()).path, "0")
+        with stream.open("wb") as file:
+            result = StreamResultToBytes(file)
+            for name, status in statuses.items():
+                test = f"tempest.{name}[id-1,smoke]"
+                result.status(test, "inprogress")
+                if status != "inprogress":
+                    result.status(test, status)
+        return tempest.read(stream)
+
+    def test_counts_are_of_tests_by_their_names(self):
+        found = self._run(one="success", two="skip", three="fail", four="success")
+        self.assertEqual(["tempest.four", "tempest.one"], found.passed)
+        self.assertEqual("2 passed, 1 failed, 1 skipped", str(found))
+
+    def test_one_that_did_not_end_has_failed(self):
+        self.assertEqual(["tempest.one"], self._run(one="inprogress").failed)
+
+    def test_only_what_passed_before_can_be_lost(self):
+        before = self._run(one="success", two="fail", three="success", four="success")
+        after = self._run(one="fail", two="fail", three="skip", four="success")
+        self.assertEqual(["tempest.one", "tempest.three"], after.lost(before))
+        self.assertEqual([], before.lost(after))
