@@ -62,9 +62,13 @@ class DriverCase(CloudCase):
         return json.loads(found.stdout)
 
     def migrate_live(self, server):
-        before = self.host(server)
+        (other,) = {"compute1", "compute2"} - {self.host(server)}
         self.servers.order("migrate", server, "--live-migration")
-        wait_until(lambda: self.host(server) != before, "a server that migrates live", 180, 1)
+        self.wait_host(server, other)
+
+    def wait_host(self, server, host):
+        """Wait until a server is on a node, and active."""
+        wait_until(lambda: self.host(server) == host, f"server {server} on {host}", 300, 1)
         self.servers.wait([server], "ACTIVE")
 
 
@@ -161,8 +165,8 @@ class TestDriver(DriverCase):
         first.kill()
         wait_until(lambda: self._is_down(first), "a node of which Nova knows that it is down", 180)
         self.servers.delete(deleted)
-        self.act("evacuate", lost)
-        self.assertEqual("compute2", self.host(lost))
+        self.servers.order("evacuate", lost)
+        self.wait_host(lost, "compute2")
         self.assert_right(lost, 1)
         self.assertEqual([lost], self._disks("compute2"))
         self._have_back(first)
