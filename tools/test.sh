@@ -172,7 +172,7 @@ run_nova() {
             report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"
             [ "$part" = nova ] || continue
             report "$repository/$kind-on" 0 nova_tests "$folder" "$kind" "${tests[$kind]}" \
-                OS_VIRTMAN__USE_VMTSNAPSHOT=true OS_VIRTMAN__USE_CACHEGROUP=true
+                OS_VIRTMAN__USE_VMTSNAPSHOT=true
         done
     fi
 }

@@ -12,6 +12,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import nova.conf
@@ -30,6 +31,8 @@ from virtman.openstack.backend import image_of
 from virtman.openstack.disks import Disks
 from virtman.openstack.live_driver import LiveDriver
 from virtman.openstack.releases import RELEASES
+from virtman.openstack.volumes import Volumes
+from virtman.openstack.volumes_driver import VolumesDriver
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -40,7 +43,7 @@ DISK_GB = "DISK_GB"
 _ENDING = (task_states.DELETING, task_states.SOFT_DELETING)
 
 
-class LibvirtDriver(LiveDriver):
+class LibvirtDriver(LiveDriver, VolumesDriver):
     """The driver of one node."""
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
@@ -53,6 +56,7 @@ class LibvirtDriver(LiveDriver):
         self.images = wanted.WantedImages(self.agent, conf.image_timeout)
         # An image that was there a moment ago is waited for no longer.
         self.disks = Disks(self.agent, self.images, 0, conf.ready_timeout)
+        self.volumes = Volumes(self.agent, Path(CONF.state_path) / "virtman" / "volumes")
         self.image_backend = backend.Backend(CONF.use_cow_images, self.disks, self.images)
 
     def init_host(self, host: str) -> None:
@@ -276,6 +280,7 @@ def methods() -> guard.Methods:
     found: Mapping[str, Any] = {
         **guard.overridden(LibvirtDriver, driver.LibvirtDriver),
         **guard.overridden(LiveDriver, driver.LibvirtDriver),
+        **guard.overridden(VolumesDriver, driver.LibvirtDriver),
         **guard.overridden(backend.RootDisk, imagebackend.Image),
         **guard.overridden(backend.Backend, imagebackend.Backend),
         **guard.named(
@@ -283,7 +288,7 @@ def methods() -> guard.Methods:
             *("_create_and_inject_local_root", "_create_image", "_create_snapshot_metadata"),
             *("_destroy", "_get_instance_disk_info", "_is_path_shared_with", "_live_migration"),
             *("_set_quiesced", "_try_fetch_image_cache", "_undefine_domain"),
-            *("cleanup", "finish_migration"),
+            *("cleanup", "finish_migration", "swap_volume"),
         ),
         **guard.named(imagebackend.Image, "verify_base_size"),
         **guard.named(imagebackend.Backend, "backend"),

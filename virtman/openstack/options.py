@@ -15,6 +15,15 @@ OPTS = [
         help="Unix socket of the virtman-agent of this compute node. The account of nova-compute "
         "must be in the group of the socket.",
     ),
+    cfg.BoolOpt(
+        "use_cachegroup",
+        default=False,
+        deprecated_group="DEFAULT",
+        help="Put the cache group of this compute node before the Cinder volumes that servers get "
+        "from now on. It needs an agent with [cache] driver = bcache. Volumes that have a cache "
+        "keep it after this is turned off, until they are detached or their server is started "
+        "again.",
+    ),
     cfg.IntOpt(
         "image_timeout",
         default=1800,
