@@ -29,15 +29,11 @@ class CacheMixin:
         self.volume = self.cinder.ISCSI_BACKED_VOL
         self.info = copy.deepcopy(self.cinder.VOLUME_CONNECTION_INFO)
         self.info[self.volume]["data"]["encrypted"] = False
-        self.useFixture(
-            fixtures.MockPatchObject(self.cinder, "VOLUME_CONNECTION_INFO", self.info)
-        )
+        self.useFixture(fixtures.MockPatchObject(self.cinder, "VOLUME_CONNECTION_INFO", self.info))
         self.useFixture(
             fixtures.MockPatch(f"{CONNECTOR}.connect_volume", return_value={"path": OWN})
         )
-        self.disconnect = self.useFixture(
-            fixtures.MockPatch(f"{CONNECTOR}.disconnect_volume")
-        ).mock
+        self.disconnect = self.useFixture(fixtures.MockPatch(f"{CONNECTOR}.disconnect_volume")).mock
         self.agent = self.agents["a"]
 
     def attach(self):
@@ -195,9 +191,7 @@ class VolumesTest(CacheMixin, NodesCase):
             stock = copy.deepcopy(self.info[self.volume])
             part = self.info[self.volume]
             (part if "multiattach" in values else part["data"]).update(values)
-            with fixtures.MockPatch(
-                "os_brick.encryptors.get_encryption_metadata", return_value={}
-            ):
+            with fixtures.MockPatch("os_brick.encryptors.get_encryption_metadata", return_value={}):
                 self.attach()
                 self.assert_not_cached()
                 self.detach()

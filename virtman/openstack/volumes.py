@@ -120,4 +120,3 @@ class Volumes:
 
     def _file(self, volume: str) -> Path:
         return self.folder / volume
-

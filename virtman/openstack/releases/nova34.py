@@ -57,6 +57,7 @@ METHODS = {
     "LibvirtDriver.post_live_migration": "07b90a83db5e232f",
     "LibvirtDriver.post_live_migration_at_destination": "368110f4e58eb6b2",
     "LibvirtDriver.pre_live_migration": "7d338db69f2f6323",
+    "LibvirtDriver.rescue": "dd157d5db014de53",
     "LibvirtDriver.rollback_live_migration_at_destination": "74c773ed73e124e1",
     "LibvirtDriver.rollback_live_migration_at_source": "a08cd4260cf01dfb",
     "LibvirtDriver.snapshot": "79c77f690ccb59e6",
