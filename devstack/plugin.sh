@@ -44,6 +44,8 @@ function install_virtman {
     if is_service_enabled nova; then
         "$VIRTMAN_DIR/nova_patches/apply" "$NOVA_DIR" ||
             die $LINENO "nova_patches do not fit $NOVA_DIR: check out $NOVA_BRANCH there"
+        # Nova runs from there, and looks for drivers there.
+        ln -sfn "$VIRTMAN_DIR/nova/virt/virtman" "$NOVA_DIR/nova/virt/virtman"
     fi
     if is_service_enabled horizon; then
         pip_install "$VIRTMAN_DIR/horizon_patches"
@@ -105,8 +107,8 @@ function _virtman_host {
     echo "${host,,}"
 }
 
-# The account of nova, for golden volumes.
-function _configure_virtman_golden {
+# The account of nova, for golden volumes and images.
+function _configure_virtman_account {
     cat > "$VIRTMAN_CONF_DIR/clouds.yaml" << EOF
 clouds:
   virtman:
@@ -126,6 +128,7 @@ function _configure_virtman_nova {
     local conf key
     for conf in "$NOVA_CONF" ${NOVA_CPU_CONF:+"$NOVA_CPU_CONF"}; do
         [[ -e $conf ]] || continue
+        iniset "$conf" DEFAULT compute_driver virtman.LibvirtDriver
         iniset "$conf" virtman use_vmtsnapshot True
         iniset "$conf" virtman use_cachegroup "$VIRTMAN_USE_CACHEGROUP"
         iniset "$conf" virtman volume_type "$VIRTMAN_VOLUME_TYPE"
@@ -170,8 +173,8 @@ function configure_virtman {
     if is_service_enabled virtman-agent; then
         _configure_virtman_agent
     fi
-    if is_service_enabled virtman-golden; then
-        _configure_virtman_golden
+    if is_service_enabled virtman-golden || is_service_enabled virtman-images; then
+        _configure_virtman_account
     fi
     if is_service_enabled nova; then
         _configure_virtman_nova
@@ -200,6 +203,13 @@ OS_CLIENT_CONFIG_FILE=$VIRTMAN_CONF_DIR/clouds.yaml $(_virtman_program virtman-g
 --cloud virtman --volt $VOLT_URL --token-file $(_virtman_token_file operator) \
 --host $(_virtman_host) --ip $HOST_IP --port $VIRTMAN_GOLDEN_PORT" "" root
     fi
+    if is_service_enabled virtman-images; then
+        run_process virtman-images "/usr/bin/env \
+OS_CLIENT_CONFIG_FILE=$VIRTMAN_CONF_DIR/clouds.yaml $(_virtman_program virtman-images) \
+--cloud virtman --volt $VOLT_URL --token-file $(_virtman_token_file operator) \
+--host $(_virtman_host) --ip $HOST_IP --port $VIRTMAN_GOLDEN_PORT \
+--folder $VIRTMAN_STATE_DIR/glance" "" root
+    fi
 }
 
 # The type of golden volumes, which users choose too; and Volt in Keystone's catalog, with the account
@@ -218,7 +228,7 @@ function create_virtman_accounts {
 
 function stop_virtman {
     local service
-    for service in virtman-golden virtman-agent volt; do
+    for service in virtman-images virtman-golden virtman-agent volt; do
         stop_process "$service"
     done
 }
@@ -226,6 +236,7 @@ function stop_virtman {
 function clean_virtman {
     if [[ -d $NOVA_DIR ]]; then
         "$VIRTMAN_DIR/nova_patches/apply" --undo "$NOVA_DIR"
+        rm -f "$NOVA_DIR/nova/virt/virtman"
     fi
     rm -f "$HORIZON_DIR"/openstack_dashboard/local/enabled/_31?0_*virtman*.py \
         "$HORIZON_DIR/openstack_dashboard/local/local_settings.d/_3110_virtman.py"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Nova itself, to apply nova_patches to and to test; sourced by test.sh.
+# Nova itself, to run the driver, to apply nova_patches to and to test; sourced by test.sh.
 #
 # Its virtual environment and its release are fetched once, and kept in the cache.
 
@@ -10,21 +10,17 @@ NOVA_REQUIREMENTS=(
     osprofiler hacking python-barbicanclient
 )
 
-# Tests that the patches bring along, but for one of two minutes, and of what is nearest to them.
+# Nova's own tests of what is nearest to the patch.
 declare -A PATCHES_TESTS=(
-    [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume\.test_virtman|'
-    [functional]='^nova\.tests\.functional\.test_(virtman\.(?!.*test_fifty)|boot_from_volume\b)'
+    [functional]='^nova\.tests\.functional\.test_boot_from_volume\b'
 )
-PATCHES_TESTS[unit]+='scheduler\.test_utils|conf)\b'
 
-# Nova's own tests of what the patches touch.
+# Nova's own tests of what the patch touches.
 declare -A NOVA_TESTS=(
-    [unit]='^nova\.tests\.unit\.(virt\.test_(block_device|virtman)|virt\.libvirt\.volume|conf|test_conf|'
+    [unit]='^nova\.tests\.unit\.(compute\.test_(api|shelve)|api\.openstack\.compute\.test_servers)\b'
     [functional]='^nova\.tests\.functional\.(libvirt\.test_live_migration|'
 )
-NOVA_TESTS[unit]+='virt\.libvirt\.test_driver\.\w+\.\w*(volume|live_migration)\w*|'
-NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|resource_tracker|shelve)|scheduler\.test_utils)\b'
-NOVA_TESTS[functional]+='regressions\.test_bug_1939545|test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
+NOVA_TESTS[functional]+='test_(boot_from_volume|multiattach|server_rescue|server_migrations|servers))\b'
 
 # Sets NOVA_BIN: programs of the virtual environment.
 make_nova_venv() {
@@ -53,11 +49,16 @@ prepare_nova() {
     export NOVA_RELEASE
 }
 
-# Makes the folder $1: the release with the patches.
-patch_nova() {
+# Makes the folder $1: the release as it is, with what our package adds to it.
+extend_nova() {
     rm -rf "$1"
     mkdir -p "$(dirname "$1")"
-    cp -r "$NOVA_RELEASE" "$1" && "$TOP/nova_patches/apply" "$1"
+    cp -r "$NOVA_RELEASE" "$1" && cp -r "$TOP/nova/virt/virtman" "$1/nova/virt/"
+}
+
+# Makes the folder $1: the same with the patch.
+patch_nova() {
+    extend_nova "$1" && "$TOP/nova_patches/apply" "$1"
 }
 
 # Runs the tests of nova in the folder $1 that are of the kind $2 and match $3. The rest are
@@ -75,28 +76,22 @@ nova_tests() {
 
 # Runs those that match $2, of whatever kind; there may be none of one.
 matching_nova_tests() {
-    driver_tests .stestr/driver "$1-released" "$2"
+    fixture_tests driver "$1-released" "$2"
+    fixture_tests series "$1" "$2"
     nova_tests "$1" unit "$2"
     nova_tests "$1" functional "$2"
     true
 }
 
-# Makes the folder $1: the release as it is, with what our package adds to it.
-extend_nova() {
-    rm -rf "$1"
-    mkdir -p "$(dirname "$1")"
-    cp -r "$NOVA_RELEASE" "$1" && cp -r "$TOP/nova/virt/virtman" "$1/nova/virt/"
-}
-
-# Runs the tests of the driver, those that match $3 if it is there, with a released nova in the
-# folder $2; keeps what came of them in $1.
-driver_tests() {
-    local repository=$TOP/$1 folder=$2
+# Runs our tests in nova's fixtures, those in tests/$1 that match $3 if it is there, with the nova in the
+# folder $2.
+fixture_tests() {
+    local repository=$TOP/.stestr/$1 folder=$2
     mkdir -p "$repository"
     (
-        extend_nova "$folder" && cd "$folder" &&
+        cd "$folder" &&
             PYTHONPATH="$folder:$TOP" PATH="$NOVA_BIN:$PATH" OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
-                stestr --repo-url "$repository" --test-path "$TOP/tests/driver" --top-dir "$TOP" \
+                stestr --repo-url "$repository" --test-path "$TOP/tests/$1" --top-dir "$TOP" \
                 run --concurrency 2 "${@:3}"
     )
 }

@@ -11,15 +11,14 @@ Parts, in the order in which they run when none is named:
   docs        the documentation builds without a warning
   unit        tests of pure code
   functional  tests of whole programs on this machine
-  patches     the driver of nova, and nova_patches by the tests that they bring along, in nova's
-              own fixtures
+  patches     the driver of nova, and the patch of nova_patches with it, in nova's own fixtures
   chaos       tests of a Volt that is killed again and again, a minute a database
   system      tests on the test bed: real kernels, as root
 
 Parts that run only when they are named:
 
   horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
-  nova        nova_patches, by all of nova's own tests of what they touch; takes half an hour
+  nova        the same, and all of nova's own tests of what the patch touches; takes half an hour
   faults      the table of faults, and checks by other tools, on the test bed; three hours,
               or one with VIRTMAN_FAULTS_STRIDE=4
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, 40 minutes
@@ -161,18 +160,19 @@ run_nova() {
     local part=$1 folder=$TOP/build/nova repository=.stestr/$1 kind
     local -n tests=${part^^}_TESTS
     mkdir -p "$repository"
-    if ! { prepare_nova && patch_nova "$folder"; }; then
+    if ! { prepare_nova && extend_nova "$folder-released" && patch_nova "$folder"; }; then
         failed=$((failed + 1))
     elif [ $# -gt 1 ]; then
         report "$repository/report" 0 matching_nova_tests "$folder" "$2"
     else
-        report "$repository/driver" 0 driver_tests .stestr/driver "$folder-released"
+        report "$repository/driver" 0 fixture_tests driver "$folder-released"
+        report "$repository/series" 0 fixture_tests series "$folder"
         report "$repository/own" 0 own_nova_tests "$repository"
-        for kind in unit functional; do
+        for kind in "${!tests[@]}"; do
             report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"
             [ "$part" = nova ] || continue
             report "$repository/$kind-on" 0 nova_tests "$folder" "$kind" "${tests[$kind]}" \
-                OS_VIRTMAN__USE_VMTSNAPSHOT=true OS_VIRTMAN__USE_CACHEGROUP=true
+                OS_VIRTMAN__USE_VMTSNAPSHOT=true
         done
     fi
 }

@@ -12,10 +12,12 @@ from openstack_dashboard.api import base, placement
 
 LOG = logging.getLogger(__name__)
 
-RESOURCE = "CUSTOM_VIRTMAN_GB"
+RESOURCE = "DISK_GB"
 """What compute nodes report the space of their exception stores as."""
 
-_PATH = f"/allocation_candidates?resources={RESOURCE}:1"
+_PATH = f"/allocation_candidates?resources={RESOURCE}:1&required=CUSTOM_VIRTMAN"
+_VERSION = "placement 1.17"
+"""Since when a request can name a trait."""
 
 
 def free(request: HttpRequest) -> int | None:
@@ -27,7 +29,8 @@ def free(request: HttpRequest) -> int | None:
         return None
     try:
         url = base.url_for(request, "placement").rstrip("/") + _PATH
-        _, found = placement.make_adapter(request).get(url)
+        session = placement.make_adapter(request).session
+        _, found = placement.Adapter(session, api_version=_VERSION).get(url)
     except ClientException as err:
         LOG.debug("placement does not tell user %s of %s: %s", request.user.id, RESOURCE, err)
         return None

@@ -27,14 +27,14 @@ MADE = f"{GLANCE_FILES}/virtman"  # images that virtman-images made
 class Nova(StrEnum):
     """Which Nova a bed runs."""
 
-    PATCHED = "patched"  # with nova_patches
-    DRIVER = "driver"  # as it was released, with VirtMan's driver on the compute nodes
+    PATCHED = "patched"  # with nova_patches, and VirtMan's driver on the compute nodes
+    DRIVER = "driver"  # as it was released, with the driver
     STOCK = "stock"  # as it was released
 
     @property
     def driver(self) -> str:
         """What the option compute_driver says."""
-        return "virtman.LibvirtDriver" if self is Nova.DRIVER else "libvirt.LibvirtDriver"
+        return "libvirt.LibvirtDriver" if self is Nova.STOCK else "virtman.LibvirtDriver"
 
 
 @dataclass(frozen=True)

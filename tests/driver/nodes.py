@@ -14,6 +14,8 @@ from nova.virt.libvirt import imagebackend
 from oslo_utils import units
 
 from tests.functional.virtman.openstack.doubles import FakeAgent
+from virtman.errors import VolumeUnknown, VolumeUnusable
+from virtman.openstack import options
 
 CONF = conf.CONF
 IMAGE = "155d900f-4e14-4e4c-a73d-069cbf4541e6"
@@ -33,6 +35,8 @@ class Agent(FakeAgent):
     """The agent of a node with images of half a gigabyte, and space for 500 GiB.
 
     :ivar sent: how far disks are that leave live
+    :ivar caches: cached devices by those that they are before
+    :ivar refuses: whether nothing gets a cache
     """
 
     def __init__(self):
@@ -41,6 +45,20 @@ class Agent(FakeAgent):
         self.length = units.Gi // 2
         self.room = {"free": 505 * units.Gi, "promised": 0}
         self.sent = "ready"
+        self.caches = {}
+        self.refuses = False
+
+    def attach(self, device):
+        self._answer()
+        if self.refuses or device in self.caches:
+            raise VolumeUnusable(device)
+        self.caches[device] = f"/dev/mapper/virtman-volume_{os.path.basename(device)}"
+        return {"device": self.caches[device]}
+
+    def detach(self, device):
+        self._answer()
+        if self.caches.pop(device, None) is None:
+            raise VolumeUnknown(device)
 
     def migrate(self, vm, host, live=False):
         super().migrate(vm, host, live)
@@ -109,6 +127,7 @@ class NodesCase(base.ServersTestBase):
     """Nodes ``a`` and ``b``, once they are started.
 
     :ivar agents: of the nodes, by name
+    :ivar folders: where nova on the nodes keeps what survives a reboot, by name
     """
 
     api_major_version = "v2.1"
@@ -117,12 +136,14 @@ class NodesCase(base.ServersTestBase):
     CAST_AS_CALL = False
 
     def setUp(self):
+        self.folders = {}
         self.agents = {name: Agent() for name in ("a", "b")}
         for agent in self.agents.values():
             agent.peers = self.agents
         self.flags(use_cow_images=False)
         self.flags(images_type="flat", group="libvirt")
         super().setUp()
+        options.register(CONF)
         self.flags(instances=-1, cores=-1, ram=-1, group="quota")
         folder = self.useFixture(fixtures.TempDir()).path
         self.flags(snapshots_directory=folder, group="libvirt")
@@ -140,6 +161,11 @@ class NodesCase(base.ServersTestBase):
 
     def _setup_compute_service(self):
         self.flags(compute_driver="virtman.LibvirtDriver")
+
+    def start_compute(self, hostname="a", *args, **kwargs):
+        folder = self.folders.setdefault(hostname, self.useFixture(fixtures.TempDir()).path)
+        self.flags(state_path=folder)
+        return super().start_compute(hostname, *args, **kwargs)
 
     def flavor(self, disk=3, **more):
         # No flavor fills a node.

@@ -9,11 +9,12 @@ from nova.virt.image import model
 from nova.virt.libvirt import blockinfo
 from oslo_utils import units, uuidutils
 
-from tests.driver.nodes import IMAGE, Agent
+from tests.driver.nodes import IMAGE, OTHER_IMAGE, Agent
 from virtman.openstack import backend, wanted
 from virtman.openstack.disks import DiskLost, Disks
 
 NAME = f"glance-{IMAGE}"
+GOLDEN = "snapshot-0c0ffee0-1111-2222-3333-444455556666"
 
 
 class DiskCase:
@@ -153,15 +154,29 @@ class ChoiceTest(DiskCase, test.NoDBTestCase):
         instance.flavor.extra_specs = {"virtman:root_disk": "no"}
         self.assertEqual("RootDisk", self.kind(instance))
 
-    def test_server_of_the_series_is_not_the_drivers(self):
-        instance = self.instance(None)
-        instance.system_metadata = {"virtman_image": "snapshot-1"}
-        self.assertEqual("Qcow2", self.kind(instance))
+    def test_server_by_volume_type_is_virtmans(self):
+        instance = self.instance()
+        instance.image_ref = ""
+        instance.flavor.extra_specs = {"virtman:image": GOLDEN, "virtman:root_disk": "no"}
+        self.assertEqual("RootDisk", self.kind(instance))
 
     def test_server_without_an_image_is_stock(self):
         instance = self.instance()
         instance.image_ref = ""
         self.assertEqual("Qcow2", self.kind(instance))
+
+    def test_disk_is_of_the_golden_volume_until_the_server_gets_another_image(self):
+        instance = self.instance()
+        for golden, image_ref, source in (
+            ("", IMAGE, NAME),
+            (GOLDEN, "", GOLDEN),
+            (GOLDEN, IMAGE, NAME),
+            (f"image-{IMAGE}-2", IMAGE, f"image-{IMAGE}-2"),
+            (f"image-{IMAGE}-2", OTHER_IMAGE, f"glance-{OTHER_IMAGE}"),
+        ):
+            instance.flavor.extra_specs = {"virtman:image": golden} if golden else {}
+            instance.image_ref = image_ref
+            self.assertEqual(source, backend.source_of(instance))
 
     def test_server_that_has_its_disk_already_is_stock(self):
         folder = os.path.join(stock.CONF.instances_path, self.server)

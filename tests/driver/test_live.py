@@ -11,8 +11,8 @@ from oslo_utils import units
 from tests.driver.nodes import DRIVER, NodesCase
 
 
-class LiveTest(NodesCase):
-    """From node ``a`` to node ``b``."""
+class LiveCase(NodesCase):
+    """A server that goes from node ``a`` to node ``b``."""
 
     def setUp(self):
         super().setUp()
@@ -84,6 +84,8 @@ class LiveTest(NodesCase):
         self.assertIn(self.disk(self.server)["device"], self.opened(host, self.server))
         self.assertRaises(fakelibvirt.libvirtError, self.domain, other)
 
+
+class LiveTest(LiveCase):
     def test_guest_and_disk_go_together(self):
         self.migrate("completed")
         self.assert_runs_on("b", "a")

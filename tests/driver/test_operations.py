@@ -1,6 +1,7 @@
 """What users and operators do with servers, whose root disks are VirtMan's."""
 
 import os
+import time
 
 import fixtures
 from nova import context as nova_context
@@ -12,6 +13,14 @@ from tests.driver.nodes import CONF, DRIVER, IMAGE, OTHER_IMAGE, NodesCase
 
 NAME = f"glance-{IMAGE}"
 FILES = {"disk.eph0", "disk.swap", "disk.config"}
+
+
+def wait_until(condition):
+    for _ in range(100):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError
 
 
 class OneNodeTest(NodesCase):
@@ -34,7 +43,7 @@ class OneNodeTest(NodesCase):
         self.api.post_server({"server": body | {"min_count": 8, "max_count": 8}})
         servers = self.api.get_servers(detail=False)
         for server in servers:
-            self._wait_for_state_change(server, "ACTIVE")
+            self._wait_for_server_parameter(server, {"status": "ACTIVE"}, max_retries=100)
         self.assertEqual(8, len(self.agent.vms))
         self.assertEqual([], self.files.fetched)
 
@@ -357,6 +366,22 @@ class MovesTest(NodesCase):
         server = self._stop_server(self.boot(flavor_id=self.flavors[0], host="a"))
         self.api.post_server_action(server["id"], {"migrate": None})
         self.assert_goes_on(server, 3, "SHUTOFF")
+
+    def test_crash_of_the_service_while_the_disk_is_on_its_way(self):
+        class Crash(BaseException):
+            pass
+
+        server = self.boot(flavor_id=self.flavors[0], host="a")
+        agent = self.agents["a"]
+        # The agent goes on, whoever waits for it.
+        with fixtures.MockPatchObject(agent, "await_move", side_effect=Crash):
+            self.api.post_server_action(server["id"], {"migrate": None})
+            wait_until(lambda: agent.moves)
+        self.restart_compute_service("a")
+        self._wait_for_server_parameter(server, {"OS-EXT-STS:task_state": None})
+        self.assertEqual({}, agent.moves)
+        self.assert_on("a", 3, server)
+        self.assertTrue(self.guest("a", server)._domain.isActive())
 
     def test_revert_that_cannot_be_leaves_the_server_where_it_is(self):
         server = self.boot(flavor_id=self.flavors[0], host="a")

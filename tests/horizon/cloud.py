@@ -241,9 +241,10 @@ class Cloud(StandIn):
         _, roles = self.keystone.users[request.headers["X-Auth-Token"]]
         if "admin" not in roles:
             return {"errors": [{"status": 403, "title": "Forbidden"}]}, 403, {}
-        assert request.args["resources"] == "CUSTOM_VIRTMAN_GB:1"
+        assert request.args["resources"] == "DISK_GB:1"
+        assert request.args["required"] == "CUSTOM_VIRTMAN"
         rooms = {"capacity": 100, "used": 80}
-        summaries = {number(node): {"resources": {"CUSTOM_VIRTMAN_GB": rooms}} for node in "ab"}
+        summaries = {number(node): {"resources": {"DISK_GB": rooms}} for node in "ab"}
         return {"allocation_requests": [], "provider_summaries": summaries}, 200, {}
 
     def none_of(self, request, noun):

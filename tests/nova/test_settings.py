@@ -7,10 +7,11 @@ from oslo_config import iniparser
 from oslo_db import options as database
 from oslo_messaging import opts as messaging
 
+from virtman.openstack import options, weigher
+
 FOLDER = Path(__file__).resolve().parents[2] / "etc" / "openstack"
 FILE = FOLDER / "nova-large-requests.conf"
 SAMPLE = FOLDER / "nova-virtman.conf"
-OURS = "virtman"  # of the patches, whose own tests know its options
 
 
 class Settings(iniparser.BaseParser):
@@ -31,20 +32,19 @@ class Settings(iniparser.BaseParser):
 class SettingsTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        import nova.conf  # noqa: PLC0415
-
-        self.conf = nova.conf.CONF
+        self.conf = weigher.conf.CONF
+        options.register(self.conf)
         self.addCleanup(self.conf.reset)
         for listed in (database.list_opts(), messaging.list_opts()):
-            for group, options in listed:
-                self.conf.register_opts(options, group=group)
+            for group, found in listed:
+                self.conf.register_opts(found, group=group)
         self.settings = self.read(FILE)
 
     def read(self, file):
         parser = Settings()
         with open(file, encoding="utf-8") as lines:
             parser.parse(lines)
-        return [one for one in parser.found if one[0] != OURS]
+        return parser.found
 
     def known(self, group):
         return self.conf if group == "DEFAULT" else self.conf[group]

@@ -43,9 +43,9 @@ class WeigherTest(testtools.TestCase):
         self.assertIs(WarmWeigher, weigher)
         self.weighers = [weigher()]
 
-    def weigh(self, *hosts, hints=None, image=None):
-        hints = {"virtman_image": [IMAGE]} if hints is None else hints
-        request = objects.RequestSpec(scheduler_hints=hints, image=image)
+    def weigh(self, *hosts, golden=IMAGE, image=None):
+        flavor = objects.Flavor(extra_specs={"virtman:image": golden} if golden else {})
+        request = objects.RequestSpec(flavor=flavor, image=image)
         found = self.handler.get_weighed_objects(self.weighers, list(hosts), request)
         return [(one.obj.host, one.weight) for one in found]
 
@@ -63,12 +63,12 @@ class WeigherTest(testtools.TestCase):
         image = objects.ImageMeta(id="0c0ffee0-1111-2222-3333-444455556666")
         url = f"http://volt/v1/images/glance-{image.id}/trees"
         self.volt.get(url, json={"trees": [{"nodes": [{"host": "b"}]}]})
-        found = self.weigh(host("a"), host("b"), hints={}, image=image)
+        found = self.weigh(host("a"), host("b"), golden=None, image=image)
         self.assertEqual([("b", 2.0), ("a", 0.0)], found)
 
     def test_a_server_of_a_volume_has_none(self):
         for image in (None, objects.ImageMeta()):
-            self.assertEqual([("a", 0.0)], self.weigh(host("a"), hints={}, image=image))
+            self.assertEqual([("a", 0.0)], self.weigh(host("a"), golden=None, image=image))
         self.assertEqual(0, self.volt.call_count)
 
     def test_all_alike_are_all_warm(self):
@@ -92,7 +92,7 @@ class WeigherTest(testtools.TestCase):
             self.assertEqual([("a", 0.0)], self.weigh(host("a")))
 
     def test_other_servers_and_no_weight_ask_nothing(self):
-        self.assertEqual([("a", 0.0)], self.weigh(host("a"), hints={}))
+        self.assertEqual([("a", 0.0)], self.weigh(host("a"), golden=None))
         conf.CONF.clear_override("warm_weight_multiplier", group="virtman")
         self.assertEqual([("a", 0.0)], self.weigh(host("a")))
         self.assertEqual(0, self.volt.call_count)

@@ -1,5 +1,5 @@
 """What joins VirtMan to OpenStack; neither the agent nor Volt needs it.
 
-Only ``weigher`` imports nova, which loads it: nova_patches call the others, and hand them a
-client of Cinder.
+Nova is imported only by what it loads: the driver in nova-compute, ``weigher`` in nova-scheduler,
+and ``volume_type`` in nova-api, which the patch of nova_patches calls.
 """

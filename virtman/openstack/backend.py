@@ -23,7 +23,8 @@ from oslo_utils import strutils
 
 from virtman.errors import ImageUnknown, ImportFailed
 from virtman.model import naming
-from virtman.openstack import wanted
+from virtman.openstack import flavors, wanted
+from virtman.openstack.cinder import VolumeFailed
 from virtman.openstack.disks import Disks
 
 CONF = nova.conf.CONF
@@ -41,8 +42,19 @@ _BUILDING = (task_states.SPAWNING, task_states.REBUILD_SPAWNING)
 
 def image_of(instance: Any) -> str | None:
     """Return the image of a server's disk, or None if that is not VirtMan's."""
-    noted = (instance.system_metadata or {}).get(MARK) or ""
-    return noted if noted.startswith(wanted.PREFIX) else None
+    return (instance.system_metadata or {}).get(MARK) or None
+
+
+def source_of(instance: Any) -> str:
+    """Return the image that a new disk of a server is made of.
+
+    That is a golden volume for a server by volume type, unless it gets another image of Glance's:
+    by a rebuild, or when it was shelved.
+    """
+    golden = flavors.image_of(instance.flavor)
+    if golden and (not instance.image_ref or instance.image_ref in golden):
+        return golden
+    return wanted.name_of(instance.image_ref)
 
 
 def is_device(path: object) -> bool:
@@ -54,6 +66,8 @@ def is_device(path: object) -> bool:
 
 def is_wanted(instance: Any) -> bool:
     """Tell whether a new root disk is to be VirtMan's, as flavor and image say."""
+    if flavors.image_of(instance.flavor):
+        return True
     flavor = instance.flavor.extra_specs.get("virtman:root_disk")
     image = instance.system_metadata.get("image_virtman_root_disk")
     return bool(instance.image_ref) and all(
@@ -73,7 +87,7 @@ class RootDisk(imagebackend.Image):  # type: ignore[misc]
         path: str | None = None,
         disk_info_mapping: Any = None,
     ) -> None:
-        image = image_of(instance) or wanted.name_of(instance.image_ref)
+        image = image_of(instance) or source_of(instance)
         device = path or naming.Device(image, _ROLE, instance.uuid).node
         super().__init__(
             device, "block", "raw", is_block_dev=True, disk_info_mapping=disk_info_mapping
@@ -113,14 +127,13 @@ class RootDisk(imagebackend.Image):  # type: ignore[misc]
             return
         if self.instance.task_state not in _BUILDING:
             raise exception.DiskNotFound(location=self.path)
-        image_id = kwargs["image_id"]
+        image_id, image = kwargs["image_id"], source_of(self.instance)
         self._refuse(image_id, kwargs.get("trusted_certs"))
-        length = self._length(image_id)
-        self.verify_base_size(base, size, base_size=length)
-        image = wanted.name_of(image_id)
-        self.instance.system_metadata[MARK] = image
-        self.instance.save()
-        self.path = self.disks.create(self.instance.uuid, image, size=size or length)
+        try:
+            self._create(image, base, size)
+        except (ImportFailed, ImageUnknown, VolumeFailed, wanted.ImageLate) as err:
+            # Another node would not do better.
+            raise exception.ImageUnacceptable(image_id=image_id or image, reason=str(err)) from err
 
     def resize_image(self, size: int) -> None:
         """Make the disk longer; one that came back by a revert may be longer already."""
@@ -173,12 +186,18 @@ class RootDisk(imagebackend.Image):  # type: ignore[misc]
                     reason=f"VirtMan {what}; choose a flavor with virtman:root_disk=false",
                 )
 
-    def _length(self, image_id: str) -> int:
-        try:
-            return self.images.size(wanted.name_of(image_id))
-        except (ImportFailed, ImageUnknown, wanted.ImageLate) as err:
-            # Another node would not do better.
-            raise exception.ImageUnacceptable(image_id=image_id, reason=str(err)) from err
+    def _create(self, image: str, base: str, size: int | None) -> None:
+        volume = 0
+        if wanted.is_of_glance(image):
+            length = self.images.size(image)
+            self.verify_base_size(base, size, base_size=length)
+            size = size or length
+        else:
+            # The disk is as large as the volume, which may be a little larger than was asked for.
+            volume, size = self.instance.flavor.root_gb, None
+        self.instance.system_metadata[MARK] = image
+        self.instance.save()
+        self.path = self.disks.create(self.instance.uuid, image, volume, size=size)
 
 
 class Backend(imagebackend.Backend):  # type: ignore[misc]

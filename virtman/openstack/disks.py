@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from virtman.api.answers import MoveAnswer
 from virtman.api.client import Client
@@ -30,8 +30,8 @@ from virtman.errors import (
     MoveUnknown,
     VirtmanError,
 )
-from virtman.openstack.cinder import API_VERSION, Cinder, VolumeFailed
-from virtman.openstack.golden import Goldens, pause_after
+from virtman.openstack.cinder import VolumeFailed
+from virtman.openstack.golden import pause_after
 
 LOG = logging.getLogger(__name__)
 
@@ -53,16 +53,6 @@ class DiskLost(InstanceUnknown):
     """A server's disk is not on this node any more."""
 
     code = "virtman.openstack.disk_lost"
-
-
-class Settings(Protocol):
-    """Options that nova has in its group ``virtman``."""
-
-    agent_socket: str
-    volume_type: str
-    golden_timeout: int
-    served_timeout: int
-    ready_timeout: int
 
 
 class Images(Protocol):
@@ -397,16 +387,3 @@ class Disks:
     def _lock(self, image: str) -> threading.Lock:
         with self._guard:
             return self._locks[image]
-
-
-def make(conf: Settings, host: str, cinderclient: Callable[[str], Any]) -> Disks:
-    """Return the disks of a compute node.
-
-    :param host: what nova calls it
-    :param cinderclient: makes a client of nova's own account, given the version of Cinder's API
-    """
-    goldens = Goldens(
-        lambda: Cinder(cinderclient(API_VERSION)), conf.volume_type, host, conf.golden_timeout
-    )
-    agent = Client(conf.agent_socket)
-    return Disks(agent, goldens, conf.served_timeout, conf.ready_timeout)

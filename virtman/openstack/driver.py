@@ -1,6 +1,7 @@
-"""Nova's libvirt driver, with the root disks of servers that boot from an image by VirtMan.
+"""Nova's libvirt driver, with the root disks of servers by VirtMan.
 
-It is loaded by ``[DEFAULT] compute_driver = virtman.LibvirtDriver``. Nova itself is as it was
+These are servers that boot from an image, and those by volume type (see volume_type). The driver
+is loaded by ``[DEFAULT] compute_driver = virtman.LibvirtDriver``. Nova itself is as it was
 released, so this is where nova's steps meet the agent's. All that is not about such a server is
 left to the driver that it extends.
 """
@@ -12,6 +13,7 @@ import copy
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import nova.conf
@@ -21,26 +23,30 @@ from nova.compute import power_state, task_states, vm_states
 from nova.compute import utils as compute_utils
 from nova.virt.libvirt import driver, imagebackend
 from nova.virt.libvirt import utils as libvirt_utils
+from nova.volume import cinder
 from oslo_utils import fileutils
 
 from virtman.api.client import Client
 from virtman.errors import AgentUnreachable, ProfileUnbound, ProfileUnknown, VirtmanError
-from virtman.openstack import backend, guard, options, wanted
+from virtman.openstack import backend, flavors, golden, guard, older, options, wanted
 from virtman.openstack.backend import image_of
+from virtman.openstack.cinder import API_VERSION, Cinder
 from virtman.openstack.disks import Disks
 from virtman.openstack.live_driver import LiveDriver
 from virtman.openstack.releases import RELEASES
+from virtman.openstack.sources import Sources
+from virtman.openstack.volumes import Volumes
+from virtman.openstack.volumes_driver import VolumesDriver
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
-TRAIT = "CUSTOM_VIRTMAN"
 DISK_GB = "DISK_GB"
 
 _ENDING = (task_states.DELETING, task_states.SOFT_DELETING)
 
 
-class LibvirtDriver(LiveDriver):
+class LibvirtDriver(LiveDriver, VolumesDriver):
     """The driver of one node."""
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
@@ -51,13 +57,16 @@ class LibvirtDriver(LiveDriver):
         self.node = CONF.host
         self.agent = Client(conf.agent_socket)
         self.images = wanted.WantedImages(self.agent, conf.image_timeout)
-        # An image that was there a moment ago is waited for no longer.
-        self.disks = Disks(self.agent, self.images, 0, conf.ready_timeout)
+        goldens = golden.Goldens(_cinder, conf.volume_type, self.node, conf.golden_timeout)
+        sources = Sources(self.images, goldens, conf.use_vmtsnapshot)
+        self.disks = Disks(self.agent, sources, conf.served_timeout, conf.ready_timeout)
+        self.volumes = Volumes(self.agent, Path(CONF.state_path) / "virtman" / "volumes")
         self.image_backend = backend.Backend(CONF.use_cow_images, self.disks, self.images)
 
     def init_host(self, host: str) -> None:
         """Begin, and take disks away of servers that were deleted while nobody could do it."""
         super().init_host(host)
+        older.adopt(nova_context.get_admin_context(), host)
         self._sweep()
 
     def manage_image_cache(self, context: Any, all_instances: Any) -> None:
@@ -68,8 +77,8 @@ class LibvirtDriver(LiveDriver):
     def _sweep(self) -> None:
         try:
             self.disks.sweep(_deleted(one["vm"] for one in self.agent.list()).__contains__)
-        except AgentUnreachable as err:
-            LOG.warning("nobody knows of disks of deleted servers: %s", err)
+        except Exception as err:  # the agent's, or Cinder's
+            LOG.warning("what servers left that were deleted may still be there: %s", err)
 
     # What the node has.
 
@@ -80,12 +89,18 @@ class LibvirtDriver(LiveDriver):
 
         While nobody knows how much space there is, it is as much as before: servers have theirs.
         """
-        before = provider_tree.data(nodename).inventory.get(DISK_GB)
+        known = provider_tree.data(nodename)
+        before = known.inventory
+        if older.RESOURCE_CLASS in before and allocations is None:
+            raise exception.ReshapeNeeded()
         super().update_provider_tree(provider_tree, nodename, allocations=allocations)
         found = provider_tree.data(nodename).inventory
-        if before and DISK_GB not in found:
-            provider_tree.update_inventory(nodename, {**found, DISK_GB: before})
-        provider_tree.add_traits(nodename, TRAIT)
+        if DISK_GB in before and DISK_GB not in found:
+            found[DISK_GB] = before[DISK_GB]
+        if older.RESOURCE_CLASS in before:
+            older.reshape(found, known.uuid, allocations)
+        provider_tree.update_inventory(nodename, found)
+        provider_tree.add_traits(nodename, flavors.TRAIT)
 
     def _get_local_gb_info(self) -> dict[str, int]:  # static in nova, which always calls self
         try:
@@ -226,6 +241,21 @@ class LibvirtDriver(LiveDriver):
         except Exception as err:
             LOG.warning("host %s still has files of server %s: %s", dest, instance.uuid, err)
 
+    def rescue(self, context: Any, instance: Any, *args: Any, **kwargs: Any) -> None:
+        """Boot a server from another disk.
+
+        What the server's own is made of says how that is attached. Nova looks for the image, or for
+        the volume of one that has none; a golden volume is neither. What is not there, as a
+        snapshot is not, is as noted at the server.
+        """
+        source = image_of(instance)
+        if source and not instance.image_ref and not wanted.is_of_glance(source):
+            made_of = next(iter(golden.made_of(source).values()))
+            with utils.temporary_mutation(instance, image_ref=made_of):
+                super().rescue(context, instance, *args, **kwargs)
+        else:
+            super().rescue(context, instance, *args, **kwargs)
+
     # Images of servers.
 
     def snapshot(self, context: Any, instance: Any, image_id: str, update_task_state: Any) -> None:
@@ -276,6 +306,7 @@ def methods() -> guard.Methods:
     found: Mapping[str, Any] = {
         **guard.overridden(LibvirtDriver, driver.LibvirtDriver),
         **guard.overridden(LiveDriver, driver.LibvirtDriver),
+        **guard.overridden(VolumesDriver, driver.LibvirtDriver),
         **guard.overridden(backend.RootDisk, imagebackend.Image),
         **guard.overridden(backend.Backend, imagebackend.Backend),
         **guard.named(
@@ -283,12 +314,18 @@ def methods() -> guard.Methods:
             *("_create_and_inject_local_root", "_create_image", "_create_snapshot_metadata"),
             *("_destroy", "_get_instance_disk_info", "_is_path_shared_with", "_live_migration"),
             *("_set_quiesced", "_try_fetch_image_cache", "_undefine_domain"),
-            *("cleanup", "finish_migration"),
+            *("cleanup", "finish_migration", "swap_volume"),
         ),
         **guard.named(imagebackend.Image, "verify_base_size"),
         **guard.named(imagebackend.Backend, "backend"),
     }
     return found
+
+
+def _cinder() -> Cinder:
+    """Return Cinder, as nova's own account: golden volumes belong to no user."""
+    context = nova_context.get_admin_context()
+    return Cinder(cinder.cinderclient(context, microversion=API_VERSION))
 
 
 def _deleted(servers: Iterable[str]) -> set[str]:

@@ -249,8 +249,9 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def rollback_live_migration_at_destination(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
     ) -> None:
-        """Await a guest no longer."""
+        """Await a guest no longer; the source may have taken hold of its image for this node."""
         self._arriving.discard(instance.uuid)
+        self.disks.doubt()
         super().rollback_live_migration_at_destination(context, instance, *args, **kwargs)
 
     def post_live_migration_at_destination(

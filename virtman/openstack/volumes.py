@@ -4,8 +4,8 @@ It is written through: what a server wrote is on the volume, so any other node m
 What a cache holds is right only as long as nobody writes past it. So it begins empty whenever a
 volume is connected, and whoever connects or disconnects one takes away what came before.
 
-Which volume has a cache is written down on the node, by volume: paths such as ``/dev/sdb`` are
-another volume's after a reboot.
+Which volume has a cache is written down on the node, by volume, and nowhere else: paths such as
+``/dev/sdb`` are another volume's after a reboot, and on another node.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class Volumes:
         # Guards the files, while more than one of them is looked at.
         self._guard = threading.Lock()
 
-    def connect(self, data: Data, volume: str) -> str | None:
-        """Put an empty cache before a volume that was just connected; return the volume's path.
+    def connect(self, data: Data, volume: str) -> None:
+        """Put an empty cache before a volume that was just connected.
 
-        None says that it goes on without one: the agent cannot be asked, or refuses.
+        It goes on without one if the agent cannot be asked, or refuses.
 
         :param data: gets the path of the cached device
         :raises VirtmanError: if it may have a cache that cannot be taken away
@@ -72,31 +72,38 @@ class Volumes:
             raise
         except VirtmanError as err:
             LOG.warning("volume %s is not cached: %s", volume, err)
-            return None
+            return
         self._put(volume, path)
         try:
             data["device_path"] = self.agent.attach(path)["device"]
         except VirtmanError as err:
             self._release(volume)
             LOG.warning("volume %s is not cached: %s", volume, err)
-            return None
-        LOG.info("volume %s is cached: %s", volume, data["device_path"])
-        return path
+        else:
+            LOG.info("volume %s is cached: %s", volume, data["device_path"])
 
-    def disconnect(self, volume: str) -> None:
+    def disconnect(self, data: Data, volume: str) -> None:
         """Take the cache of a volume away, if it has one on this node. Repeatable.
 
+        :param data: gets the volume's own path
         :raises DeviceBusy: while a server uses it; nothing is changed then
         """
-        self._release(str(uuid.UUID(volume)))
+        path = self._release(str(uuid.UUID(volume)))
+        if path is not None:
+            data["device_path"] = path
 
-    def _release(self, volume: str) -> None:
+    def is_cached(self, volume: str) -> bool:
+        """Tell whether a volume has a cache on this node."""
+        return self._file(str(uuid.UUID(volume))).exists()
+
+    def _release(self, volume: str) -> str | None:
         try:
             path = self._file(volume).read_text()
         except FileNotFoundError:
-            return
+            return None
         self._detach(path)
         self._file(volume).unlink(missing_ok=True)
+        return path
 
     def _detach(self, path: str) -> None:
         with contextlib.suppress(VolumeUnknown):
@@ -113,11 +120,3 @@ class Volumes:
 
     def _file(self, volume: str) -> Path:
         return self.folder / volume
-
-
-def make(agent_socket: str, state_path: str) -> Volumes:
-    """Return the cached volumes of a compute node.
-
-    :param state_path: where nova keeps what survives a reboot
-    """
-    return Volumes(Client(agent_socket), Path(state_path) / "virtman" / "volumes")

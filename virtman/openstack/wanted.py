@@ -30,6 +30,11 @@ def name_of(image_id: str) -> str:
     return PREFIX + image_id
 
 
+def is_of_glance(image: str) -> bool:
+    """Tell whether an image is one of these, by its name."""
+    return image.startswith(PREFIX)
+
+
 class WantedImages:
     """The images of Glance, as one node uses them.
 

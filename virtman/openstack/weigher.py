@@ -18,6 +18,7 @@ from nova.scheduler import utils, weights
 from oslo_config import cfg
 
 from virtman.coordinator.auth import Access
+from virtman.openstack import flavors, wanted
 
 LOG = logging.getLogger(__name__)
 
@@ -54,12 +55,6 @@ OPTS = [
     ),
 ]
 conf.CONF.register_opts(OPTS, group="virtman")
-
-_HINT = "virtman_image"
-"""Of nova's request; the API sets it and no user can, for a server of a volume type."""
-
-_GLANCE = "glance-"
-"""What Volt calls an image of Glance's has its id behind that."""
 
 
 class Warmth:
@@ -137,13 +132,13 @@ class WarmWeigher(weights.BaseHostWeigher):  # type: ignore[misc]
 
 def _image_of(request: Any) -> str | None:
     """Return what Volt calls the image of a request's servers, if they have one."""
-    hint = (request.scheduler_hints or {}).get(_HINT)
-    if hint:
-        return str(hint[0])
+    golden = flavors.image_of(request.flavor)
+    if golden:
+        return golden
     image = request.image if request.obj_attr_is_set("image") else None
     if image is None or not image.obj_attr_is_set("id"):
         return None
-    return f"{_GLANCE}{image.id}"
+    return wanted.name_of(image.id)
 
 
 def _ask(image: str) -> frozenset[str]:

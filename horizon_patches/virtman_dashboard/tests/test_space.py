@@ -11,7 +11,7 @@ def provider(capacity, used):
 
 class TotalTest(SimpleTestCase):
     def test_room_of_all_nodes_is_added_up(self):
-        shared = {"resources": {"DISK_GB": {"capacity": 7, "used": 0}}}
+        shared = {"resources": {"VCPU": {"capacity": 7, "used": 0}}}
         found = total({"a": provider(100, 40), "b": provider(50, 0), "c": shared})
         self.assertEqual(110, found)
 

@@ -15,6 +15,8 @@ from werkzeug.test import Client
 from tests.functional.volt.keystone import Keystone, StandIn
 from virtman import conf as agent_options
 from virtman.cmd.golden import main as golden
+from virtman.cmd.images import main as images
+from virtman.openstack import options
 from volt import conf as volt_options
 from volt.api import app
 from volt.auth import policies
@@ -58,7 +60,8 @@ class DevstackTest(testtools.TestCase):
         self.local = self.root / "dest" / "horizon" / "openstack_dashboard" / "local"
         for folder in (self.local / "enabled", self.local / "local_settings.d", self.root / "etc"):
             folder.mkdir(parents=True)
-        (self.root / "dest" / "nova").mkdir()
+        self.driver = self.root / "dest" / "nova" / "nova" / "virt" / "virtman"
+        self.driver.parent.mkdir(parents=True)
         self.etc = self.root / "etc"
         (self.etc / "nova.conf").write_text("[DEFAULT]\nhost = Node1\n")
         (self.etc / "nova-cpu.conf").touch()
@@ -151,13 +154,17 @@ class DevstackTest(testtools.TestCase):
     def test_services_run(self):
         calls = self.stack()
         ran = {call[1]: call[2:] for call in calls if call[0] == "run_process"}
-        self.assertEqual({"volt", "virtman-agent", "virtman-golden"}, set(ran))
+        self.assertEqual({"volt", "virtman-agent", "virtman-golden", "virtman-images"}, set(ran))
         self.assertEqual(["", "root"], ran["virtman-agent"][1:])
         program, *arguments = ran["virtman-golden"][0].split()[2:]
         self.assertTrue(program.endswith("/virtman-golden"))
         options = golden.make_context("virtman-golden", arguments).params
         self.assertEqual(("virtman", 3262), (options["cloud"], options["port"]))
         self.assertEqual("node1", options["host"])
+        program, *arguments = ran["virtman-images"][0].split()[2:]
+        self.assertTrue(program.endswith("/virtman-images"))
+        options = images.make_context("virtman-images", arguments).params
+        self.assertEqual(self.root / "data" / "virtman" / "glance", options["folder"])
         clouds = yaml.safe_load((self.etc / "virtman" / "clouds.yaml").read_text())
         self.assertEqual("nova", clouds["clouds"]["virtman"]["auth"]["username"])
         (kind,) = [call for call in calls if call[0] == "openstack"]
@@ -166,7 +173,8 @@ class DevstackTest(testtools.TestCase):
     def test_nova_and_horizon_know_of_it(self):
         calls = self.stack()
         self.assertIn(["apply", str(self.root / "dest" / "nova")], calls)
-        patches = "".join(path.read_text() for path in (TOP / "nova_patches").glob("*.patch"))
+        self.assertEqual(self.clone / "nova" / "virt" / "virtman", self.driver.readlink())
+        known = {one.dest for one in options.OPTS}
         weigher = (TOP / "virtman" / "openstack" / "weigher.py").read_text()
         for name in ("nova.conf", "nova-cpu.conf"):
             found = self.settings(name)
@@ -174,7 +182,8 @@ class DevstackTest(testtools.TestCase):
             self.assertEqual("nova", found["cinder", "username"])
             for group, key in found:
                 if group == "virtman":
-                    self.assertTrue(f"'{key}'" in patches or f'"{key}"' in weigher, key)
+                    self.assertTrue(key in known or f'"{key}"' in weigher, key)
+            self.assertEqual("virtman.LibvirtDriver", found["DEFAULT", "compute_driver"])
             self.assertNotIn(("conductor", "workers"), found)
         self.assertEqual(
             "nova.scheduler.weights.all_weighers,virtman.openstack.weigher.WarmWeigher",
@@ -210,10 +219,11 @@ class DevstackTest(testtools.TestCase):
     def test_clean_leaves_nothing(self):
         self.stack()
         stopped = self.run_phase("unstack")
-        self.assertEqual(3, sum(call[0] == "stop_process" for call in stopped))
+        self.assertEqual(4, sum(call[0] == "stop_process" for call in stopped))
         calls = self.run_phase("clean")
         self.assertEqual(0, self.done.returncode, self.done.stderr)
         self.assertIn(["apply", "--undo " + str(self.root / "dest" / "nova")], calls)
+        self.assertFalse(self.driver.is_symlink())
         self.assertFalse((self.etc / "virtman").exists())
         self.assertFalse((self.root / "data" / "virtman").exists())
         left = [*(self.local / "enabled").iterdir(), *(self.local / "local_settings.d").iterdir()]

@@ -70,9 +70,15 @@ class NodeTest(testtools.TestCase):
     def connect(self, volume=V1, path="/dev/sdb"):
         """Connect a volume; return what its server gets."""
         data = {"device_path": path}
-        before = self.volumes.connect(data, volume)
-        self.assertIn(before, (None, path))
-        self.assertEqual(before is None, data["device_path"] == path)
+        self.volumes.connect(data, volume)
+        self.assertEqual(data["device_path"] != path, self.volumes.is_cached(volume))
+        return data["device_path"]
+
+    def disconnect(self, volume=V1, volumes=None):
+        """Disconnect a volume; return what its driver gets."""
+        data = {"device_path": "/dev/mapper/cached"}
+        (volumes or self.volumes).disconnect(data, volume)
+        self.assertFalse(self.volumes.is_cached(volume))
         return data["device_path"]
 
     def noted(self):
@@ -86,14 +92,14 @@ class VolumesTest(NodeTest):
 
     def test_disconnect_leaves_nothing(self):
         self.connect()
-        self.volumes.disconnect(V1)
+        self.assertEqual("/dev/sdb", self.disconnect())
         self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
         self.agent.reachable = False  # there is nothing to ask
-        self.volumes.disconnect(V1)
+        self.assertEqual("/dev/mapper/cached", self.disconnect())
 
     def test_it_survives_a_restart(self):
         self.connect()
-        self.restarted().disconnect(V1)
+        self.assertEqual("/dev/sdb", self.disconnect(V1, self.restarted()))
         self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
 
     def test_cache_begins_empty_each_time(self):
@@ -111,14 +117,14 @@ class VolumesTest(NodeTest):
         self.agent.caches.clear()  # the node was rebooted; its disks come in another order
         self.connect(V2, "/dev/sdb")
         self.agent.busy.add("/dev/sdb")
-        self.volumes.disconnect(V1)
+        self.disconnect()
         self.assertEqual("/dev/mapper/cached-dev-sdc", self.connect(V1, "/dev/sdc"))
         self.assertEqual({V1: "/dev/sdc", V2: "/dev/sdb"}, self.noted())
 
     def test_cache_in_use_stays(self):
         self.connect()
         self.agent.busy.add("/dev/sdb")
-        self.assertRaises(DeviceBusy, self.volumes.disconnect, V1)
+        self.assertRaises(DeviceBusy, self.disconnect)
         self.assertRaises(DeviceBusy, self.connect, V1)
         self.assertRaises(DeviceBusy, self.connect, V2)
         self.assertEqual({V1: "/dev/sdb"}, self.noted())
@@ -134,9 +140,9 @@ class VolumesTest(NodeTest):
         self.connect()
         self.agent.reachable = False
         self.assertRaises(AgentUnreachable, self.connect)
-        self.assertRaises(AgentUnreachable, self.volumes.disconnect, V1)
+        self.assertRaises(AgentUnreachable, self.disconnect)
         self.agent.reachable = True
-        self.volumes.disconnect(V1)
+        self.disconnect()
         self.assertEqual({}, self.agent.caches)
 
     def test_lost_answer_is_made_up_for(self):
@@ -144,12 +150,12 @@ class VolumesTest(NodeTest):
         self.assertRaises(AgentUnreachable, self.connect)
         self.assertEqual({V1: "/dev/sdb"}, self.noted())
         self.agent.reachable, self.agent.loses_answers = True, False
-        self.volumes.disconnect(V1)
+        self.disconnect()
         self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
 
     def test_names_are_no_paths(self):
         self.assertRaises(ValueError, self.connect, "../../etc/passwd")
-        self.assertRaises(ValueError, self.volumes.disconnect, "../../etc/passwd")
+        self.assertRaises(ValueError, self.disconnect, "../../etc/passwd")
 
 
 class Killed(BaseException):
@@ -207,16 +213,16 @@ class KilledTest(NodeTest):
             volumes.connect({"device_path": "/dev/sdb"}, V1)
 
         for _ in self.at_each_call(use, 2):
-            self.volumes.disconnect(V1)
+            self.disconnect()
             self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
 
     def test_killed_while_it_disconnects(self):
         def use(volumes):
             self.connect()
-            volumes.disconnect(V1)
+            volumes.disconnect({}, V1)
 
         for _ in self.at_each_call(use, 1):
-            self.volumes.disconnect(V1)
+            self.disconnect()
             self.assertEqual(({}, {}), (self.agent.caches, self.noted()))
 
 
