@@ -1,14 +1,30 @@
 #!/usr/bin/env bash
-# Nova itself, to apply nova_patches to and to test; sourced by test.sh.
+# Nova itself, to test the driver with and to apply nova_patches to; sourced by test.sh and
+# nova_release.sh.
 #
-# Its virtual environment and its release are fetched once, and kept in the cache.
+# A release and its virtual environment are fetched once, and kept in the cache.
 
+# What nova_patches are for.
 NOVA_VERSION=34.0.0
 NOVA_REQUIREMENTS=(
-    "nova==$NOVA_VERSION" "SQLAlchemy<2.1" openstack-placement stestr oslotest ddt requests-mock
-    wsgi-intercept testscenarios testresources pycodestyle python-memcached psycopg2-binary PyMySQL
-    osprofiler hacking python-barbicanclient
+    "SQLAlchemy<2.1" openstack-placement stestr oslotest ddt requests-mock wsgi-intercept
+    testscenarios testresources pycodestyle python-memcached psycopg2-binary PyMySQL osprofiler
+    hacking python-barbicanclient
 )
+
+# The releases that the driver knows, the newest last.
+driver_releases() {
+    sed -nE 's/^NAME = "(.*)"$/\1/p' "$TOP"/virtman/openstack/releases/nova*.py
+}
+
+# Tests of the driver with a release that is not the newest: all of the guard and of disks, and one of
+# each way that a server can go.
+DRIVER_TESTS='\.(test_guard|test_backend)\.|LiveTest\.test_(guest_(and_disk|goes_on|whose)|abort)|'
+DRIVER_TESTS+='MovesTest\.test_(reverted|cold|server_whose|evacuated)|'
+DRIVER_TESTS+='OneNodeTest\.test_(disk_outlives|image_is|shelved|rescue|delete_while_the_agent)'
+
+# Nova's own tests of what the driver extends.
+STOCK_TESTS='^nova\.tests\.unit\.virt\.libvirt\.'
 
 # Tests that the patches bring along, but for one of two minutes, and of what is nearest to them.
 declare -A PATCHES_TESTS=(
@@ -26,31 +42,36 @@ NOVA_TESTS[unit]+='virt\.libvirt\.test_driver\.\w+\.\w*(volume|live_migration)\w
 NOVA_TESTS[unit]+='compute\.test_(api|compute|compute_mgr|resource_tracker|shelve)|scheduler\.test_utils)\b'
 NOVA_TESTS[functional]+='regressions\.test_bug_1939545|test_(virtman|boot_from_volume|multiattach|server_rescue))\b'
 
-# Sets NOVA_BIN: programs of the virtual environment.
+# Sets NOVA_BIN: programs of the virtual environment of release $1.
 make_nova_venv() {
-    make_environment nova-venv "nova $NOVA_VERSION" "$(printf '%s\n' "${NOVA_REQUIREMENTS[@]}")" \
-        "${NOVA_REQUIREMENTS[@]}" || return
+    local requirements=("nova==$1" "${NOVA_REQUIREMENTS[@]}")
+    make_environment nova-venv "nova $1" "$(printf '%s\n' "${requirements[@]}")" \
+        "${requirements[@]}" || return
     NOVA_BIN=$ENVIRONMENT/bin
 }
 
-# Sets NOVA_RELEASE: the unpacked release, which nothing changes.
+# Sets NOVA_RELEASE: the unpacked release $1, which nothing changes.
 make_nova_release() {
-    local archive=$VIRTMAN_CACHE/nova-$NOVA_VERSION.tar.gz
-    NOVA_RELEASE=$VIRTMAN_CACHE/nova-$NOVA_VERSION
+    local archive=$VIRTMAN_CACHE/nova-$1.tar.gz
+    NOVA_RELEASE=$VIRTMAN_CACHE/nova-$1
     [ ! -e "$NOVA_RELEASE/PKG-INFO" ] || return 0
     "$NOVA_BIN/pip" download --quiet --disable-pip-version-check --no-deps --no-binary nova \
-        --dest "$VIRTMAN_CACHE" "nova==$NOVA_VERSION" &&
+        --dest "$VIRTMAN_CACHE" "nova==$1" &&
         rm -rf "$NOVA_RELEASE.part" && mkdir "$NOVA_RELEASE.part" &&
         tar -xf "$archive" --no-same-owner --strip-components=1 -C "$NOVA_RELEASE.part" &&
         mv "$NOVA_RELEASE.part" "$NOVA_RELEASE"
 }
 
+# Has release $1 be the one that all else here is about. NOVA_THREADS is whether nova-compute runs in
+# native threads there; it may run in those of eventlet.
 prepare_nova() {
     (
         flock 9
-        make_nova_venv && make_nova_release
-    ) 9> "$VIRTMAN_CACHE/nova.lock" && make_nova_venv && make_nova_release
+        make_nova_venv "$1" && make_nova_release "$1"
+    ) 9> "$VIRTMAN_CACHE/nova.lock" && make_nova_venv "$1" && make_nova_release "$1" || return
     export NOVA_RELEASE
+    NOVA_THREADS=false
+    ! grep -q "patch(backend='threading')" "$NOVA_RELEASE/nova/cmd/compute.py" || NOVA_THREADS=true
 }
 
 # Makes the folder $1: the release with the patches.
@@ -68,17 +89,9 @@ nova_tests() {
     (
         cd "$folder" &&
             env -u PYTHONDONTWRITEBYTECODE "$@" PYTHONPATH="$TOP" PATH="$NOVA_BIN:$PATH" \
-                OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
+                OS_NOVA_DISABLE_EVENTLET_PATCHING="$NOVA_THREADS" \
                 stestr --test-path "./nova/tests/$kind" run --concurrency 2 "$regex"
     )
-}
-
-# Runs those that match $2, of whatever kind; there may be none of one.
-matching_nova_tests() {
-    driver_tests .stestr/driver "$1-released" "$2"
-    nova_tests "$1" unit "$2"
-    nova_tests "$1" functional "$2"
-    true
 }
 
 # Makes the folder $1: the release as it is, with what our package adds to it.
@@ -88,17 +101,41 @@ extend_nova() {
     cp -r "$NOVA_RELEASE" "$1" && cp -r "$TOP/nova/virt/virtman" "$1/nova/virt/"
 }
 
-# Runs the tests of the driver, those that match $3 if it is there, with a released nova in the
-# folder $2; keeps what came of them in $1.
-driver_tests() {
-    local repository=$TOP/$1 folder=$2
+# Runs the tests in our folder $1 with release $2, in the folder $3: extended, and never patched. The
+# rest chooses among them.
+extended_nova_tests() {
+    local repository=$TOP/.stestr/$1-$2
     mkdir -p "$repository"
     (
-        extend_nova "$folder" && cd "$folder" &&
-            PYTHONPATH="$folder:$TOP" PATH="$NOVA_BIN:$PATH" OS_NOVA_DISABLE_EVENTLET_PATCHING=true \
-                stestr --repo-url "$repository" --test-path "$TOP/tests/driver" --top-dir "$TOP" \
-                run --concurrency 2 "${@:3}"
+        cd "$3" &&
+            PYTHONPATH="$3:$TOP" PATH="$NOVA_BIN:$PATH" \
+                OS_NOVA_DISABLE_EVENTLET_PATCHING="$NOVA_THREADS" \
+                stestr --repo-url "$repository" --test-path "$TOP/tests/$1" --top-dir "$TOP" \
+                run --concurrency 2 "${@:4}"
     )
+}
+
+driver_tests() {
+    extended_nova_tests driver "$@"
+}
+
+# Nova's own tests, with the driver in the place of nova's.
+stock_tests() {
+    extended_nova_tests stock "$@" --exclude-list "$TOP/tests/stock/exclusions.txt"
+}
+
+# Runs those that match $2, of whatever kind; there may be none of one. Uses folders that begin with $1.
+matching_nova_tests() {
+    local version
+    for version in $(driver_releases); do
+        prepare_nova "$version" && extend_nova "$1-$version" || return
+        driver_tests "$version" "$1-$version" "$2"
+        stock_tests "$version" "$1-$version" "$2"
+    done
+    prepare_nova "$NOVA_VERSION" && patch_nova "$1" || return
+    nova_tests "$1" unit "$2"
+    nova_tests "$1" functional "$2"
+    true
 }
 
 # Runs our tests that need a nova, in its environment.
