@@ -154,27 +154,50 @@ run_tests() {
     cat "$VIRTMAN_FIGURES"
 }
 
-# Runs tests of the part $1 in a patched nova. With REGEX those of nova's tests that match it, with
-# the options off; else the tests of the part, of part nova with the options on as well.
+# Runs the tests of the driver with release $2 in the folder $3: of part nova all, of part patches those
+# that are not long, fewer with an older release, and nova's own with the newest release only.
+run_driver() {
+    local part=$1 version=$2 folder=$3 newest driver=() stock=()
+    newest=$(driver_releases | tail -n 1)
+    if [ "$part" = patches ]; then
+        stock=("$STOCK_TESTS")
+        driver=("^(?!.*($LONG_DRIVER_TESTS))")
+        [ "$version" = "$newest" ] || driver=("$DRIVER_TESTS")
+    fi
+    if ! { prepare_nova "$version" && extend_nova "$folder"; }; then
+        failed=$((failed + 1))
+        return
+    fi
+    report ".stestr/$part/driver-$version" 0 fixture_tests driver "$version" "$folder" "${driver[@]}"
+    [ "$part" = patches ] && [ "$version" != "$newest" ] ||
+        report ".stestr/$part/stock-$version" 0 stock_tests "$version" "$folder" "${stock[@]}"
+}
+
+# Runs tests of the part $1: of the driver, and of nova in one that is patched. With REGEX those that
+# match it, with the options off; else the tests of the part, of part nova with the options on as well.
 run_nova() {
-    local part=$1 folder=$TOP/build/nova repository=.stestr/$1 kind
+    local part=$1 folder=$TOP/build/nova repository=.stestr/$1 kind version
     local -n tests=${part^^}_TESTS
     mkdir -p "$repository"
-    if ! { prepare_nova && extend_nova "$folder-released" && patch_nova "$folder"; }; then
-        failed=$((failed + 1))
-    elif [ $# -gt 1 ]; then
+    if [ $# -gt 1 ]; then
         report "$repository/report" 0 matching_nova_tests "$folder" "$2"
-    else
-        report "$repository/driver" 0 fixture_tests driver "$folder-released"
-        report "$repository/series" 0 fixture_tests series "$folder"
-        report "$repository/own" 0 own_nova_tests "$repository"
-        for kind in "${!tests[@]}"; do
-            report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"
-            [ "$part" = nova ] || continue
-            report "$repository/$kind-on" 0 nova_tests "$folder" "$kind" "${tests[$kind]}" \
-                OS_VIRTMAN__USE_VMTSNAPSHOT=true
-        done
+        return
     fi
+    for version in $(driver_releases); do
+        run_driver "$part" "$version" "$folder-$version"
+    done
+    if ! { prepare_nova "$NOVA_VERSION" && patch_nova "$folder"; }; then
+        failed=$((failed + 1))
+        return
+    fi
+    report "$repository/series" 0 fixture_tests series "$NOVA_VERSION" "$folder"
+    report "$repository/own" 0 own_nova_tests "$repository"
+    for kind in "${!tests[@]}"; do
+        report "$repository/$kind-off" 0 nova_tests "$folder" "$kind" "${tests[$kind]}"
+        [ "$part" = nova ] || continue
+        report "$repository/$kind-on" 0 nova_tests "$folder" "$kind" "${tests[$kind]}" \
+            OS_VIRTMAN__USE_VMTSNAPSHOT=true
+    done
 }
 
 # With REGEX only those of the tests in a browser that match it.

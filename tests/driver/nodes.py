@@ -1,5 +1,6 @@
 """Compute nodes with the driver, and stand-ins for their agents, files and images."""
 
+import importlib.metadata
 import itertools
 import os
 import shutil
@@ -151,7 +152,8 @@ class NodesCase(base.ServersTestBase):
             self.useFixture(fixtures.MonkeyPatch(name, method))
         self.files = self.useFixture(Files())
         # The fixtures replace methods that the guard compares; it has tests of its own.
-        self.useFixture(fixtures.MockPatch("virtman.openstack.guard.check"))
+        release = importlib.metadata.version("nova")
+        self.useFixture(fixtures.MockPatch("virtman.openstack.guard.check", return_value=release))
         self.useFixture(
             fixtures.MonkeyPatch(
                 "virtman.openstack.driver.Client", lambda path: self.agents[CONF.host]

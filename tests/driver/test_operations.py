@@ -6,6 +6,7 @@ import time
 import fixtures
 from nova import context as nova_context
 from nova import exception
+from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.api import client
 from oslo_utils import units
 
@@ -434,3 +435,41 @@ class MovesTest(NodesCase):
         self.flags(host=host)
         manager = self.computes[host].manager
         manager._destroy_evacuated_instances(nova_context.get_admin_context(), {})
+
+
+class SharesTest(NodesCase):
+    """Servers with shares of Manila's."""
+
+    SHARE = "4b021746-d0eb-4031-92aa-23c3bec182cd"
+
+    def setUp(self):
+        self.flags(file_backed_memory=8192, group="libvirt")
+        self.flags(ram_allocation_ratio=1.0, reserved_host_memory_mb=0)
+        super().setUp()
+        self.flags(auth_type="password", group="manila")
+        self.useFixture(nova_fixtures.ManilaFixture())
+        for name in ("connect_volume", "disconnect_volume"):
+            self.useFixture(
+                fixtures.MockPatch(f"nova.virt.libvirt.volume.nfs.LibvirtNFSVolumeDriver.{name}")
+            )
+        for host in ("a", "b"):
+            self.start_compute(host)
+
+    def test_server_whose_disk_cannot_leave_keeps_its_shares(self):
+        server = self.boot(flavor_id=self.flavor(), host="a")
+        self._stop_server(server)
+        self._attach_share(server, self.SHARE)
+        server = self._start_server(server)
+        self.assertEqual([self.SHARE], self.shares(server))
+        self.agents["a"].peers = {}
+        try:
+            self.api.post_server_action(server["id"], {"migrate": None})
+        except client.OpenStackApiException as err:
+            self.skipTest(f"this nova does not move servers with shares: {err}")
+        self._wait_for_migration_status(server, ["error"])
+        self._wait_for_server_parameter(server, {"status": "ACTIVE", "OS-EXT-STS:task_state": None})
+        self.assertEqual([self.SHARE], self.shares(server))
+
+    def shares(self, server):
+        devices = self.guest("a", server).get_config().devices
+        return [one.target_dir for one in devices if one.root_name == "filesystem"]

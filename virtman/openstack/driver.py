@@ -50,7 +50,7 @@ class LibvirtDriver(LiveDriver, VolumesDriver):
     """The driver of one node."""
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
-        guard.check(methods(), RELEASES)
+        self.release = RELEASES[guard.check(methods(), RELEASES)]
         options.register(CONF)
         super().__init__(virtapi, read_only)
         conf = CONF.virtman
@@ -209,6 +209,7 @@ class LibvirtDriver(LiveDriver, VolumesDriver):
             self.finish_revert_migration(
                 *(context, instance, network_info, migration, block_device_info),
                 power_on=instance.vm_state != vm_states.STOPPED,
+                **self.release.reverts_with(context, instance),
             )
             self._remove_sent(dest, instance)
             raise exception.InstanceFaultRollback(inner_exception=err) from err
@@ -330,8 +331,10 @@ def _cinder() -> Cinder:
 
 def _deleted(servers: Iterable[str]) -> set[str]:
     """Return those of which nova knows that they were deleted for good."""
+    if not (asked := list(servers)):
+        return set()
     context = nova_context.get_admin_context(read_deleted="yes")
-    filters = {"deleted": True, "soft_deleted": False, "uuid": list(servers)}
+    filters = {"deleted": True, "soft_deleted": False, "uuid": asked}
     found = objects.InstanceList.get_by_filters(context, filters, expected_attrs=[])
     return {one.uuid for one in found}
 

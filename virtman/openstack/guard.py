@@ -15,10 +15,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from virtman.errors import VirtmanError
+from virtman.openstack.releases import Release
 
 LOG = logging.getLogger(__name__)
 
-Methods = Mapping[str, Callable[..., Any]]
+Methods = Mapping[str, Callable[..., Any] | None]
+"""Methods by their names; None for those that this nova does not have."""
 
 
 class NovaUnknown(VirtmanError):
@@ -39,36 +41,44 @@ def overridden(ours: type, stock: type) -> Methods:
 
 def named(stock: type, *names: str) -> Methods:
     """Return methods of nova's that are called, or that call what is overridden."""
-    return {f"{stock.__name__}.{name}": getattr(stock, name) for name in names}
+    return {f"{stock.__name__}.{name}": getattr(stock, name, None) for name in names}
 
 
-def digest(method: Callable[..., Any]) -> str:
-    """Return the digest of a method's source; empty if there is none."""
+def source(method: Callable[..., Any] | None) -> str:
+    """Return a method's source; empty if there is none."""
     try:
-        source = inspect.getsource(method)
+        return textwrap.dedent(inspect.getsource(method))  # type: ignore[arg-type]
     except (OSError, TypeError):
         return ""
-    return hashlib.sha256(textwrap.dedent(source).encode()).hexdigest()[:16]
+
+
+def digests(methods: Methods) -> dict[str, str]:
+    """Return the digests of those methods that have a source."""
+    texts = {name: source(methods[name]) for name in sorted(methods)}
+    return {
+        name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in texts.items() if text
+    }
 
 
 def differences(methods: Methods, release: Mapping[str, str]) -> list[str]:
-    """Return the names of methods that are not as in a release."""
-    return sorted(name for name in methods if digest(methods[name]) != release.get(name))
+    """Return the names of methods that are not as in a release, or are in one of both only.
+
+    :param release: digests by the names of methods
+    """
+    found = digests(methods)
+    return sorted(
+        name
+        for name in {*methods, *release}
+        if name not in found or found[name] != release.get(name)
+    )
 
 
-def listing(methods: Methods) -> str:
-    """Return the digests as a file of ``releases`` has them."""
-    lines = [f'    "{name}": "{digest(methods[name])}",' for name in sorted(methods)]
-    return "\n".join(["METHODS = {", *lines, "}"]) + "\n"
-
-
-def check(methods: Methods, releases: Mapping[str, Mapping[str, str]]) -> str:
+def check(methods: Methods, releases: Mapping[str, Release]) -> str:
     """Return the release that nova is.
 
-    :param releases: digests by the names of methods, by release
     :raises NovaUnknown: if it is none of them
     """
-    found = {name: differences(methods, release) for name, release in releases.items()}
+    found = {name: differences(methods, release.METHODS) for name, release in releases.items()}
     nearest = min(found, key=lambda name: len(found[name]))
     if found[nearest]:
         raise NovaUnknown(

@@ -1,4 +1,8 @@
-"""Nova 34.0.0 (2026.2)."""
+"""Nova 34.0.0."""
+
+from typing import Any
+
+from nova import objects
 
 NAME = "34.0.0"
 
@@ -64,3 +68,9 @@ METHODS = {
     "LibvirtDriver.swap_volume": "9c92026a76581c95",
     "LibvirtDriver.update_provider_tree": "1fecc349ab53333b",
 }
+
+
+def reverts_with(context: Any, instance: Any) -> dict[str, Any]:
+    """Return the shares of a server: its node has them mounted while it is on its way."""
+    found = objects.ShareMappingList.get_by_instance_uuid(context, instance.uuid)
+    return {"share_info": found}
