@@ -12,10 +12,12 @@ import inspect
 import logging
 import textwrap
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from virtman.errors import VirtmanError
-from virtman.openstack.releases import Release
+
+if TYPE_CHECKING:
+    from virtman.openstack.releases import Release  # which needs nova
 
 LOG = logging.getLogger(__name__)
 
