@@ -99,8 +99,9 @@ def _limited(seconds: int, *arguments: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # Messages are told apart by their text.
-    return {**os.environ, "LC_ALL": "C"}
+    # Messages are told apart by their text. Threads that each had a heap of their own would take all
+    # of the address space, and the next one could not start.
+    return {**os.environ, "LC_ALL": "C", "MALLOC_ARENA_MAX": "1"}
 
 
 def _failure(image: Image, status: int, output: bytes) -> VirtmanError:

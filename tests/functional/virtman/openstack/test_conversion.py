@@ -252,6 +252,13 @@ class FormatsTest(ConversionCase):
         data += struct.pack("<QII496x", 1, 0, 3) + footer + bytes(512)
         self.assert_refused(f"of {1024 * MIB} bytes", self.server.upload(bytes(data), "vmdk"))
 
+    def test_a_fraction_of_the_address_space_that_is_granted_is_enough(self):
+        """Else many threads at once exceed it, now and then."""
+        self.disk = Random(5).randbytes(48 * MIB)
+        self.useFixture(fixtures.MockPatchObject(qemu, "_ADDRESS_SPACE", 256 * MIB))
+        image = self.server.upload(self.converted("qcow2"), "qcow2")
+        self.assertEqual(self.disk, self.make(image).read_bytes())
+
     def test_a_damaged_file_is_refused(self):
         data = bytearray(self.converted("qcow2"))
         data[40:48] = b"\xff" * 8  # where the first table is
