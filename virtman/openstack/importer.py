@@ -48,10 +48,18 @@ class Abandoned(VirtmanError):
 
 
 class Sources(Protocol):
-    """Serving to the hosts of the trees."""
+    """Serving to the hosts of the trees.
 
-    def add(self, image: str, path: str, told: conversion.Told) -> None:
-        """Serve a file, and tell Volt; repeatable."""
+    :ivar hashed: whether images have hash trees
+    """
+
+    hashed: bool
+
+    def add(self, image: str, path: str, told: conversion.Told, hashes: Path) -> None:
+        """Serve a file, and tell Volt; repeatable.
+
+        :param hashes: folder of the file's kept tree
+        """
 
     def remove(self, image: str) -> None:
         """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
@@ -184,8 +192,8 @@ class Importer:
     def _work(self, job: _Job) -> None:
         path = self._made(job)
         with self._serving:
-            job.told("hashing", 0, 0)
-            self.sources.add(job.image, str(path), job.told)
+            job.told("serving", 0, 0)
+            self.sources.add(job.image, str(path), job.told, path.parent)
 
     def _made(self, job: _Job) -> Path:
         """Make an image; wait a while for a Glance that is away."""
@@ -195,11 +203,10 @@ class Importer:
         until = self.now() + _PATIENCE
         while True:
             try:
-                made = conversion.made(folder)  # Glance may have deleted the image since
-                if made is not None:
-                    return made
-                image = self.glance.show(name)
-                return conversion.make(self.glance, image, folder, job.told, self.largest)
+                return conversion.make(
+                    *(self.glance, name, folder, job.told, self.largest),
+                    hashed=self.sources.hashed,
+                )
             except GlanceUnreachable as err:
                 if self.now() > until:
                     raise

@@ -58,18 +58,26 @@ def disk_size(image: Image, file: Path) -> int:
 
 
 def convert(
-    image: Image, file: Path, into: Path, size: int, progress: Callable[[int], None]
+    image: Image, file: Path, into: Path, start: int, end: int, progress: Callable[[int], None]
 ) -> None:
-    """Write the disk in a file to another one, as raw bytes, with holes for zeros.
+    """Write a part of the disk in a file to the same place of another one, as raw bytes.
 
-    :param into: a file that is there and empty
-    :param size: what ``disk_size`` said
-    :param progress: hears how many of these bytes are done
+    Zeros are left out.
+
+    :param into: a file that has holes there
+    :param start: a multiple of 512, as ``end`` is
+    :param end: at most what ``disk_size`` said, and how long ``into`` is
+    :param progress: hears up to where it is done
     :raises NoRoom: if the file system is full
     """
+    size = end - start
     seconds = _SECONDS + _PER_GIB * size // _GIB
-    target = ("-O", "raw", str(into.absolute()))
-    command = _limited(seconds, "convert", "-p", *_source(image, file), *target)
+    window = f"driver=raw,offset={start},size={size}"
+    disk = f"{window},file.driver={CONVERTED[image.disk_format]},{_file('file.file', file)}"
+    command = _limited(
+        *(seconds, "convert", "-p", "-n", "--target-is-zero", "--image-opts", disk),
+        *("--target-image-opts", f"{window},{_file('file', into)}"),
+    )
     said = b""
     with subprocess.Popen(
         command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
@@ -79,7 +87,7 @@ def convert(
             while part := process.stdout.read(_SAID):
                 said = (said + part)[-_SAID:]
                 if percents := _PERCENT.findall(said):
-                    progress(int(size * float(percents[-1]) / 100))
+                    progress(start + int(size * float(percents[-1]) / 100))
         except BaseException:
             process.kill()
             raise
@@ -92,6 +100,12 @@ def _source(image: Image, file: Path) -> tuple[str, ...]:
     return ("-f", CONVERTED[image.disk_format], str(file.absolute()))
 
 
+def _file(node: str, file: Path) -> str:
+    """Return the words that say that a node of qemu's is a file."""
+    name = str(file.absolute()).replace(",", ",,")
+    return f"{node}.driver=file,{node}.filename={name}"
+
+
 def _limited(seconds: int, *arguments: str) -> list[str]:
     # A hard limit kills without a word, and so comes a moment later.
     limits = (f"--as={_ADDRESS_SPACE}", f"--cpu={seconds}:{seconds + 5}")
@@ -99,8 +113,8 @@ def _limited(seconds: int, *arguments: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # Messages are told apart by their text. Threads that each had a heap of their own would take all
-    # of the address space, and the next one could not start.
+    # Messages are told apart by their text. Threads that each had a heap of their own would take
+    # all of the address space, and the next one could not start.
     return {**os.environ, "LC_ALL": "C", "MALLOC_ARENA_MAX": "1"}
 
 

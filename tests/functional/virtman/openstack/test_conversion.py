@@ -16,6 +16,7 @@ import testtools
 
 from tests.functional.virtman.openstack.glance import PATIENCE, FakeGlance, glance_at
 from virtman.errors import VirtmanError
+from virtman.kept_tree import KeptTree
 from virtman.openstack import conversion, qemu
 from virtman.openstack.conversion import make
 from virtman.openstack.glance import GlanceUnreachable, ImageGone
@@ -27,14 +28,14 @@ LIMIT = 64 * MIB
 NOBODY = 65534
 
 
-def ignore(step, done, total):
+def ignore(*words):
     pass
 
 
 def make_elsewhere(url, image, folder):
     """What a process does that will be killed."""
     glance = glance_at(url)
-    make(glance, glance.show(image), folder, ignore, LIMIT)
+    make(glance, image, folder, ignore, LIMIT, hashed=True)
 
 
 def run(*command):
@@ -53,12 +54,12 @@ class ConversionCase(testtools.TestCase):
         self.disk = bytes(MIB) + some[0] + bytes(MIB) + some[1] + bytes(MIB)
         self.told = []
 
-    def make(self, image, limit=LIMIT, then=ignore):
+    def make(self, image, limit=LIMIT, then=ignore, hashed=False):
         def told(*words):
             self.told.append(words)
             then(*words)
 
-        return make(self.glance, self.glance.show(image), self.folder, told, limit)
+        return make(self.glance, image, self.folder, told, limit, hashed=hashed)
 
     def written(self, name, content):
         file = self.place / name
@@ -188,10 +189,11 @@ class RawTest(ConversionCase):
 
     def test_an_image_that_is_deleted_meanwhile_leaves_nothing(self):
         image = self.server.upload(self.disk)
-        shown = self.glance.show(image)
-        del self.server.images[image]
-        self.assertRaises(ImageGone, make, self.glance, shown, self.folder, ignore, LIMIT)
-        self.assert_nothing_left()
+
+        def delete(step, done, total):
+            self.server.images.pop(image, None)
+
+        self.assert_refused("has no image", image, ImageGone, then=delete)
 
 
 class FormatsTest(ConversionCase):
@@ -263,6 +265,63 @@ class FormatsTest(ConversionCase):
         data = bytearray(self.converted("qcow2"))
         data[40:48] = b"\xff" * 8  # where the first table is
         self.assert_refused("cannot be converted", self.server.upload(bytes(data), "qcow2"))
+
+
+class HashTreeTest(ConversionCase):
+    """The tree is made while the image is, and is that of the file."""
+
+    def assert_hashed(self, image):
+        """All of the image has its kept tree, of what is in the file, without another read."""
+        raw = self.make(image, hashed=True)
+        read = []
+        kept, other = KeptTree(self.folder), KeptTree(self.place / "other")
+        size = raw.stat().st_size
+        of = kept.of(str(raw), size, lambda *words: read.append(words))
+        self.assertEqual([], read)
+        copy = self.written("copy", raw.read_bytes())
+        self.assertEqual(other.of(str(copy), size, ignore), of)
+        self.assertEqual(other.leaves.read_bytes(), kept.leaves.read_bytes())
+        shutil.rmtree(self.folder)
+
+    def test_of_raw_images(self):
+        self.assert_hashed(self.server.upload(self.disk))
+        self.assert_hashed(self.server.upload(self.disk + b"x" * 1025))
+
+    def test_of_a_file_of_glances_own(self):
+        store = self.written("store", self.disk)
+        self.assert_hashed(self.server.upload(self.disk, direct_url=store.as_uri()))
+        self.assertEqual(0, self.server.downloads)
+
+    def test_of_another_file_than_the_one_in_glances_place(self):
+        store = self.written("store", bytes(reversed(self.disk)))
+        self.assert_hashed(self.server.upload(self.disk, direct_url=store.as_uri()))
+
+    def test_of_converted_images(self):
+        for kind, form in (("qcow2", "qcow2"), ("vmdk", "vmdk"), ("vhd", "vpc")):
+            self.assert_hashed(self.server.upload(self.converted(form), kind))
+        self.assert_hashed(self.server.upload(self.created("qcow2", size=32 * MIB), "qcow2"))
+
+    def test_of_converted_images_of_several_windows(self):
+        self.useFixture(fixtures.MockPatchObject(conversion, "_WINDOW", MIB // 2))
+        self.test_of_converted_images()
+        self.useFixture(fixtures.MockPatchObject(conversion, "_WINDOWS", 3))
+        self.test_of_converted_images()
+
+    def test_a_folder_whose_name_is_not_simple(self):
+        self.folder = self.place / "a,b={c}"
+        self.assert_hashed(self.server.upload(self.converted("qcow2"), "qcow2"))
+
+    def test_a_failure_leaves_no_tree(self):
+        image = self.server.upload(self.converted("qcow2"), "qcow2")
+
+        def fail(step, done, total):
+            if (step, done) == ("converting", total):
+                raise KeyError("stop")
+
+        self.assertRaises(KeyError, self.make, image, then=fail, hashed=True)
+        self.assertFalse((self.folder / "raw").exists())
+        self.assertEqual([], list(self.folder.glob(".*")))
+        self.assert_hashed(image)
 
 
 class UnsafeTest(ConversionCase):
@@ -480,7 +539,8 @@ class KillTest(ConversionCase):
         self.wait_until(lambda: part.exists() and part.stat().st_blocks)
         child.kill()
         child.join()
-        self.assertEqual([part], list(self.folder.iterdir()))
+        parts = [self.folder / ".leaves.part", part]
+        self.assertEqual(parts, sorted(self.folder.iterdir()))
         self.server.waits_at = None
         self.assertEqual(self.disk, self.make(image).read_bytes())
         self.assertEqual([self.folder / "raw"], list(self.folder.iterdir()))

@@ -12,6 +12,7 @@ from tests.functional.virtman.openstack.glance import FakeGlance, glance_at
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorUnreachable, ImageUnknown
+from virtman.kept_tree import KeptTree
 from virtman.model.address import Portal, Proof
 from virtman.openstack import conversion, importer
 from virtman.openstack.importer import Importer
@@ -24,20 +25,28 @@ KEEP = 100.0
 
 
 class Sources:
-    """Serves files on the network of doubles, and tells Volt."""
+    """Serves files on the network of doubles, and tells Volt.
+
+    :ivar read: bytes that were read for hash trees
+    """
 
     def __init__(self, network, volt, portal):
         self.network, self.volt, self.portal = network, volt, portal
         self.served = {}
+        self.hashed = True
+        self.read = 0
 
-    def add(self, image, path, told):
+    def add(self, image, path, told, hashes):
         size = os.stat(path).st_size
-        told("hashing", 0, size)
+        KeptTree(hashes).of(path, size, self.count)
         where = replace(self.portal, iqn=self.portal.iqn + image)
         proof = Proof(image, "secret-of-the-source")
         self.network.add_source(where, [size], (proof.user, proof.secret))
         self.volt.register(image, size, Shape(), where, proof)
         self.served[image] = path
+
+    def count(self, done, size):
+        self.read += done
 
     def remove(self, image):
         with contextlib.suppress(ImageUnknown):
@@ -66,6 +75,7 @@ class ImporterTest(TestCase):
         self.host = self.bed.node()
         self.all = []
         self.addCleanup(lambda: [one.stop() for one in self.all])
+        self.addCleanup(self.glance.go.set)
         self.importer = self.started("storage1")
 
     def upload(self, data):
@@ -132,6 +142,7 @@ class ImporterTest(TestCase):
         self.assertEqual(MIB, self.want().size)
         self.tend()
         self.assertEqual(1, self.glance.downloads)
+        self.assertEqual(0, self.importer.sources.read)
 
     def test_what_nobody_wants_or_what_is_not_glances_is_left_alone(self):
         self.want("snapshot-1")
@@ -258,6 +269,16 @@ class ImporterTest(TestCase):
         self.tend(again)
         self.assertEqual({self.image}, set(again.sources.served))
         self.assertEqual({}, self.imports())
+        self.assertEqual(0, again.sources.read)
+
+    def test_a_hash_tree_that_a_dying_process_did_not_keep_is_made_again(self):
+        self.want()
+        self.tend()
+        self.importer.stop()
+        (self.made().parent / "tree").unlink()
+        again = self.started("storage1")
+        self.tend(again)
+        self.assertEqual(MIB, again.sources.read)
 
     def test_a_glance_that_is_away_for_a_while_is_waited_for(self):
         self.glance.status = 503
@@ -300,10 +321,10 @@ class ImporterTest(TestCase):
         self.tend()
         make = conversion.make
 
-        def full(glance, image, folder, told, limit):
+        def full(*words, **settings):
             if self.made(old).exists():
                 raise NoRoom("it is full")
-            return make(glance, image, folder, told, limit)
+            return make(*words, **settings)
 
         self.useFixture(fixtures.MockPatchObject(conversion, "make", full))
         self.want()
