@@ -156,7 +156,7 @@ def _link(image: Image, part: Path, leaves: _Leaves, told: Told) -> bool:
 
 def _download(glance: Glance, image: Image, file: Path, leaves: _Leaves, told: Told) -> None:
     """Write an image to a file as Glance stores it, with holes for zeros."""
-    _need(image, file.parent, image.size)
+    _need(image, file.parent, image.size, image.size)
     # What has this name may be Glance's file, or that of a process that was killed.
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -225,7 +225,7 @@ def _convert(
         inspection.check_size(image, inspection.inspect(image, stored), limit)
         size = qemu.disk_size(image, stored)
         inspection.check_size(image, size, limit)
-        _need(image, part.parent, size)
+        _need(image, part.parent, qemu.data_size(image, stored), size)
         part.touch(0o600, exist_ok=False)
         os.truncate(part, size)
         progress = _Progress(told, "converting", size)
@@ -254,11 +254,14 @@ def _pad(file: Path) -> None:
         os.truncate(file, file.stat().st_size - beyond + sizes.SECTOR)
 
 
-def _need(image: Image, folder: Path, size: int) -> None:
+def _need(image: Image, folder: Path, data: int, length: int) -> None:
+    """Have room for a file with so many bytes of data, and for the leaves of its hash tree."""
+    # The file system keeps books of its own.
+    need = data + data // 64 + length // 128
     free = shutil.disk_usage(folder).free
-    if size > free:
+    if need > free:
         raise NoRoom(
-            f"image {image.id} needs {size} bytes in {folder}, and {free} are free; make room"
+            f"image {image.id} needs {need} bytes in {folder}, and {free} are free; make room"
         )
 
 

@@ -41,11 +41,7 @@ def disk_size(image: Image, file: Path) -> int:
 
     :raises ImageUnusable: if the disk is not all in the file, or qemu does not understand it
     """
-    command = _limited(_SECONDS, "info", "--output=json", *_source(image, file))
-    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
-    if done.returncode:
-        raise _failure(image, done.returncode, done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout)
+    told = _answer(image, "info", *_source(image, file))
     # oslo.utils does not know each way in which a format names its parent, such as that of VMDK.
     specific = told.get("format-specific", {}).get("data", {})
     for name in (told.get("backing-filename"), specific.get("data-file")):
@@ -55,6 +51,17 @@ def disk_size(image: Image, file: Path) -> int:
                 "a file that is complete by itself, and upload that"
             )
     return int(told["virtual-size"])
+
+
+def data_size(image: Image, file: Path) -> int:
+    """Return how much of the disk in a file has data, which may be zeros; a little more at most.
+
+    Formats that cannot tell have data everywhere.
+    """
+    # Of a raw file qemu says that it takes all of its length. A qcow2 file of the same data has a
+    # few tables besides.
+    told = _answer(image, "measure", "-O", "qcow2", *_source(image, file))
+    return int(told["required"])
 
 
 def convert(
@@ -93,6 +100,15 @@ def convert(
             raise
     if process.returncode:
         raise _failure(image, process.returncode, _PERCENT.sub(b"", said))
+
+
+def _answer(image: Image, word: str, *arguments: str) -> dict[str, Any]:
+    command = _limited(_SECONDS, word, "--output=json", *arguments)
+    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
+    if done.returncode:
+        raise _failure(image, done.returncode, done.stderr)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def _source(image: Image, file: Path) -> tuple[str, ...]:

@@ -475,9 +475,25 @@ class RoomTest(ConversionCase):
         self.assertEqual(0, self.server.downloads)
 
     def test_a_disk_that_does_not_fit_is_not_even_converted(self):
-        image = self.server.upload(self.created("qcow2", size=9 * MIB), "qcow2")
-        self.assert_refused("are free", image, NoRoom)
+        data = self.converted("qcow2", "-c", disk=b"x" * 9 * MIB)
+        self.assertLess(len(data), MIB)
+        self.assert_refused("are free", self.server.upload(data, "qcow2"), NoRoom)
+        self.assertIn("downloading", [step for step, _, _ in self.told])
         self.assertNotIn("converting", [step for step, _, _ in self.told])
+
+    def test_a_disk_needs_no_room_for_what_is_empty(self):
+        disk = bytearray(64 * MIB)
+        for start in range(0, len(disk), 40 * MIB):
+            disk[start : start + MIB] = Random(start).randbytes(MIB)
+        for kind, form, *options in (
+            ("qcow2", "qcow2", "-c"),
+            ("vmdk", "vmdk", "-o", "subformat=streamOptimized"),
+            ("vdi", "vdi"),
+        ):
+            image = self.server.upload(self.converted(form, *options, disk=bytes(disk)), kind)
+            raw = self.make(image, hashed=True)
+            self.assertEqual(disk, raw.read_bytes())
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def test_a_disk_that_becomes_full_while_an_image_comes(self):
         image = self.server.upload(self.disk)
