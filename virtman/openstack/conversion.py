@@ -23,13 +23,13 @@ import errno
 import hashlib
 import logging
 import os
-import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from virtman import atomic_file
@@ -39,12 +39,10 @@ from virtman.model.hashtree import Builder
 from virtman.openstack import inspection, qemu
 from virtman.openstack.glance import CHUNK, Glance, Image
 from virtman.openstack.inspection import RAW, ImageUnusable
-from virtman.openstack.qemu import NoRoom
+from virtman.openstack.room import NoRoom
 
 LOG = logging.getLogger(__name__)
 
-Told = Callable[[str, int, int], None]
-"""Hears a step, how many bytes of it are done, and of how many."""
 
 _RAW = "raw"
 _PAUSE = 0.5  # seconds between two words of a step
@@ -54,7 +52,17 @@ _WINDOWS = 256  # what each costs, a start of qemu-img, shall not count
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def make(glance: Glance, name: str, folder: Path, told: Told, limit: int, *, hashed: bool) -> Path:
+class Job(Protocol):
+    """Whoever has an image made."""
+
+    def told(self, step: str, done: int, total: int) -> None:
+        """Hear how far it is: how many bytes of how many are done of a step."""
+
+    def need(self, size: int) -> None:
+        """Have room for so many bytes in the image's folder, or raise NoRoom."""
+
+
+def make(glance: Glance, name: str, folder: Path, job: Job, largest: int, *, hashed: bool) -> Path:
     """Return the file ``raw`` of a folder, with an image's disk; make it if it is not there.
 
     Its length is a multiple of 512, and zeros take no room in it. Nobody else may be making one in
@@ -62,8 +70,9 @@ def make(glance: Glance, name: str, folder: Path, told: Told, limit: int, *, has
     asked for what is there.
 
     :param name: of the image, at Glance
-    :param told: hears of the steps ``downloading`` and ``converting``, twice a second at most
-    :param limit: bytes that the file may have
+    :param job: hears of the steps ``downloading`` and ``converting``, twice a second at most, and
+        what is needed before it is written
+    :param largest: bytes that the file may have
     :param hashed: whether the folder has the file's kept tree as well
     :raises ImageUnusable: if something is wrong with the image, or it is longer than that
     :raises NoRoom: if the file system is too small for it
@@ -75,17 +84,18 @@ def make(glance: Glance, name: str, folder: Path, told: Told, limit: int, *, has
     if raw.exists():  # which it is as a whole
         return raw
     image = glance.show(name)
-    inspection.check_claims(image, limit)
+    inspection.check_claims(image, largest)
     with _room_for(image):
         atomic_file.prepare(folder)
         leaves = _Leaves(KeptTree(folder) if hashed else None)
         with atomic_file.making(raw) as part:
             if image.disk_format in RAW:
-                if not _link(image, part, leaves, told):
-                    _download(glance, image, part, leaves, told)
+                if not _link(image, part, leaves, job):
+                    job.need(_room(image.size, image.size))
+                    _download(glance, image, part, leaves, job)
                 inspection.inspect(image, part)
             else:
-                _convert(glance, image, part, leaves, told, limit)
+                _convert(glance, image, part, leaves, job, largest)
             _pad(part)
         leaves.keep(raw)
     LOG.info("image %s is a raw file in %s", image.id, folder)
@@ -126,7 +136,7 @@ class _Leaves:
             self.kept.keep(self._hashes, identity(str(file)))
 
 
-def _link(image: Image, part: Path, leaves: _Leaves, told: Told) -> bool:
+def _link(image: Image, part: Path, leaves: _Leaves, job: Job) -> bool:
     """Give Glance's own file another name here, by which it outlives the image in Glance.
 
     False if that cannot be, whatever the reason: then it is downloaded.
@@ -142,7 +152,7 @@ def _link(image: Image, part: Path, leaves: _Leaves, told: Told) -> bool:
             LOG.warning("image %s: %s is no file; downloading", image.id, place.path)
             return False
         with open(part, "rb", buffering=0) as file, leaves.making():
-            for chunk in _verified(image, iter(partial(file.read, CHUNK), b""), told):
+            for chunk in _verified(image, iter(partial(file.read, CHUNK), b""), job):
                 leaves.add(chunk)
     except ImageUnusable as err:
         # Another host's file may be at the same place of this host, or an old one.
@@ -154,9 +164,8 @@ def _link(image: Image, part: Path, leaves: _Leaves, told: Told) -> bool:
     return True
 
 
-def _download(glance: Glance, image: Image, file: Path, leaves: _Leaves, told: Told) -> None:
+def _download(glance: Glance, image: Image, file: Path, leaves: _Leaves, job: Job) -> None:
     """Write an image to a file as Glance stores it, with holes for zeros."""
-    _need(image, file.parent, image.size, image.size)
     # What has this name may be Glance's file, or that of a process that was killed.
     file.unlink(missing_ok=True)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -165,7 +174,7 @@ def _download(glance: Glance, image: Image, file: Path, leaves: _Leaves, told: T
         contextlib.closing(glance.download(image.id)) as chunks,
         leaves.making(),
     ):
-        for chunk in _verified(image, chunks, told):
+        for chunk in _verified(image, chunks, job):
             leaves.add(chunk)
             for start in range(0, len(chunk), len(_HOLE)):
                 block = chunk[start : start + len(_HOLE)]
@@ -176,11 +185,11 @@ def _download(glance: Glance, image: Image, file: Path, leaves: _Leaves, told: T
         opened.truncate()
 
 
-def _verified(image: Image, chunks: Iterable[bytes], told: Told) -> Iterator[bytes]:
+def _verified(image: Image, chunks: Iterable[bytes], job: Job) -> Iterator[bytes]:
     """Pass on what comes, and raise an error in the end if it is not what Glance stored."""
     algorithm, expected = _hash(image)
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    progress = _Progress(told, "downloading", image.size)
+    progress = _Progress(job, "downloading", image.size)
     done = 0
     for chunk in chunks:
         done += len(chunk)
@@ -216,19 +225,20 @@ def _hash(image: Image) -> tuple[str, str | None]:
 
 
 def _convert(
-    glance: Glance, image: Image, part: Path, leaves: _Leaves, told: Told, limit: int
+    glance: Glance, image: Image, part: Path, leaves: _Leaves, job: Job, largest: int
 ) -> None:
     """Download an image beside, and write its disk to a file."""
     stored = atomic_file.part_of(part.with_name("stored"))
     try:
-        _download(glance, image, stored, _Leaves(None), told)
-        inspection.check_size(image, inspection.inspect(image, stored), limit)
+        job.need(image.size)
+        _download(glance, image, stored, _Leaves(None), job)
+        inspection.check_size(image, inspection.inspect(image, stored), largest)
         size = qemu.disk_size(image, stored)
-        inspection.check_size(image, size, limit)
-        _need(image, part.parent, qemu.data_size(image, stored), size)
+        inspection.check_size(image, size, largest)
+        job.need(image.size + _room(qemu.data_size(image, stored), size))
         part.touch(0o600, exist_ok=False)
         os.truncate(part, size)
-        progress = _Progress(told, "converting", size)
+        progress = _Progress(job, "converting", size)
         with leaves.making(), ThreadPoolExecutor(1) as pool:
             hashed = pool.submit(lambda: None)
             for start, end in _windows(size):
@@ -254,15 +264,10 @@ def _pad(file: Path) -> None:
         os.truncate(file, file.stat().st_size - beyond + sizes.SECTOR)
 
 
-def _need(image: Image, folder: Path, data: int, length: int) -> None:
-    """Have room for a file with so many bytes of data, and for the leaves of its hash tree."""
+def _room(data: int, length: int) -> int:
+    """Return what a file with so much data takes, with the leaves of its hash tree."""
     # The file system keeps books of its own.
-    need = data + data // 64 + length // 128
-    free = shutil.disk_usage(folder).free
-    if need > free:
-        raise NoRoom(
-            f"image {image.id} needs {need} bytes in {folder}, and {free} are free; make room"
-        )
+    return data + data // 64 + length // 128
 
 
 @contextlib.contextmanager
@@ -278,16 +283,16 @@ def _room_for(image: Image) -> Iterator[None]:
 class _Progress:
     """Tells how far a step is: its begin, its end, and now and then between them."""
 
-    def __init__(self, told: Told, step: str, total: int) -> None:
-        self.told = told
+    def __init__(self, job: Job, step: str, total: int) -> None:
+        self.job = job
         self.step = step
         self.total = total
         self._done = 0
         self._next = time.monotonic() + _PAUSE
-        told(step, 0, total)
+        job.told(step, 0, total)
 
     def __call__(self, done: int) -> None:
         now = time.monotonic()
         if done > self._done and (done >= self.total or now >= self._next):
             self._done, self._next = done, now + _PAUSE
-            self.told(self.step, done, self.total)
+            self.job.told(self.step, done, self.total)

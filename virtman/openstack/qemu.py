@@ -18,6 +18,7 @@ from typing import Any
 from virtman.errors import VirtmanError
 from virtman.openstack.glance import Image
 from virtman.openstack.inspection import CONVERTED, ImageUnusable
+from virtman.openstack.room import NoRoom
 
 _GIB = 1024**3
 _ADDRESS_SPACE = _GIB
@@ -28,12 +29,6 @@ _SAID = 4096
 _NO_PROGRAM = (126, 127)
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 _FULL = ("No space left on device", "Disk quota exceeded")
-
-
-class NoRoom(VirtmanError):
-    """The file system has no room for the image: make some, or choose another one."""
-
-    code = "virtman.openstack.image_room"
 
 
 def disk_size(image: Image, file: Path) -> int:

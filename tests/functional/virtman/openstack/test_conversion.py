@@ -21,7 +21,7 @@ from virtman.openstack import conversion, qemu
 from virtman.openstack.conversion import make
 from virtman.openstack.glance import GlanceUnreachable, ImageGone
 from virtman.openstack.inspection import ImageUnusable
-from virtman.openstack.qemu import NoRoom
+from virtman.openstack.room import NoRoom, Room
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB
@@ -32,10 +32,29 @@ def ignore(*words):
     pass
 
 
+class Job:
+    """Who has an image made.
+
+    :ivar heard: all that it was told
+    """
+
+    def __init__(self, room=None, name="", then=ignore):
+        self.room, self.name, self.then = room, name, then
+        self.heard = []
+
+    def told(self, *words):
+        self.heard.append(words)
+        self.then(*words)
+
+    def need(self, size):
+        if self.room is not None:
+            self.room.promise(self.name, size)
+
+
 def make_elsewhere(url, image, folder):
     """What a process does that will be killed."""
     glance = glance_at(url)
-    make(glance, image, folder, ignore, LIMIT, hashed=True)
+    make(glance, image, folder, Job(), LIMIT, hashed=True)
 
 
 def run(*command):
@@ -52,14 +71,12 @@ class ConversionCase(testtools.TestCase):
         # Holes at the begin, in the middle and at the end.
         some = [Random(seed).randbytes(MIB) for seed in (1, 2)]
         self.disk = bytes(MIB) + some[0] + bytes(MIB) + some[1] + bytes(MIB)
-        self.told = []
+        self.told, self.room = [], Room(self.place, None)
 
     def make(self, image, limit=LIMIT, then=ignore, hashed=False):
-        def told(*words):
-            self.told.append(words)
-            then(*words)
-
-        return make(self.glance, image, self.folder, told, limit, hashed=hashed)
+        job = Job(self.room, self.folder.name, then)
+        self.told = job.heard
+        return make(self.glance, image, self.folder, job, limit, hashed=hashed)
 
     def written(self, name, content):
         file = self.place / name
@@ -198,7 +215,6 @@ class RawTest(ConversionCase):
 
 class FormatsTest(ConversionCase):
     def assert_converted(self, data, kind):
-        self.told = []
         raw = self.make(self.server.upload(data, kind))
         found = raw.read_bytes()
         # Formats of PCs have whole cylinders.
@@ -454,19 +470,28 @@ class RoomTest(ConversionCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.place / "small"
-        self.folder.mkdir()
-        run("mount", "-t", "tmpfs", "-o", f"size={8 * MIB}", "virtman-test", self.folder)
-        self.addCleanup(run, "umount", "--lazy", self.folder)
+        small = self.place / "small"
+        small.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={8 * MIB}", "virtman-test", small)
+        self.addCleanup(run, "umount", "--lazy", small)
+        self.folder, self.room = small / "image", Room(small, None)
+
+    def make(self, image, **settings):
+        self.folder = self.folder.with_name(image)
+        try:
+            return super().make(image, **settings)
+        finally:
+            self.room.end(image)
 
     def filling(self, step):
         """Let somebody else take the room when a step begins."""
 
         def fill(now, done, total):
             if (now, done) == (step, 0):
-                os.posix_fallocate(descriptor, 0, shutil.disk_usage(self.folder).free - MIB)
+                os.posix_fallocate(descriptor, 0, shutil.disk_usage(small).free - MIB)
 
-        descriptor = os.open(self.folder, os.O_TMPFILE | os.O_WRONLY)
+        small = self.folder.parent
+        descriptor = os.open(small, os.O_TMPFILE | os.O_WRONLY)
         self.addCleanup(os.close, descriptor)
         return fill
 
@@ -493,7 +518,16 @@ class RoomTest(ConversionCase):
             image = self.server.upload(self.converted(form, *options, disk=bytes(disk)), kind)
             raw = self.make(image, hashed=True)
             self.assertEqual(disk, raw.read_bytes())
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder)
+
+    def test_a_limit_counts_data_and_the_file_that_is_converted(self):
+        data = self.converted("qcow2")  # with 2 MiB of data, as the disk
+        self.room.limit = 5 * MIB
+        self.make(self.server.upload(data, "qcow2"), hashed=True)
+        shutil.rmtree(self.folder)
+        self.room.limit = 4 * MIB
+        error = self.assert_refused("of the limit", self.server.upload(data, "qcow2"), NoRoom)
+        self.assertLess(0, error.lack)
 
     def test_a_disk_that_becomes_full_while_an_image_comes(self):
         image = self.server.upload(self.disk)
