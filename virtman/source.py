@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import mmap
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +17,9 @@ from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
+from virtman.kept_tree import KeptTree, Progress
 from virtman.model import hashtree, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
-from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
 from virtman.model.profile import carried, decode, encode
 from virtman.stack.transport import transport
@@ -31,9 +29,6 @@ _SECRET_BYTES = 16
 # On disk, so that a source that is added again after a reboot is the one that Volt knows.
 _SECRETS = Path("/var/lib/virtman/sources")
 _HASHES = Path("/var/lib/virtman/hashes")
-
-Progress = Callable[[int, int], None]
-"""Is told how many bytes more were hashed, and of how many."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +62,7 @@ def add(
     shape: Shape,
     *,
     hashed: bool = True,
+    hashes: Path | None = None,
     progress: Progress = lambda done, size: None,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
@@ -74,17 +70,20 @@ def add(
     Hosts must know a secret, which is made here once and told to Volt.
 
     :param hashed: whether hosts shall be able to verify what they read; all of the image is
-        read for that, unless it is a file that was added before and has not changed
+        read for that, unless it is a file whose tree is kept and that has not changed
+    :param hashes: folder of the kept tree, which its owner removes; by default it is one of this
+        module, and goes with the image
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     """
     naming.check("image", image)
     naming.check("host", where.host)
     size = _size(path)
-    steps = _steps(image, where, size, path)
+    kept = KeptTree(hashes or _HASHES / image)
+    steps = _steps(image, where, size, path, kept.leaves)
     become_privileged()
-    hashes = None
+    tree = None
     if hashed and hashtree.has_tree(size):
-        hashes = _hashes(image, path, size, progress)
+        tree = kept.of(path, size, progress)
     else:
         steps = steps[:1]
     sources = [transport.source(step) for step in steps]
@@ -95,7 +94,7 @@ def add(
         proof = Proof(image, _secret(image))
         sources[0].require(proof)
         coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
-        coordinator.register(image, size, shape, steps[0].portal, proof, hashes)
+        coordinator.register(image, size, shape, steps[0].portal, proof, tree)
     except VirtmanError:
         if not served:
             for source in sources:
@@ -133,7 +132,7 @@ def _leaves(image: str) -> Iterator[memoryview]:
     """Give the leaves of an image's hash tree, without reading them all."""
     try:
         with (
-            open(_HASHES / image / "leaves", "rb") as file,
+            open(KeptTree(_HASHES / image).leaves, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
             memoryview(mapped) as leaves,
         ):
@@ -153,9 +152,8 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     naming.check("image", image)
     naming.check("host", host)
     become_privileged()
-    sources = [
-        transport.source(step) for step in _steps(image, Storage(host, "", 0), sizes.SECTOR, "")
-    ]
+    steps = _steps(image, Storage(host, "", 0), sizes.SECTOR, "", Path())
+    sources = [transport.source(step) for step in steps]
     try:
         VoltClient(volt, host, _TIMEOUT, access).forget(image)
     except ImageUnknown:
@@ -167,7 +165,9 @@ def remove(image: str, host: str, volt: str, access: Access) -> None:
     shutil.rmtree(_HASHES / image, ignore_errors=True)
 
 
-def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Source, ...]:
+def _steps(
+    image: str, where: Storage, size: int, path: str, leaves: Path
+) -> tuple[plan.Source, ...]:
     """The image on one disk, the leaves of its hash tree on the next.
 
     What LIO calls these has the host as well: else the same image, served by mistake under
@@ -181,40 +181,10 @@ def _steps(image: str, where: Storage, size: int, path: str) -> tuple[plan.Sourc
             Device(image, "leaves", where.host),
             sizes.sectors(length),
             (),
-            str(_HASHES / image / "leaves"),
+            str(leaves),
             portal.disk(1),
         ),
     )
-
-
-def _hashes(image: str, path: str, size: int, progress: Progress) -> tuple[HashTree, bytes]:
-    """Return the hash tree and its upper levels; the leaves are in a file then."""
-    folder = _HASHES / image
-    note, leaves = folder / "tree", folder / "leaves"
-    seen = _identity(path)
-    if seen and note.exists() and leaves.exists():
-        kept = json.loads(note.read_text())
-        if kept["seen"] == seen:
-            return HashTree(kept["root"], hashtree.SALT), base64.b64decode(kept["upper"])
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(path, "rb") as data, atomic_file.replacing(leaves) as into:
-        tree, upper = hashtree.build(
-            data, size, hashtree.SALT, into, lambda done: progress(done, size)
-        )
-        atomic_file.remove(note)  # it is of the leaves that end here
-    if seen == _identity(path):
-        text = base64.b64encode(upper).decode()
-        kept = {"seen": seen, "root": tree.root, "upper": text}
-        atomic_file.write(note, json.dumps(kept).encode())
-    return tree, upper
-
-
-def _identity(path: str) -> list[int]:
-    """What changes with a file's content; nothing tells that of a block device's."""
-    info = os.stat(path)
-    if not stat.S_ISREG(info.st_mode):
-        return []
-    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def _secret(image: str) -> str:

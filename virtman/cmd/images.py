@@ -46,6 +46,13 @@ _TIMEOUT = 30.0
     help="Size that an image may have at most.",
 )
 @click.option(
+    "--limit",
+    metavar="SIZE",
+    type=size,
+    help="Room that all images may take together; default: all that the file system has. The least "
+    "recently used that no host needs make room for others.",
+)
+@click.option(
     "--at-once",
     type=click.IntRange(1, 64),
     default=2,
@@ -84,6 +91,7 @@ def main(
     host: str,
     folder: Path,
     largest: int,
+    limit: int | None,
     at_once: int,
     hash_tree: bool,
     keep_time: float,
@@ -103,6 +111,7 @@ def main(
 
     from virtman.openstack.glance import Glance  # noqa: PLC0415
     from virtman.openstack.importer import Importer  # noqa: PLC0415
+    from virtman.openstack.room import Room  # noqa: PLC0415
     from virtman.openstack.serving import Served  # noqa: PLC0415
 
     source.become_privileged()  # which only this thread can
@@ -122,7 +131,7 @@ def main(
         VoltClient(volt, host, _TIMEOUT, access),
         Glance(image_api),
         Served(Storage(host, ip, port), volt, access, hashed=hash_tree),
-        folder,
+        Room(folder, limit),
         largest,
         keep_time,
         at_once,

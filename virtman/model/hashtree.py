@@ -17,19 +17,16 @@ image, with the same root, and hand on only leaves that are right.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import BinaryIO
 
 BLOCK = 4096
 _FANNED = 128
 _DIGEST = 32
-_PIECE = 16 * BLOCK  # little enough that memory is used again, not asked for anew each time
 
 SALT = hashlib.sha256(b"virtman").hexdigest()
 """Of all images: so what is the same in two of them has the same leaves."""
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -59,30 +56,53 @@ def has_tree(size: int) -> bool:
     return len(levels(size)) > 1
 
 
-def build(
-    data: BinaryIO, size: int, salt: str, into: BinaryIO, progress: Progress
-) -> tuple[HashTree, bytes]:
-    """Hash an image; write the leaves to ``into``, return the root and the upper levels.
+class Builder:
+    """Hashes an image that comes in order, in pieces of any length.
 
-    :param data: read from its present position on, ``size`` bytes
-    :param progress: called with the bytes done since it was called last
+    :param into: where the leaves go, a block as soon as it is known
     """
-    level, done = bytearray(), 0
-    while done < size:
-        piece = data.read(min(_PIECE, size - done))
-        if not piece:
-            raise EOFError(f"the image ends after {done} of {size} bytes")
-        done += len(piece)
-        level += _digests(_padded(piece), salt)
-        progress(len(piece))
-    level = _padded(level)
-    into.write(level)
-    upper: list[bytes] = []
-    while len(level) > BLOCK:
-        digests = _digests(level, salt)
-        level = _padded(digests)
-        upper.append(bytes(level))
-    return HashTree(_digests(level, salt).hex(), salt), b"".join(reversed(upper))
+
+    def __init__(self, salt: str, into: BinaryIO) -> None:
+        self.salt = salt
+        self.into = into
+        self._begun = b""  # the begin of a block
+        self._leaf = bytearray()  # less than a block of leaves
+        self._above = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Go on with these bytes."""
+        data = self._begun + data
+        whole = len(data) - len(data) % BLOCK
+        self._begun = data[whole:]
+        self._put(_digests(data[:whole], self.salt))
+
+    def add_zeros(self, size: int) -> None:
+        """Go on with so many zeros, which need not be there to be hashed."""
+        head = min(size, -len(self._begun) % BLOCK)
+        self.add(bytes(head))
+        blocks, rest = divmod(size - head, BLOCK)
+        zeros = _digest_of_zeros(self.salt)
+        for done in range(0, blocks, _FANNED):
+            self._put(zeros * min(_FANNED, blocks - done))
+        self.add(bytes(rest))
+
+    def end(self) -> tuple[HashTree, bytes]:
+        """Return the root and the upper levels; all leaves are written then."""
+        self._put(_digests(_padded(self._begun), self.salt))
+        self._put(bytes(-len(self._leaf) % BLOCK))
+        digests, upper = self._above, list[bytes]()
+        while len(digests) > _DIGEST:
+            upper.append(bytes(_padded(digests)))
+            digests = _digests(upper[-1], self.salt)
+        return HashTree(digests.hex(), self.salt), b"".join(reversed(upper))
+
+    def _put(self, digests: bytes | bytearray) -> None:
+        self._leaf += digests
+        whole = len(self._leaf) - len(self._leaf) % BLOCK
+        leaves = self._leaf[:whole]
+        del self._leaf[:whole]
+        self.into.write(leaves)
+        self._above += _digests(leaves, self.salt)
 
 
 def fits(upper: bytes, size: int, tree: HashTree) -> bool:
@@ -110,20 +130,24 @@ def wrong_blocks(digests: bytes, leaf: bytes) -> list[int]:
 
 
 def _digests(blocks: bytes | bytearray, salt: str) -> bytearray:
-    salted = hashlib.sha256(bytes.fromhex(salt))
-
-    def digest(block: bytes | bytearray) -> bytes:
-        one = salted.copy()
-        one.update(block)
-        return one.digest()
-
     # Most of an image was never written: zeros are hashed once.
-    zeros = bytes(BLOCK)
-    of_zeros, digests = digest(zeros), bytearray()
+    zeros, of_zeros = bytes(BLOCK), _digest_of_zeros(salt)
+    salted, digests = hashlib.sha256(bytes.fromhex(salt)), bytearray()
     for start in range(0, len(blocks), BLOCK):
         block = blocks[start : start + BLOCK]
-        digests += of_zeros if block == zeros else digest(block)
+        digests += of_zeros if block == zeros else _digest(salted, block)
     return digests
+
+
+@lru_cache(1)
+def _digest_of_zeros(salt: str) -> bytes:
+    return _digest(hashlib.sha256(bytes.fromhex(salt)), bytes(BLOCK))
+
+
+def _digest(salted: hashlib._Hash, block: bytes | bytearray) -> bytes:
+    one = salted.copy()
+    one.update(block)
+    return one.digest()
 
 
 def _padded(blocks: bytes | bytearray) -> bytearray:

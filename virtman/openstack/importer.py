@@ -12,13 +12,15 @@ side by side: Volt lets one of them make an image at a time, and another one if 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
+import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,11 +30,12 @@ from virtman.coordinator.interface import Import, ImportTaken
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable, ImageUnknown, VirtmanError
 from virtman.openstack import conversion
 from virtman.openstack.glance import Glance, GlanceUnreachable
-from virtman.openstack.qemu import NoRoom
+from virtman.openstack.room import NoRoom, Room, size_of
 
 LOG = logging.getLogger(__name__)
 
 _NAME = re.compile(r"glance-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_MIB = 1024**2
 _RETRY = 2.0
 _PATIENCE = 60.0
 """Seconds for which Glance may be away before an image counts as failed."""
@@ -48,10 +51,20 @@ class Abandoned(VirtmanError):
 
 
 class Sources(Protocol):
-    """Serving to the hosts of the trees."""
+    """Serving to the hosts of the trees.
 
-    def add(self, image: str, path: str, told: conversion.Told) -> None:
-        """Serve a file, and tell Volt; repeatable."""
+    :ivar hashed: whether images have hash trees
+    """
+
+    hashed: bool
+
+    def add(
+        self, image: str, path: str, told: Callable[[str, int, int], None], hashes: Path
+    ) -> None:
+        """Serve a file, and tell Volt; repeatable.
+
+        :param hashes: folder of the file's kept tree
+        """
 
     def remove(self, image: str) -> None:
         """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
@@ -77,17 +90,43 @@ class _Job:
     """An image that is being made, or served again, on a thread of its own."""
 
     image: str
+    room: Room
     step: str = "begun"
     done: int = 0
     total: int = 0
     is_abandoned: bool = False
     future: Future[None] = field(default_factory=Future)
+    lack: int = 0
+    answer: Future[bool] | None = None
 
     def told(self, step: str, done: int, total: int) -> None:
         """Take notice of how far it is."""
         if self.is_abandoned:
             raise Abandoned(f"image {self.image} is left to others")
         self.step, self.done, self.total = step, done, total
+
+    def need(self, size: int) -> None:
+        """Have room for so many bytes; if there is not, wait for a round that makes some."""
+        while True:
+            try:
+                self.room.promise(self.image, size)
+            except NoRoom as err:
+                self.told("waiting for room", 0, 0)
+                self.lack, self.answer = err.lack, Future()
+                if not self.answer.result():
+                    raise
+            else:
+                return
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for room."""
+        return self.answer is not None and not self.answer.done()
+
+    def go_on(self, has_room: bool) -> None:
+        """Let it try again, if there is more room, or give up."""
+        if self.waits and self.answer is not None:
+            self.answer.set_result(has_room)
 
 
 def glance_id(image: str) -> str | None:
@@ -100,7 +139,7 @@ class Importer:
     """All images that this host makes and serves, looked after in rounds.
 
     :param name: what Volt calls this host
-    :param folder: has a folder for each image
+    :param room: where each image has a folder
     :param largest: bytes that an image may have
     :param keep_time: seconds for which an image stays that no host needs
     :param at_once: images that are made at the same time
@@ -112,7 +151,7 @@ class Importer:
         volt: Volt,
         glance: Glance,
         sources: Sources,
-        folder: Path,
+        room: Room,
         largest: int,
         keep_time: float,
         at_once: int = 2,
@@ -123,7 +162,8 @@ class Importer:
         self.volt = volt
         self.glance = glance
         self.sources = sources
-        self.folder = folder
+        self.room = room
+        self.folder = room.folder
         self.largest = largest
         self.keep_time = keep_time
         self.now = now
@@ -141,6 +181,7 @@ class Importer:
         """Do one round; what fails for one image is said, and does not hold up others."""
         self._end_jobs()
         self._tell()
+        self._make_room()
         self._begin()
         if self.now() - self._tidied > _TIDY:
             self._tidy()
@@ -150,6 +191,7 @@ class Importer:
         """Leave what is not made to others. What is served stays so."""
         for job in self._jobs.values():
             job.is_abandoned = True
+            job.go_on(False)
         self._pool.shutdown(cancel_futures=True)
 
     # What is being made.
@@ -165,7 +207,7 @@ class Importer:
                 self._start(path.name)
 
     def _start(self, image: str) -> None:
-        job = _Job(image)
+        job = _Job(image, self.room)
         if image not in self._jobs and len(self._jobs) < self.at_once and self._claim(job):
             self._jobs[image] = job
             job.future = self._pool.submit(self._work, job)
@@ -184,8 +226,8 @@ class Importer:
     def _work(self, job: _Job) -> None:
         path = self._made(job)
         with self._serving:
-            job.told("hashing", 0, 0)
-            self.sources.add(job.image, str(path), job.told)
+            job.told("serving", 0, 0)
+            self.sources.add(job.image, str(path), job.told, path.parent)
 
     def _made(self, job: _Job) -> Path:
         """Make an image; wait a while for a Glance that is away."""
@@ -195,11 +237,9 @@ class Importer:
         until = self.now() + _PATIENCE
         while True:
             try:
-                made = conversion.made(folder)  # Glance may have deleted the image since
-                if made is not None:
-                    return made
-                image = self.glance.show(name)
-                return conversion.make(self.glance, image, folder, job.told, self.largest)
+                return conversion.make(
+                    self.glance, name, folder, job, self.largest, hashed=self.sources.hashed
+                )
             except GlanceUnreachable as err:
                 if self.now() > until:
                     raise
@@ -207,16 +247,21 @@ class Importer:
             self.pause(_RETRY)
 
     def _end_jobs(self) -> None:
-        for job in [one for one in self._jobs.values() if one.future.done()]:
+        ended = [one for one in self._jobs.values() if one.future.done()]
+        for job in ended:
             del self._jobs[job.image]
+            self.room.end(job.image)
             err = job.future.exception()
             if err is None:
                 self._served.add(job.image)
-                LOG.info("image %s is served", job.image)
+                taken = self.room.taken() // _MIB
+                LOG.info("image %s is served; all images take %d MiB", job.image, taken)
             elif isinstance(err, CoordinatorUnreachable):
                 LOG.warning("image %s: %s; trying again", job.image, err)
-            elif not (isinstance(err, NoRoom) and self._retire(lambda unused_s: True)):
+            elif not (_is_full(err) and self._retire(self._oldest())):
                 self._fail(job, err)
+        for job in self._jobs.values() if ended else ():
+            job.go_on(True)  # there may be room now
 
     def _fail(self, job: _Job, err: BaseException) -> None:
         """Say why an image could not be made; what there is of it goes."""
@@ -241,10 +286,32 @@ class Importer:
             except CoordinatorRefused:
                 LOG.debug("image %s is known already", job.image)
 
+    def _make_room(self) -> None:
+        """Remove unused images for those that wait for room.
+
+        Where that is not enough, they wait for others to end, and the last one gives up.
+        """
+        waiting = [job for job in self._jobs.values() if job.waits]
+        if waiting:
+            self._look()
+        for job in waiting:
+            unused = self._oldest()
+            if job.lack <= sum(size_of(self.folder / image) for image in unused):
+                job.go_on(self._retire(unused, job.lack))
+        if waiting and all(job.waits or job.is_abandoned for job in self._jobs.values()):
+            waiting[-1].go_on(False)
+
     # What is served.
 
     def _tidy(self) -> None:
-        """Remove images that no host has needed for a while."""
+        """Remove images that no host has needed for a while, or for which there is no room."""
+        self._look()
+        now = self.now()
+        self._retire([one for one in self._oldest() if now - self._unused[one] > self.keep_time])
+        self._retire(self._oldest(), self.room.excess())
+
+    def _look(self) -> None:
+        """See which images hosts need; the folder of one that is needed is as new as that."""
         now = self.now()
         for image in self._served:
             try:
@@ -253,27 +320,45 @@ class Importer:
                 used = 0
             if used:
                 self._unused.pop(image, None)
+                with contextlib.suppress(FileNotFoundError):
+                    os.utime(self.folder / image)
             else:
                 self._unused.setdefault(image, now)
-        self._retire(lambda unused_s: unused_s > self.keep_time)
 
-    def _retire(self, shall_go: Callable[[float], bool]) -> bool:
-        """Remove unused images, told for how many seconds they were; tell whether any went."""
-        now, gone = self.now(), []
-        for image, since in self._unused.items():
-            if shall_go(now - since):
-                try:
-                    self.sources.remove(image)
-                except CoordinatorRefused as err:
-                    LOG.info("image %s stays: %s", image, err)
-                    continue
-                gone.append(image)
-        for image in gone:
+    def _oldest(self) -> list[str]:
+        """Return the unused images, the least recently used first."""
+        return sorted(self._unused, key=lambda image: _changed(self.folder / image))
+
+    def _retire(self, images: Iterable[str], lack: float = math.inf) -> bool:
+        """Remove unused images until there are so many bytes more; tell whether any went."""
+        went = False
+        for image in images:
+            if lack <= 0:
+                break
+            try:
+                self.sources.remove(image)
+            except CoordinatorRefused as err:
+                LOG.info("image %s stays: %s", image, err)
+                continue
             del self._unused[image]
             self._served.discard(image)
+            lack -= size_of(self.folder / image)
             self._clear(image)
             LOG.info("image %s is removed: no host needs it", image)
-        return bool(gone)
+            went = True
+        return went
 
     def _clear(self, image: str) -> None:
         shutil.rmtree(self.folder / image, ignore_errors=True)
+
+
+def _changed(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:  # which is nothing that would be missed
+        return 0.0
+
+
+def _is_full(err: BaseException) -> bool:
+    """Tell whether a file system became full, which nobody saw coming."""
+    return isinstance(err, NoRoom) and not err.lack

@@ -18,6 +18,7 @@ from typing import Any
 from virtman.errors import VirtmanError
 from virtman.openstack.glance import Image
 from virtman.openstack.inspection import CONVERTED, ImageUnusable
+from virtman.openstack.room import NoRoom
 
 _GIB = 1024**3
 _ADDRESS_SPACE = _GIB
@@ -30,22 +31,12 @@ _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-class NoRoom(VirtmanError):
-    """The file system has no room for the image: make some, or choose another one."""
-
-    code = "virtman.openstack.image_room"
-
-
 def disk_size(image: Image, file: Path) -> int:
     """Return how long the disk in a file is to qemu, which does not look at other files for it.
 
     :raises ImageUnusable: if the disk is not all in the file, or qemu does not understand it
     """
-    command = _limited(_SECONDS, "info", "--output=json", *_source(image, file))
-    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
-    if done.returncode:
-        raise _failure(image, done.returncode, done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout)
+    told = _answer(image, "info", *_source(image, file))
     # oslo.utils does not know each way in which a format names its parent, such as that of VMDK.
     specific = told.get("format-specific", {}).get("data", {})
     for name in (told.get("backing-filename"), specific.get("data-file")):
@@ -57,19 +48,38 @@ def disk_size(image: Image, file: Path) -> int:
     return int(told["virtual-size"])
 
 
-def convert(
-    image: Image, file: Path, into: Path, size: int, progress: Callable[[int], None]
-) -> None:
-    """Write the disk in a file to another one, as raw bytes, with holes for zeros.
+def data_size(image: Image, file: Path) -> int:
+    """Return how much of the disk in a file has data, which may be zeros; a little more at most.
 
-    :param into: a file that is there and empty
-    :param size: what ``disk_size`` said
-    :param progress: hears how many of these bytes are done
+    Formats that cannot tell have data everywhere.
+    """
+    # Of a raw file qemu says that it takes all of its length. A qcow2 file of the same data has a
+    # few tables besides.
+    told = _answer(image, "measure", "-O", "qcow2", *_source(image, file))
+    return int(told["required"])
+
+
+def convert(
+    image: Image, file: Path, into: Path, start: int, end: int, progress: Callable[[int], None]
+) -> None:
+    """Write a part of the disk in a file to the same place of another one, as raw bytes.
+
+    Zeros are left out.
+
+    :param into: a file that has holes there
+    :param start: a multiple of 512, as ``end`` is
+    :param end: at most what ``disk_size`` said, and how long ``into`` is
+    :param progress: hears up to where it is done
     :raises NoRoom: if the file system is full
     """
+    size = end - start
     seconds = _SECONDS + _PER_GIB * size // _GIB
-    target = ("-O", "raw", str(into.absolute()))
-    command = _limited(seconds, "convert", "-p", *_source(image, file), *target)
+    window = f"driver=raw,offset={start},size={size}"
+    disk = f"{window},file.driver={CONVERTED[image.disk_format]},{_file('file.file', file)}"
+    command = _limited(
+        *(seconds, "convert", "-p", "-n", "--target-is-zero", "--image-opts", disk),
+        *("--target-image-opts", f"{window},{_file('file', into)}"),
+    )
     said = b""
     with subprocess.Popen(
         command, bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
@@ -79,7 +89,7 @@ def convert(
             while part := process.stdout.read(_SAID):
                 said = (said + part)[-_SAID:]
                 if percents := _PERCENT.findall(said):
-                    progress(int(size * float(percents[-1]) / 100))
+                    progress(start + int(size * float(percents[-1]) / 100))
         except BaseException:
             process.kill()
             raise
@@ -87,9 +97,24 @@ def convert(
         raise _failure(image, process.returncode, _PERCENT.sub(b"", said))
 
 
+def _answer(image: Image, word: str, *arguments: str) -> dict[str, Any]:
+    command = _limited(_SECONDS, word, "--output=json", *arguments)
+    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
+    if done.returncode:
+        raise _failure(image, done.returncode, done.stderr)
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
 def _source(image: Image, file: Path) -> tuple[str, ...]:
     # A name that begins with a slash is never taken for that of a protocol.
     return ("-f", CONVERTED[image.disk_format], str(file.absolute()))
+
+
+def _file(node: str, file: Path) -> str:
+    """Return the words that say that a node of qemu's is a file."""
+    name = str(file.absolute()).replace(",", ",,")
+    return f"{node}.driver=file,{node}.filename={name}"
 
 
 def _limited(seconds: int, *arguments: str) -> list[str]:
@@ -99,8 +124,9 @@ def _limited(seconds: int, *arguments: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    # Messages are told apart by their text.
-    return {**os.environ, "LC_ALL": "C"}
+    # Messages are told apart by their text. Threads that each had a heap of their own would take
+    # all of the address space, and the next one could not start.
+    return {**os.environ, "LC_ALL": "C", "MALLOC_ARENA_MAX": "1"}
 
 
 def _failure(image: Image, status: int, output: bytes) -> VirtmanError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from virtman import source
@@ -27,11 +28,16 @@ class Served:
         self.hashed = hashed
 
     def add(
-        self, image: str, path: str, told: Callable[[str, int, int], None] = lambda *_: None
+        self,
+        image: str,
+        path: str,
+        told: Callable[[str, int, int], None] = lambda *_: None,
+        hashes: Path | None = None,
     ) -> None:
         """Serve a file or block device, and tell Volt; repeatable.
 
         :param told: is told how far it is: a step, and how many bytes of how many are done of it
+        :param hashes: folder of its kept tree; the source's own if there is none
         """
         hashed = 0
 
@@ -43,6 +49,7 @@ class Served:
         source.add(
             *(image, path, self.where, self.volt, self.access, Shape()),
             hashed=self.hashed,
+            hashes=hashes,
             progress=progress,
         )
 

@@ -296,7 +296,9 @@ def hashes(content: str = "debian") -> tuple[HashTree, bytes]:
     All images are zeros, so a salt stands for their content.
     """
     salt = hashlib.sha256(content.encode()).hexdigest()
-    return hashtree.build(BytesIO(bytes(SIZE)), SIZE, salt, BytesIO(), lambda done: None)
+    builder = hashtree.Builder(salt, BytesIO())
+    builder.add_zeros(SIZE)
+    return builder.end()
 
 
 class Bed:

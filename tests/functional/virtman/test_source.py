@@ -75,6 +75,17 @@ class SourceTest(SourceCase):
         self.add()
         self.assertEqual((0, tree), (self.hashed, self.volt().image("img").tree))
 
+    def test_a_tree_may_be_kept_elsewhere_and_stays_there(self):
+        folder = self.hashes.parent / "elsewhere"
+        self.add(hashes=folder)
+        self.assertEqual((1, str(folder / "leaves"), 5 * 8), self.served()[1])
+        self.remove()
+        self.assertEqual([], self.served())
+        self.assertEqual(["leaves", "tree"], sorted(one.name for one in folder.iterdir()))
+        self.hashed = 0
+        self.add(hashes=folder)
+        self.assertEqual(0, self.hashed)
+
     def test_other_content_is_refused_and_changes_nothing_at_volt(self):
         self.add()
         tree = self.volt().image("img").tree

@@ -16,25 +16,45 @@ import testtools
 
 from tests.functional.virtman.openstack.glance import PATIENCE, FakeGlance, glance_at
 from virtman.errors import VirtmanError
+from virtman.kept_tree import KeptTree
 from virtman.openstack import conversion, qemu
 from virtman.openstack.conversion import make
 from virtman.openstack.glance import GlanceUnreachable, ImageGone
 from virtman.openstack.inspection import ImageUnusable
-from virtman.openstack.qemu import NoRoom
+from virtman.openstack.room import NoRoom, Room
 
 MIB = 1024 * 1024
 LIMIT = 64 * MIB
 NOBODY = 65534
 
 
-def ignore(step, done, total):
+def ignore(*words):
     pass
+
+
+class Job:
+    """Who has an image made.
+
+    :ivar heard: all that it was told
+    """
+
+    def __init__(self, room=None, name="", then=ignore):
+        self.room, self.name, self.then = room, name, then
+        self.heard = []
+
+    def told(self, *words):
+        self.heard.append(words)
+        self.then(*words)
+
+    def need(self, size):
+        if self.room is not None:
+            self.room.promise(self.name, size)
 
 
 def make_elsewhere(url, image, folder):
     """What a process does that will be killed."""
     glance = glance_at(url)
-    make(glance, glance.show(image), folder, ignore, LIMIT)
+    make(glance, image, folder, Job(), LIMIT, hashed=True)
 
 
 def run(*command):
@@ -51,14 +71,12 @@ class ConversionCase(testtools.TestCase):
         # Holes at the begin, in the middle and at the end.
         some = [Random(seed).randbytes(MIB) for seed in (1, 2)]
         self.disk = bytes(MIB) + some[0] + bytes(MIB) + some[1] + bytes(MIB)
-        self.told = []
+        self.told, self.room = [], Room(self.place, None)
 
-    def make(self, image, limit=LIMIT, then=ignore):
-        def told(*words):
-            self.told.append(words)
-            then(*words)
-
-        return make(self.glance, self.glance.show(image), self.folder, told, limit)
+    def make(self, image, limit=LIMIT, then=ignore, hashed=False):
+        job = Job(self.room, self.folder.name, then)
+        self.told = job.heard
+        return make(self.glance, image, self.folder, job, limit, hashed=hashed)
 
     def written(self, name, content):
         file = self.place / name
@@ -188,15 +206,15 @@ class RawTest(ConversionCase):
 
     def test_an_image_that_is_deleted_meanwhile_leaves_nothing(self):
         image = self.server.upload(self.disk)
-        shown = self.glance.show(image)
-        del self.server.images[image]
-        self.assertRaises(ImageGone, make, self.glance, shown, self.folder, ignore, LIMIT)
-        self.assert_nothing_left()
+
+        def delete(step, done, total):
+            self.server.images.pop(image, None)
+
+        self.assert_refused("has no image", image, ImageGone, then=delete)
 
 
 class FormatsTest(ConversionCase):
     def assert_converted(self, data, kind):
-        self.told = []
         raw = self.make(self.server.upload(data, kind))
         found = raw.read_bytes()
         # Formats of PCs have whole cylinders.
@@ -252,10 +270,74 @@ class FormatsTest(ConversionCase):
         data += struct.pack("<QII496x", 1, 0, 3) + footer + bytes(512)
         self.assert_refused(f"of {1024 * MIB} bytes", self.server.upload(bytes(data), "vmdk"))
 
+    def test_a_fraction_of_the_address_space_that_is_granted_is_enough(self):
+        """Else many threads at once exceed it, now and then."""
+        self.disk = Random(5).randbytes(48 * MIB)
+        self.useFixture(fixtures.MockPatchObject(qemu, "_ADDRESS_SPACE", 256 * MIB))
+        image = self.server.upload(self.converted("qcow2"), "qcow2")
+        self.assertEqual(self.disk, self.make(image).read_bytes())
+
     def test_a_damaged_file_is_refused(self):
         data = bytearray(self.converted("qcow2"))
         data[40:48] = b"\xff" * 8  # where the first table is
         self.assert_refused("cannot be converted", self.server.upload(bytes(data), "qcow2"))
+
+
+class HashTreeTest(ConversionCase):
+    """The tree is made while the image is, and is that of the file."""
+
+    def assert_hashed(self, image):
+        """All of the image has its kept tree, of what is in the file, without another read."""
+        raw = self.make(image, hashed=True)
+        read = []
+        kept, other = KeptTree(self.folder), KeptTree(self.place / "other")
+        size = raw.stat().st_size
+        of = kept.of(str(raw), size, lambda *words: read.append(words))
+        self.assertEqual([], read)
+        copy = self.written("copy", raw.read_bytes())
+        self.assertEqual(other.of(str(copy), size, ignore), of)
+        self.assertEqual(other.leaves.read_bytes(), kept.leaves.read_bytes())
+        shutil.rmtree(self.folder)
+
+    def test_of_raw_images(self):
+        self.assert_hashed(self.server.upload(self.disk))
+        self.assert_hashed(self.server.upload(self.disk + b"x" * 1025))
+
+    def test_of_a_file_of_glances_own(self):
+        store = self.written("store", self.disk)
+        self.assert_hashed(self.server.upload(self.disk, direct_url=store.as_uri()))
+        self.assertEqual(0, self.server.downloads)
+
+    def test_of_another_file_than_the_one_in_glances_place(self):
+        store = self.written("store", bytes(reversed(self.disk)))
+        self.assert_hashed(self.server.upload(self.disk, direct_url=store.as_uri()))
+
+    def test_of_converted_images(self):
+        for kind, form in (("qcow2", "qcow2"), ("vmdk", "vmdk"), ("vhd", "vpc")):
+            self.assert_hashed(self.server.upload(self.converted(form), kind))
+        self.assert_hashed(self.server.upload(self.created("qcow2", size=32 * MIB), "qcow2"))
+
+    def test_of_converted_images_of_several_windows(self):
+        self.useFixture(fixtures.MockPatchObject(conversion, "_WINDOW", MIB // 2))
+        self.test_of_converted_images()
+        self.useFixture(fixtures.MockPatchObject(conversion, "_WINDOWS", 3))
+        self.test_of_converted_images()
+
+    def test_a_folder_whose_name_is_not_simple(self):
+        self.folder = self.place / "a,b={c}"
+        self.assert_hashed(self.server.upload(self.converted("qcow2"), "qcow2"))
+
+    def test_a_failure_leaves_no_tree(self):
+        image = self.server.upload(self.converted("qcow2"), "qcow2")
+
+        def fail(step, done, total):
+            if (step, done) == ("converting", total):
+                raise KeyError("stop")
+
+        self.assertRaises(KeyError, self.make, image, then=fail, hashed=True)
+        self.assertFalse((self.folder / "raw").exists())
+        self.assertEqual([], list(self.folder.glob(".*")))
+        self.assert_hashed(image)
 
 
 class UnsafeTest(ConversionCase):
@@ -388,19 +470,28 @@ class RoomTest(ConversionCase):
 
     def setUp(self):
         super().setUp()
-        self.folder = self.place / "small"
-        self.folder.mkdir()
-        run("mount", "-t", "tmpfs", "-o", f"size={8 * MIB}", "virtman-test", self.folder)
-        self.addCleanup(run, "umount", "--lazy", self.folder)
+        small = self.place / "small"
+        small.mkdir()
+        run("mount", "-t", "tmpfs", "-o", f"size={8 * MIB}", "virtman-test", small)
+        self.addCleanup(run, "umount", "--lazy", small)
+        self.folder, self.room = small / "image", Room(small, None)
+
+    def make(self, image, **settings):
+        self.folder = self.folder.with_name(image)
+        try:
+            return super().make(image, **settings)
+        finally:
+            self.room.end(image)
 
     def filling(self, step):
         """Let somebody else take the room when a step begins."""
 
         def fill(now, done, total):
             if (now, done) == (step, 0):
-                os.posix_fallocate(descriptor, 0, shutil.disk_usage(self.folder).free - MIB)
+                os.posix_fallocate(descriptor, 0, shutil.disk_usage(small).free - MIB)
 
-        descriptor = os.open(self.folder, os.O_TMPFILE | os.O_WRONLY)
+        small = self.folder.parent
+        descriptor = os.open(small, os.O_TMPFILE | os.O_WRONLY)
         self.addCleanup(os.close, descriptor)
         return fill
 
@@ -409,9 +500,34 @@ class RoomTest(ConversionCase):
         self.assertEqual(0, self.server.downloads)
 
     def test_a_disk_that_does_not_fit_is_not_even_converted(self):
-        image = self.server.upload(self.created("qcow2", size=9 * MIB), "qcow2")
-        self.assert_refused("are free", image, NoRoom)
+        data = self.converted("qcow2", "-c", disk=b"x" * 9 * MIB)
+        self.assertLess(len(data), MIB)
+        self.assert_refused("are free", self.server.upload(data, "qcow2"), NoRoom)
+        self.assertIn("downloading", [step for step, _, _ in self.told])
         self.assertNotIn("converting", [step for step, _, _ in self.told])
+
+    def test_a_disk_needs_no_room_for_what_is_empty(self):
+        disk = bytearray(64 * MIB)
+        for start in range(0, len(disk), 40 * MIB):
+            disk[start : start + MIB] = Random(start).randbytes(MIB)
+        for kind, form, *options in (
+            ("qcow2", "qcow2", "-c"),
+            ("vmdk", "vmdk", "-o", "subformat=streamOptimized"),
+            ("vdi", "vdi"),
+        ):
+            image = self.server.upload(self.converted(form, *options, disk=bytes(disk)), kind)
+            raw = self.make(image, hashed=True)
+            self.assertEqual(disk, raw.read_bytes())
+            shutil.rmtree(self.folder)
+
+    def test_a_limit_counts_data_and_the_file_that_is_converted(self):
+        data = self.converted("qcow2")  # with 2 MiB of data, as the disk
+        self.room.limit = 5 * MIB
+        self.make(self.server.upload(data, "qcow2"), hashed=True)
+        shutil.rmtree(self.folder)
+        self.room.limit = 4 * MIB
+        error = self.assert_refused("of the limit", self.server.upload(data, "qcow2"), NoRoom)
+        self.assertLess(0, error.lack)
 
     def test_a_disk_that_becomes_full_while_an_image_comes(self):
         image = self.server.upload(self.disk)
@@ -473,7 +589,8 @@ class KillTest(ConversionCase):
         self.wait_until(lambda: part.exists() and part.stat().st_blocks)
         child.kill()
         child.join()
-        self.assertEqual([part], list(self.folder.iterdir()))
+        parts = [self.folder / ".leaves.part", part]
+        self.assertEqual(parts, sorted(self.folder.iterdir()))
         self.server.waits_at = None
         self.assertEqual(self.disk, self.make(image).read_bytes())
         self.assertEqual([self.folder / "raw"], list(self.folder.iterdir()))

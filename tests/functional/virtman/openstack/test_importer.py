@@ -12,10 +12,11 @@ from tests.functional.virtman.openstack.glance import FakeGlance, glance_at
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorUnreachable, ImageUnknown
+from virtman.kept_tree import KeptTree
 from virtman.model.address import Portal, Proof
 from virtman.openstack import conversion, importer
 from virtman.openstack.importer import Importer
-from virtman.openstack.qemu import NoRoom
+from virtman.openstack.room import NoRoom, Room
 from volt.errors import ImageInUse
 from volt.registry.imports import LEASE
 
@@ -24,20 +25,28 @@ KEEP = 100.0
 
 
 class Sources:
-    """Serves files on the network of doubles, and tells Volt."""
+    """Serves files on the network of doubles, and tells Volt.
+
+    :ivar read: bytes that were read for hash trees
+    """
 
     def __init__(self, network, volt, portal):
         self.network, self.volt, self.portal = network, volt, portal
         self.served = {}
+        self.hashed = True
+        self.read = 0
 
-    def add(self, image, path, told):
+    def add(self, image, path, told, hashes):
         size = os.stat(path).st_size
-        told("hashing", 0, size)
+        KeptTree(hashes).of(path, size, self.count)
         where = replace(self.portal, iqn=self.portal.iqn + image)
         proof = Proof(image, "secret-of-the-source")
         self.network.add_source(where, [size], (proof.user, proof.secret))
         self.volt.register(image, size, Shape(), where, proof)
         self.served[image] = path
+
+    def count(self, done, size):
+        self.read += done
 
     def remove(self, image):
         with contextlib.suppress(ImageUnknown):
@@ -66,12 +75,13 @@ class ImporterTest(TestCase):
         self.host = self.bed.node()
         self.all = []
         self.addCleanup(lambda: [one.stop() for one in self.all])
+        self.addCleanup(self.glance.go.set)
         self.importer = self.started("storage1")
 
     def upload(self, data):
         return f"glance-{self.glance.upload(data)}"
 
-    def started(self, name):
+    def started(self, name, limit=None):
         """Return an importer, as after a start of its process."""
         volt = VoltClient(
             self.bed.volt.url, name, PATIENCE, self.bed.access(name, self.bed.volt.ground.operator)
@@ -81,18 +91,19 @@ class ImporterTest(TestCase):
             self.bed.volt.ground.source_port,
             f"iqn.2026-11.org.virtman:source:{name}:",
         )
+        folder = self.bed.folder / f"images-{name}"
+        folder.mkdir(exist_ok=True)
         made = Importer(
             name,
             volt,
             glance_at(self.glance.url),
             Sources(self.bed.network, volt, portal),
-            self.bed.folder / f"images-{name}",
+            Room(folder, limit),
             64 * MIB,
             KEEP,
             now=self.clock.now,
             pause=self.clock.pause,
         )
-        made.folder.mkdir(exist_ok=True)
         self.all.append(made)
         return made
 
@@ -132,6 +143,7 @@ class ImporterTest(TestCase):
         self.assertEqual(MIB, self.want().size)
         self.tend()
         self.assertEqual(1, self.glance.downloads)
+        self.assertEqual(0, self.importer.sources.read)
 
     def test_what_nobody_wants_or_what_is_not_glances_is_left_alone(self):
         self.want("snapshot-1")
@@ -258,6 +270,16 @@ class ImporterTest(TestCase):
         self.tend(again)
         self.assertEqual({self.image}, set(again.sources.served))
         self.assertEqual({}, self.imports())
+        self.assertEqual(0, again.sources.read)
+
+    def test_a_hash_tree_that_a_dying_process_did_not_keep_is_made_again(self):
+        self.want()
+        self.tend()
+        self.importer.stop()
+        (self.made().parent / "tree").unlink()
+        again = self.started("storage1")
+        self.tend(again)
+        self.assertEqual(MIB, again.sources.read)
 
     def test_a_glance_that_is_away_for_a_while_is_waited_for(self):
         self.glance.status = 503
@@ -300,10 +322,10 @@ class ImporterTest(TestCase):
         self.tend()
         make = conversion.make
 
-        def full(glance, image, folder, told, limit):
+        def full(*words, **settings):
             if self.made(old).exists():
                 raise NoRoom("it is full")
-            return make(glance, image, folder, told, limit)
+            return make(*words, **settings)
 
         self.useFixture(fixtures.MockPatchObject(conversion, "make", full))
         self.want()
@@ -318,6 +340,109 @@ class ImporterTest(TestCase):
         self.tend()
         self.assertEqual(("failed", "it is full"), self.imports()[another])
         self.assertEqual([self.image], self.known())
+
+    def limited(self, limit):
+        """Have an importer whose images may not take more, in place of the first one."""
+        self.importer = self.started("storage1", limit)
+
+    def have_unused(self, *contents):
+        """Have images that no host needs any more, in this order."""
+        images = [self.upload(content) for content in contents]
+        for age, image in enumerate(reversed(images)):
+            self.want(image)
+            self.tend()
+            os.utime(self.made(image).parent, (0, 1000 - age))
+        self.host.agent._wishes.clear()
+        self.host.beat()
+        return images
+
+    def test_the_least_recently_used_makes_room_and_no_more_than_needed(self):
+        self.limited(4 * MIB)
+        images = self.have_unused(*(os.urandom(MIB) for _ in range(3)))
+        self.want()
+        self.tend()
+        self.assertEqual({self.image, *images[1:]}, set(self.known()))
+        self.assertEqual(4, self.glance.downloads)
+        self.assertLessEqual(self.importer.room.taken(), 4 * MIB)
+
+    def test_when_an_image_was_used_outlives_a_restart(self):
+        self.limited(4 * MIB)
+        images = self.have_unused(*(os.urandom(MIB) for _ in range(3)))
+        self.want(images[0])
+        self.clock.time += 2 * importer._TIDY
+        self.tend()
+        self.host.agent._wishes.clear()
+        self.host.beat()
+        self.importer.stop()
+        self.limited(4 * MIB)
+        self.tend()
+        self.want()
+        self.tend()
+        self.assertEqual({self.image, images[0], images[2]}, set(self.known()))
+
+    def test_what_hosts_need_is_not_removed_and_the_failure_says_what_to_do(self):
+        self.limited(3 * MIB // 2)
+        self.want()
+        self.tend()
+        other = self.upload(os.urandom(MIB))
+        self.want(other)
+        self.tend()
+        state, detail = self.imports()[other]
+        self.assertEqual("failed", state)
+        self.assertIn(f"of the limit of {3 * MIB // 2}", detail)
+        self.assertIn("raise the limit", detail)
+        self.assertEqual([self.image], self.known())
+        self.assertEqual([self.image], os.listdir(self.importer.folder))
+
+    def test_an_image_that_cannot_fit_fails_and_removes_nothing(self):
+        self.limited(3 * MIB)
+        old = self.have_unused(os.urandom(MIB))
+        large = self.upload(os.urandom(4 * MIB))
+        self.want(large)
+        self.tend()
+        self.assertEqual("failed", self.imports()[large][0])
+        self.assertEqual(old, self.known())
+        self.assertEqual(1, self.glance.downloads)
+
+    def begin_two(self):
+        """Begin with an image that is damaged, and with one that waits for its room; return that.
+
+        The first one comes slowly.
+        """
+        self.limited(3 * MIB // 2)
+        self.glance.waits_at = 1000
+        self.glance.images[self.image.removeprefix("glance-")]["os_hash_value"] = "0" * 128
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        other = self.upload(os.urandom(MIB))
+        self.want(other)
+        self.importer.tend()
+        self.await_(lambda: self.importer._jobs[other].waits)
+        return other
+
+    def test_one_that_another_leaves_no_room_waits_for_what_becomes_of_that(self):
+        other = self.begin_two()
+        self.importer.tend()
+        self.assertEqual(("running", "waiting for room"), self.imports()[other])
+        self.glance.waits_at = None
+        self.glance.go.set()
+        self.tend()
+        self.assertEqual("failed", self.imports()[self.image][0])
+        self.assertEqual([other], self.known())
+
+    def test_one_that_waits_for_room_ends_with_the_service(self):
+        self.begin_two()
+        self.glance.go.set()
+        self.importer.stop()
+
+    def test_a_smaller_limit_takes_unused_images_away(self):
+        self.limited(None)
+        images = self.have_unused(os.urandom(MIB), os.urandom(MIB))
+        self.importer.room.limit = 3 * MIB // 2
+        self.clock.time += 2 * importer._TIDY
+        self.tend()
+        self.assertEqual([images[1]], self.known())
 
     def test_an_image_that_is_wanted_is_not_forgotten(self):
         self.want()
