@@ -18,10 +18,10 @@ class TestServers(CloudCase):
         began = time.monotonic()
         made = self.boot("web", 4)
         active = time.monotonic() - began
-        reports = [self.assert_right(server, 1) for server in made]
+        for server in made:
+            self.assert_right(server, 1)
         ready = time.monotonic() - began
         self.assertEqual({"compute1", "compute2"}, {self.servers.show(one).host for one in made})
-        self.assertEqual(4, len({one.fields["private_sha256"] for one in reports}))
         # Nodes that found none at the same time made one each; virtman-golden keeps the older.
         wait_until(lambda: len(self.servers.volumes()) == 1, "a single golden volume", 30, 0.5)
         (golden,) = self.servers.volumes()
