@@ -8,13 +8,14 @@ from dataclasses import replace
 import fixtures
 
 from tests.functional.virtman.base import PATIENCE, TestCase
+from tests.functional.virtman.openstack.ceph import FakeCeph
 from tests.functional.virtman.openstack.glance import FakeGlance, glance_at
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorUnreachable, ImageUnknown
-from virtman.kept_tree import KeptTree
 from virtman.model.address import Portal, Proof
 from virtman.openstack import conversion, importer
+from virtman.openstack.ceph import Ceph
 from virtman.openstack.importer import Importer
 from virtman.openstack.room import NoRoom, Room
 from volt.errors import ImageInUse
@@ -36,9 +37,9 @@ class Sources:
         self.hashed = True
         self.read = 0
 
-    def add(self, image, path, told, hashes):
+    def add(self, image, path, told, kept):
         size = os.stat(path).st_size
-        KeptTree(hashes).of(path, size, self.count)
+        kept.of(path, size, self.count)
         where = replace(self.portal, iqn=self.portal.iqn + image)
         proof = Proof(image, "secret-of-the-source")
         self.network.add_source(where, [size], (proof.user, proof.secret))
@@ -81,7 +82,7 @@ class ImporterTest(TestCase):
     def upload(self, data):
         return f"glance-{self.glance.upload(data)}"
 
-    def started(self, name, limit=None):
+    def started(self, name, limit=None, pool=None):
         """Return an importer, as after a start of its process."""
         volt = VoltClient(
             self.bed.volt.url, name, PATIENCE, self.bed.access(name, self.bed.volt.ground.operator)
@@ -97,6 +98,7 @@ class ImporterTest(TestCase):
             name,
             volt,
             glance_at(self.glance.url),
+            Ceph("/etc/ceph/ceph.conf", "virtman", pool, name),
             Sources(self.bed.network, volt, portal),
             Room(folder, limit),
             64 * MIB,
@@ -443,6 +445,78 @@ class ImporterTest(TestCase):
         self.clock.time += 2 * importer._TIDY
         self.tend()
         self.assertEqual([images[1]], self.known())
+
+    def map(self):
+        """Have an image that Ceph has served, and its host let it go; return its cluster."""
+        ceph = self.useFixture(FakeCeph())
+        name = self.image.removeprefix("glance-")
+        self.glance.images[name]["direct_url"] = ceph.have(name, self.data)
+        self.importer = self.started("storage1", pool="virtman")
+        self.want()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+        self.assertEqual((0, 1), (self.glance.downloads, len(ceph.mapped())))
+        self.host.agent._wishes.clear()
+        self.host.beat()
+        return ceph
+
+    def let_time_pass(self):
+        """Let what nobody needs go, or begin to."""
+        for _ in range(2):
+            self.clock.time += 2 * KEEP
+            self.tend()
+
+    def test_an_image_in_ceph_is_mapped_and_leaves_nothing(self):
+        ceph = self.map()
+        self.let_time_pass()
+        self.await_(lambda: self.let_time_pass() or not os.listdir(self.importer.folder))
+        self.assertEqual(([], {}, {}), (self.known(), ceph.mapped(), ceph.clones()))
+
+    def test_a_ceph_that_is_away_is_asked_again_to_let_an_image_go(self):
+        ceph = self.map()
+        ceph.fail("rbd rm")
+        for _ in range(2):
+            self.let_time_pass()
+        self.assertEqual([self.image], list(self.importer._removed))
+        other = self.upload(os.urandom(4096))
+        self.want(other)
+        self.tend()
+        self.assertEqual([other], self.known())
+        ceph.fail()
+        self.await_(lambda: self.let_time_pass() or self.image not in self.importer._removed)
+        self.assertEqual({}, ceph.clones())
+
+    def test_an_image_that_is_wanted_again_while_it_goes_is_mapped_anew(self):
+        ceph = self.map()
+        ceph.fail("rbd rm")
+        self.let_time_pass()
+        self.want()
+        self.let_time_pass()
+        self.assertEqual([], self.known())
+        ceph.fail()
+        self.await_(lambda: self.let_time_pass() or self.known())
+        self.assertEqual(1, len(ceph.mapped()))
+
+    def test_a_mapped_image_is_mapped_again_after_a_boot_once_ceph_is_there(self):
+        ceph = self.map()
+        self.want()
+        self.importer.stop()
+        ceph.boot()
+        ceph.fail("rbd device map")
+        self.glance.images.clear()
+        self.importer = self.started("storage1")
+
+        def tries():
+            self.importer.tend()
+            return sum("device map" in call for call in ceph.state()["calls"]) > 3
+
+        self.await_(tries)
+        self.assertEqual({}, self.imports())
+        self.assertEqual({}, self.importer.sources.served)
+        ceph.fail()
+        self.tend()
+        self.assertEqual(list(ceph.mapped()), list(self.importer.sources.served.values()))
+        self.assertEqual(0, self.importer.sources.read)
 
     def test_an_image_that_is_wanted_is_not_forgotten(self):
         self.want()
