@@ -95,6 +95,8 @@ class _Job:
     done: int = 0
     total: int = 0
     is_abandoned: bool = False
+    is_known: bool = False  # to Volt, so hosts may read it
+    is_here: bool = False  # whole, from an earlier process
     future: Future[None] = field(default_factory=Future)
     lack: int = 0
     answer: Future[bool] | None = None
@@ -225,8 +227,8 @@ class Importer:
         except ImportTaken:
             self._clear(job.image)
             return False
-        except CoordinatorRefused:  # known: an earlier process made it, and it is served again
-            pass
+        except CoordinatorRefused:  # an earlier process made it, and it is served again
+            job.is_known = True
         return True
 
     def _work(self, job: _Job) -> None:
@@ -243,10 +245,8 @@ class Importer:
             try:
                 # Glance is not asked for what is here: it may have deleted it since.
                 present = conversion.made(folder) or self.ceph.made(folder)
+                job.is_here = present is not None
                 return present or self._make(folder, job)
-            except CephFailed:
-                self.pause(_RETRY)  # it is tried in each round
-                raise
             except GlanceUnreachable as err:
                 if self.now() > until:
                     raise
@@ -272,7 +272,7 @@ class Importer:
                 self._served.add(job.image)
                 taken = self.room.taken() // _MIB
                 LOG.info("image %s is served; all images take %d MiB", job.image, taken)
-            elif isinstance(err, (CoordinatorUnreachable, CephFailed)):
+            elif _passes(job, err):
                 LOG.warning("image %s: %s; trying again", job.image, err)
             elif not (_is_full(err) and self._retire(self._oldest())):
                 self._fail(job, err)
@@ -388,6 +388,13 @@ def _changed(folder: Path) -> float:
         return folder.stat().st_mtime
     except FileNotFoundError:  # which is nothing that would be missed
         return 0.0
+
+
+def _passes(job: _Job, err: BaseException) -> bool:
+    """Tell whether an image is tried again without a word to those who wait for it."""
+    if job.is_known and job.is_here:  # else hosts would lose what they read
+        return not isinstance(err, CoordinatorRefused)
+    return isinstance(err, (CoordinatorUnreachable, CephFailed))
 
 
 def _is_full(err: BaseException) -> bool:

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import shutil
 from dataclasses import replace
 
 import fixtures
@@ -273,6 +274,35 @@ class ImporterTest(TestCase):
         self.assertEqual({self.image}, set(again.sources.served))
         self.assertEqual({}, self.imports())
         self.assertEqual(0, again.sources.read)
+
+    def test_what_cannot_be_served_again_just_now_stays_for_the_next_round(self):
+        self.want()
+        self.tend()
+        self.importer.stop()
+        self.glance.images.clear()
+        again = self.started("storage1")
+        add, tries = again.sources.add, []
+
+        def fail(*words):
+            tries.append(words)
+            raise OSError("the address is not there yet")
+
+        again.sources.add = fail
+        self.await_(lambda: again.tend() or len(tries) > 2)
+        self.assertEqual(self.data, self.made().read_bytes())
+        self.assertEqual({}, self.imports())
+        again.sources.add = add
+        self.tend(again)
+        self.assertEqual({self.image}, set(again.sources.served))
+
+    def test_what_volt_has_from_another_source_goes(self):
+        self.want()
+        self.tend()
+        again = self.started("storage2")
+        shutil.copytree(self.made().parent, self.made(name="storage2").parent)
+        self.tend(again)
+        self.assertEqual([], list(again.folder.iterdir()))
+        self.assertTrue(self.made().exists())
 
     def test_a_hash_tree_that_a_dying_process_did_not_keep_is_made_again(self):
         self.want()
