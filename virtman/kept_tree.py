@@ -30,11 +30,14 @@ Hashes = tuple[HashTree, bytes]
 class KeptTree:
     """The tree of one image; one at a time may make it.
 
+    :param content: what changes with the content; by default that of a file is asked for, and that
+        of a block device is not known
     :ivar leaves: the file of the leaves
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, content: Sequence[str] = ()) -> None:
         self.folder = folder
+        self.content = content
         self.leaves = folder / "leaves"
         self._note = folder / "tree"
 
@@ -51,8 +54,11 @@ class KeptTree:
             yield builder
             atomic_file.remove(self._note)  # it is of the leaves that end here
 
-    def keep(self, hashes: Hashes, seen: Sequence[int]) -> None:
-        """Keep what was made last, as long as what it is of stays what it was when it was seen."""
+    def keep(self, hashes: Hashes, path: str) -> None:
+        """Keep what was made last, as that of a file or device which does not change any more."""
+        self._keep(hashes, self._identity(path))
+
+    def _keep(self, hashes: Hashes, seen: Sequence[object]) -> None:
         tree, upper = hashes
         kept = {"seen": seen, "root": tree.root, "upper": base64.b64encode(upper).decode()}
         atomic_file.write(self._note, json.dumps(kept).encode())
@@ -61,39 +67,46 @@ class KeptTree:
         if not (self._note.exists() and self.leaves.exists()):
             return None
         kept = json.loads(self._note.read_text())
-        if kept["seen"] != identity(path):
+        if kept["seen"] != self._identity(path):
             return None
         return HashTree(kept["root"], hashtree.SALT), base64.b64decode(kept["upper"])
 
     def _read(self, path: str, size: int, progress: Progress) -> Hashes:
-        seen = identity(path)
+        seen = self._identity(path)
         with open(path, "rb", buffering=0) as file, self.making() as builder:
-            feed(builder, file.fileno(), 0, size, lambda done: progress(done, size))
+            descriptor = file.fileno()
+            found = sparse.runs(descriptor, 0, size)
+            feed(builder, descriptor, found, 0, size, lambda done: progress(done, size))
             hashes = builder.end()
-        if seen and seen == identity(path):
-            self.keep(hashes, seen)
+        if seen and seen == self._identity(path):
+            self._keep(hashes, seen)
         return hashes
+
+    def _identity(self, path: str) -> Sequence[object]:
+        """Return what changes with the content."""
+        info = os.stat(path)
+        if self.content or not stat.S_ISREG(info.st_mode):
+            return list(self.content)
+        return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
 def feed(
-    builder: Builder, descriptor: int, start: int, end: int, progress: Callable[[int], None]
+    builder: Builder,
+    descriptor: int,
+    found: sparse.Runs,
+    start: int,
+    end: int,
+    progress: Callable[[int], None],
 ) -> None:
     """Go on with a part of a file.
 
+    :param found: where it has data
     :param progress: called with the bytes done since it was called last
     """
-    for piece in sparse.pieces(descriptor, start, end):
+    for piece in sparse.pieces(descriptor, found, start, end):
         if isinstance(piece, int):
             builder.add_zeros(piece)
             progress(piece)
         else:
             builder.add(piece)
             progress(len(piece))
-
-
-def identity(path: str) -> Sequence[int]:
-    """Return what changes with a file's content; nothing tells that of a block device's."""
-    info = os.stat(path)
-    if not stat.S_ISREG(info.st_mode):
-        return []
-    return [info.st_dev, info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]

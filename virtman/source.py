@@ -62,7 +62,7 @@ def add(
     shape: Shape,
     *,
     hashed: bool = True,
-    hashes: Path | None = None,
+    kept: KeptTree | None = None,
     progress: Progress = lambda done, size: None,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
@@ -71,14 +71,14 @@ def add(
 
     :param hashed: whether hosts shall be able to verify what they read; all of the image is
         read for that, unless it is a file whose tree is kept and that has not changed
-    :param hashes: folder of the kept tree, which its owner removes; by default it is one of this
-        module, and goes with the image
+    :param kept: the kept tree, whose owner removes it; by default it is one of this module's, and
+        goes with the image
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     """
     naming.check("image", image)
     naming.check("host", where.host)
     size = _size(path)
-    kept = KeptTree(hashes or _HASHES / image)
+    kept = kept or KeptTree(_HASHES / image)
     steps = _steps(image, where, size, path, kept.leaves)
     become_privileged()
     tree = None

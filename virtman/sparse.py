@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _PIECE = 1024 * 1024
 
 
-def pieces(descriptor: int, start: int, end: int) -> Iterator[bytes | int]:
-    """Return what is between two places, in order: data, a MiB at most, and lengths of holes.
+Runs = Iterable[tuple[int, int]]
+"""Where there are data: begin and end of each run, in order."""
 
-    Block devices, and file systems that do not know their holes, have none.
+
+def runs(descriptor: int, start: int, end: int) -> Runs:
+    """Return where a file has data between two places.
+
+    Block devices, and file systems that do not know their holes, have data everywhere.
 
     :raises EOFError: if the file ends before ``end``
     """
     at = start
     while at < end:
         data = min(_seek(descriptor, at, os.SEEK_DATA, end), end)
+        at = min(_seek(descriptor, data, os.SEEK_HOLE, end), end)
+        if data < at:
+            yield data, at
+
+
+def pieces(descriptor: int, found: Runs, start: int, end: int) -> Iterator[bytes | int]:
+    """Return what is between two places, in order: data, a MiB at most, and lengths of holes.
+
+    :raises EOFError: if the file ends in a run
+    """
+    at = start
+    for data, after in found:
         if data > at:
             yield data - at
-        at = min(_seek(descriptor, data, os.SEEK_HOLE, end), end)
-        while data < at:
-            piece = os.pread(descriptor, min(_PIECE, at - data), data)
+        at = data
+        while at < after:
+            piece = os.pread(descriptor, min(_PIECE, after - at), at)
             if not piece:
-                raise _ended(data, end)
+                raise _ended(at, end)
             yield piece
-            data += len(piece)
+            at += len(piece)
+    if at < end:
+        yield end - at
 
 
 def _seek(descriptor: int, at: int, whence: int, end: int) -> int:

@@ -53,6 +53,27 @@ _TIMEOUT = 30.0
     "recently used that no host needs make room for others.",
 )
 @click.option(
+    "--ceph-pool",
+    metavar="POOL",
+    help="Pool of Ceph for clones of Glance's raw images, which are then mapped and not copied; "
+    "default: all images are copied.",
+)
+@click.option(
+    "--ceph-user",
+    metavar="NAME",
+    default="virtman",
+    show_default=True,
+    help="Account of Ceph that may write to that pool and read that of Glance.",
+)
+@click.option(
+    "--ceph-conf",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    default="/etc/ceph/ceph.conf",
+    show_default=True,
+    help="Configuration file of Ceph.",
+)
+@click.option(
     "--at-once",
     type=click.IntRange(1, 64),
     default=2,
@@ -92,6 +113,9 @@ def main(
     folder: Path,
     largest: int,
     limit: int | None,
+    ceph_pool: str | None,
+    ceph_user: str,
+    ceph_conf: str,
     at_once: int,
     hash_tree: bool,
     keep_time: float,
@@ -109,6 +133,7 @@ def main(
     from keystoneauth1.adapter import Adapter  # noqa: PLC0415
     from openstack import config  # noqa: PLC0415
 
+    from virtman.openstack.ceph import Ceph  # noqa: PLC0415
     from virtman.openstack.glance import Glance  # noqa: PLC0415
     from virtman.openstack.importer import Importer  # noqa: PLC0415
     from virtman.openstack.room import Room  # noqa: PLC0415
@@ -130,6 +155,7 @@ def main(
         host,
         VoltClient(volt, host, _TIMEOUT, access),
         Glance(image_api),
+        Ceph(ceph_conf, ceph_user, ceph_pool, host),
         Served(Storage(host, ip, port), volt, access, hashed=hash_tree),
         Room(folder, limit),
         largest,

@@ -27,13 +27,14 @@ import stat
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from virtman import atomic_file
-from virtman.kept_tree import KeptTree, feed, identity
+from virtman import atomic_file, sparse
+from virtman.kept_tree import KeptTree, feed
 from virtman.model import sizes
 from virtman.model.hashtree import Builder
 from virtman.openstack import inspection, qemu
@@ -62,14 +63,28 @@ class Job(Protocol):
         """Have room for so many bytes in the image's folder, or raise NoRoom."""
 
 
-def make(glance: Glance, name: str, folder: Path, job: Job, largest: int, *, hashed: bool) -> Path:
-    """Return the file ``raw`` of a folder, with an image's disk; make it if it is not there.
+@dataclass(frozen=True)
+class Made:
+    """What is served: a file or a block device, and its kept tree if it has one."""
+
+    path: Path
+    tree: KeptTree
+
+
+def made(folder: Path) -> Made | None:
+    """Return what ``make`` made in a folder, if it came to its end."""
+    raw = folder / _RAW
+    return Made(raw, KeptTree(folder)) if raw.exists() else None
+
+
+def make(
+    glance: Glance, image: Image, folder: Path, job: Job, largest: int, *, hashed: bool
+) -> Made:
+    """Make the file ``raw`` of a folder, with an image's disk.
 
     Its length is a multiple of 512, and zeros take no room in it. Nobody else may be making one in
-    the folder. The file may be Glance's own, under another name: never write to it. Glance is not
-    asked for what is there.
+    the folder. The file may be Glance's own, under another name: never write to it.
 
-    :param name: of the image, at Glance
     :param job: hears of the steps ``downloading`` and ``converting``, twice a second at most, and
         what is needed before it is written
     :param largest: bytes that the file may have
@@ -80,14 +95,11 @@ def make(glance: Glance, name: str, folder: Path, job: Job, largest: int, *, has
     :raises GlanceUnreachable: if Glance does not answer; what has come is thrown away
     :raises VirtmanError: if qemu-img is missing here, or was killed
     """
-    raw = folder / _RAW
-    if raw.exists():  # which it is as a whole
-        return raw
-    image = glance.show(name)
+    raw, tree = folder / _RAW, KeptTree(folder)
     inspection.check_claims(image, largest)
-    with _room_for(image):
+    with room_for(image):
         atomic_file.prepare(folder)
-        leaves = _Leaves(KeptTree(folder) if hashed else None)
+        leaves = _Leaves(tree if hashed else None)
         with atomic_file.making(raw) as part:
             if image.disk_format in RAW:
                 if not _link(image, part, leaves, job):
@@ -99,7 +111,7 @@ def make(glance: Glance, name: str, folder: Path, job: Job, largest: int, *, has
             _pad(part)
         leaves.keep(raw)
     LOG.info("image %s is a raw file in %s", image.id, folder)
-    return raw
+    return Made(raw, tree)
 
 
 class _Leaves:
@@ -128,12 +140,14 @@ class _Leaves:
         """Go on with what is in a part of a file."""
         if self._builder is not None:
             with open(file, "rb", buffering=0) as opened:
-                feed(self._builder, opened.fileno(), start, end, lambda more: None)
+                descriptor = opened.fileno()
+                found = sparse.runs(descriptor, start, end)
+                feed(self._builder, descriptor, found, start, end, lambda more: None)
 
     def keep(self, file: Path) -> None:
         """Keep it as that of a file, which must not change any more."""
         if self.kept is not None:
-            self.kept.keep(self._hashes, identity(str(file)))
+            self.kept.keep(self._hashes, str(file))
 
 
 def _link(image: Image, part: Path, leaves: _Leaves, job: Job) -> bool:
@@ -141,9 +155,9 @@ def _link(image: Image, part: Path, leaves: _Leaves, job: Job) -> bool:
 
     False if that cannot be, whatever the reason: then it is downloaded.
     """
-    place = urlsplit(image.direct_url or "")
+    place = next((url for url in map(urlsplit, image.places) if url.scheme == "file"), None)
     # Padding would change Glance's file, and without a hash anything may be in its place.
-    if place.scheme != "file" or image.size % sizes.SECTOR or not _hash(image)[1]:
+    if place is None or image.size % sizes.SECTOR or not _hash(image)[1]:
         return False
     try:
         os.link(unquote(place.path), part, follow_symlinks=False)
@@ -189,7 +203,7 @@ def _verified(image: Image, chunks: Iterable[bytes], job: Job) -> Iterator[bytes
     """Pass on what comes, and raise an error in the end if it is not what Glance stored."""
     algorithm, expected = _hash(image)
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    progress = _Progress(job, "downloading", image.size)
+    progress = Progress(job, "downloading", image.size)
     done = 0
     for chunk in chunks:
         done += len(chunk)
@@ -238,7 +252,7 @@ def _convert(
         job.need(image.size + _room(qemu.data_size(image, stored), size))
         part.touch(0o600, exist_ok=False)
         os.truncate(part, size)
-        progress = _Progress(job, "converting", size)
+        progress = Progress(job, "converting", size)
         with leaves.making(), ThreadPoolExecutor(1) as pool:
             hashed = pool.submit(lambda: None)
             for start, end in _windows(size):
@@ -271,7 +285,8 @@ def _room(data: int, length: int) -> int:
 
 
 @contextlib.contextmanager
-def _room_for(image: Image) -> Iterator[None]:
+def room_for(image: Image) -> Iterator[None]:
+    """Raise NoRoom if the file system becomes full meanwhile."""
     try:
         yield
     except OSError as err:
@@ -280,7 +295,7 @@ def _room_for(image: Image) -> Iterator[None]:
         raise NoRoom(f"image {image.id}: {err}; make room") from err
 
 
-class _Progress:
+class Progress:
     """Tells how far a step is: its begin, its end, and now and then between them."""
 
     def __init__(self, job: Job, step: str, total: int) -> None:
@@ -292,6 +307,7 @@ class _Progress:
         job.told(step, 0, total)
 
     def __call__(self, done: int) -> None:
+        """Take notice of how many bytes are done."""
         now = time.monotonic()
         if done > self._done and (done >= self.total or now >= self._next):
             self._done, self._next = done, now + _PAUSE

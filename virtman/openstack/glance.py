@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -40,7 +40,7 @@ class Image:
     :ivar size: bytes of the file that Glance stores, in its format; 0 if Glance does not say
     :ivar hash_algo: how ``hash_value`` is made, as hashlib calls it
     :ivar checksum: MD5, of images that have no better hash
-    :ivar direct_url: where the file is, if Glance tells its users
+    :ivar places: where its bytes are, as URLs, if Glance tells its users; the best one first
     """
 
     id: str
@@ -51,7 +51,7 @@ class Image:
     hash_algo: str | None
     hash_value: str | None
     checksum: str | None
-    direct_url: str | None
+    places: tuple[str, ...]
 
 
 class Glance:
@@ -124,6 +124,13 @@ def _broken(image: str, done: int) -> GlanceUnreachable:
     return GlanceUnreachable(f"image {image}: the download ended after {done} bytes; try again")
 
 
+def _places(found: Any) -> Iterator[str]:
+    first = found.get("direct_url")
+    if first:
+        yield first
+    yield from (one["url"] for one in found.get("locations") or () if one["url"] != first)
+
+
 def _image(found: Any) -> Image:
     return Image(
         found["id"],
@@ -134,5 +141,5 @@ def _image(found: Any) -> Image:
         found.get("os_hash_algo"),
         found.get("os_hash_value"),
         found.get("checksum"),
-        found.get("direct_url"),
+        tuple(_places(found)),
     )

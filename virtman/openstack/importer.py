@@ -28,7 +28,10 @@ from typing import Protocol
 
 from virtman.coordinator.interface import Import, ImportTaken
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable, ImageUnknown, VirtmanError
+from virtman.kept_tree import KeptTree
 from virtman.openstack import conversion
+from virtman.openstack.ceph import Ceph, CephFailed
+from virtman.openstack.conversion import Made
 from virtman.openstack.glance import Glance, GlanceUnreachable
 from virtman.openstack.room import NoRoom, Room, size_of
 
@@ -59,12 +62,9 @@ class Sources(Protocol):
     hashed: bool
 
     def add(
-        self, image: str, path: str, told: Callable[[str, int, int], None], hashes: Path
+        self, image: str, path: str, told: Callable[[str, int, int], None], kept: KeptTree
     ) -> None:
-        """Serve a file, and tell Volt; repeatable.
-
-        :param hashes: folder of the file's kept tree
-        """
+        """Serve a file or block device, and tell Volt; repeatable."""
 
     def remove(self, image: str) -> None:
         """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
@@ -95,6 +95,8 @@ class _Job:
     done: int = 0
     total: int = 0
     is_abandoned: bool = False
+    is_known: bool = False  # to Volt, so hosts may read it
+    is_here: bool = False  # whole, from an earlier process
     future: Future[None] = field(default_factory=Future)
     lack: int = 0
     answer: Future[bool] | None = None
@@ -150,6 +152,7 @@ class Importer:
         name: str,
         volt: Volt,
         glance: Glance,
+        ceph: Ceph,
         sources: Sources,
         room: Room,
         largest: int,
@@ -161,6 +164,7 @@ class Importer:
         self.name = name
         self.volt = volt
         self.glance = glance
+        self.ceph = ceph
         self.sources = sources
         self.room = room
         self.folder = room.folder
@@ -172,6 +176,9 @@ class Importer:
         self._pool = ThreadPoolExecutor(at_once, "import")
         # LIO is changed by one at a time.
         self._serving = threading.Lock()
+        # Ceph may not answer for long.
+        self._removing = ThreadPoolExecutor(1, "remove")
+        self._removed: dict[str, Future[None]] = {}
         self._jobs: dict[str, _Job] = {}
         self._served: set[str] = set()
         self._unused: dict[str, float] = {}
@@ -192,7 +199,8 @@ class Importer:
         for job in self._jobs.values():
             job.is_abandoned = True
             job.go_on(False)
-        self._pool.shutdown(cancel_futures=True)
+        for pool in (self._pool, self._removing):
+            pool.shutdown(cancel_futures=True)
 
     # What is being made.
 
@@ -207,8 +215,8 @@ class Importer:
                 self._start(path.name)
 
     def _start(self, image: str) -> None:
-        job = _Job(image, self.room)
-        if image not in self._jobs and len(self._jobs) < self.at_once and self._claim(job):
+        job, known = _Job(image, self.room), self._jobs.keys() | self._removed.keys()
+        if image not in known and len(self._jobs) < self.at_once and self._claim(job):
             self._jobs[image] = job
             job.future = self._pool.submit(self._work, job)
 
@@ -219,32 +227,40 @@ class Importer:
         except ImportTaken:
             self._clear(job.image)
             return False
-        except CoordinatorRefused:  # known: an earlier process made it, and it is served again
-            pass
+        except CoordinatorRefused:  # an earlier process made it, and it is served again
+            job.is_known = True
         return True
 
     def _work(self, job: _Job) -> None:
-        path = self._made(job)
+        made = self._made(job)
         with self._serving:
             job.told("serving", 0, 0)
-            self.sources.add(job.image, str(path), job.told, path.parent)
+            self.sources.add(job.image, str(made.path), job.told, made.tree)
 
-    def _made(self, job: _Job) -> Path:
-        """Make an image; wait a while for a Glance that is away."""
-        name = glance_id(job.image)
-        assert name is not None
+    def _made(self, job: _Job) -> Made:
+        """Return what there is of an image, or make it; wait a while for a Glance that is away."""
         folder = self.folder / job.image
         until = self.now() + _PATIENCE
         while True:
             try:
-                return conversion.make(
-                    self.glance, name, folder, job, self.largest, hashed=self.sources.hashed
-                )
+                # Glance is not asked for what is here: it may have deleted it since.
+                present = conversion.made(folder) or self.ceph.made(folder)
+                job.is_here = present is not None
+                return present or self._make(folder, job)
             except GlanceUnreachable as err:
                 if self.now() > until:
                     raise
                 job.told(f"waiting for Glance: {err}", 0, 0)
             self.pause(_RETRY)
+
+    def _make(self, folder: Path, job: _Job) -> Made:
+        name, hashed = glance_id(job.image), self.sources.hashed
+        assert name is not None
+        image = self.glance.show(name)
+        mapped = self.ceph.make(image, folder, job, self.largest, hashed=hashed)
+        return mapped or conversion.make(
+            self.glance, image, folder, job, self.largest, hashed=hashed
+        )
 
     def _end_jobs(self) -> None:
         ended = [one for one in self._jobs.values() if one.future.done()]
@@ -256,7 +272,7 @@ class Importer:
                 self._served.add(job.image)
                 taken = self.room.taken() // _MIB
                 LOG.info("image %s is served; all images take %d MiB", job.image, taken)
-            elif isinstance(err, CoordinatorUnreachable):
+            elif _passes(job, err):
                 LOG.warning("image %s: %s; trying again", job.image, err)
             elif not (_is_full(err) and self._retire(self._oldest())):
                 self._fail(job, err)
@@ -305,6 +321,7 @@ class Importer:
 
     def _tidy(self) -> None:
         """Remove images that no host has needed for a while, or for which there is no room."""
+        self._go_on_removing()
         self._look()
         now = self.now()
         self._retire([one for one in self._oldest() if now - self._unused[one] > self.keep_time])
@@ -349,7 +366,21 @@ class Importer:
         return went
 
     def _clear(self, image: str) -> None:
-        shutil.rmtree(self.folder / image, ignore_errors=True)
+        """Remove what there is of an image, or begin with that."""
+        folder = self.folder / image
+        if self.ceph.has(folder):
+            self._removed[image] = self._removing.submit(self.ceph.remove, folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _go_on_removing(self) -> None:
+        """Remove what Ceph has let go of; try again where it did not."""
+        for image, removed in list(self._removed.items()):
+            if removed.done():
+                del self._removed[image]
+                if err := removed.exception():
+                    LOG.warning("image %s is not removed yet: %s", image, err)
+                self._clear(image)
 
 
 def _changed(folder: Path) -> float:
@@ -357,6 +388,13 @@ def _changed(folder: Path) -> float:
         return folder.stat().st_mtime
     except FileNotFoundError:  # which is nothing that would be missed
         return 0.0
+
+
+def _passes(job: _Job, err: BaseException) -> bool:
+    """Tell whether an image is tried again without a word to those who wait for it."""
+    if job.is_known and job.is_here:  # else hosts would lose what they read
+        return not isinstance(err, CoordinatorRefused)
+    return isinstance(err, (CoordinatorUnreachable, CephFailed))
 
 
 def _is_full(err: BaseException) -> bool:

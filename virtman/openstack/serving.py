@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from virtman import source
 from virtman.coordinator.auth import Access
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown
+from virtman.kept_tree import KeptTree
 from virtman.openstack.cinder import Connection
 from virtman.source import Storage
 
@@ -32,12 +32,12 @@ class Served:
         image: str,
         path: str,
         told: Callable[[str, int, int], None] = lambda *_: None,
-        hashes: Path | None = None,
+        kept: KeptTree | None = None,
     ) -> None:
         """Serve a file or block device, and tell Volt; repeatable.
 
         :param told: is told how far it is: a step, and how many bytes of how many are done of it
-        :param hashes: folder of its kept tree; the source's own if there is none
+        :param kept: its kept tree; the source has one if this is none
         """
         hashed = 0
 
@@ -49,7 +49,7 @@ class Served:
         source.add(
             *(image, path, self.where, self.volt, self.access, Shape()),
             hashed=self.hashed,
-            hashes=hashes,
+            kept=kept,
             progress=progress,
         )
 

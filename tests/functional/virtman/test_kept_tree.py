@@ -53,7 +53,8 @@ class KeptTreeTest(testtools.TestCase):
     def test_holes_are_not_read(self):
         with open(self.file, "rb") as file:
             at, holes = MIB // 2, []
-            for piece in sparse.pieces(file.fileno(), at, 7 * MIB):
+            runs = sparse.runs(file.fileno(), at, 7 * MIB)
+            for piece in sparse.pieces(file.fileno(), runs, at, 7 * MIB):
                 if isinstance(piece, int):
                     holes.append((at, piece))
                 at += piece if isinstance(piece, int) else len(piece)
@@ -71,8 +72,11 @@ class KeptTreeTest(testtools.TestCase):
             return known(descriptor, at, whence)
 
         with fixtures.MockPatch("os.lseek", unknown), open(self.file, "rb") as file:
-            found = b"".join(sparse.pieces(file.fileno(), 0, 8 * MIB))
-            self.assertRaises(EOFError, list, sparse.pieces(file.fileno(), 0, 9 * MIB))
+            runs = list(sparse.runs(file.fileno(), 0, 9 * MIB))
+            self.assertEqual([(0, 9 * MIB)], runs)
+            found = b"".join(sparse.pieces(file.fileno(), [(0, 8 * MIB)], 0, 8 * MIB))
+            short = sparse.pieces(file.fileno(), runs, 0, 9 * MIB)
+            self.assertRaises(EOFError, list, short)
         self.assertEqual(self.file.read_bytes(), found)
 
     def test_a_file_that_is_as_it_was_is_not_read_again(self):
@@ -96,6 +100,15 @@ class KeptTreeTest(testtools.TestCase):
             self.read, before = 1, self.read
             self.kept.of(str(self.file), 8 * MIB, change)
             self.assertGreater(self.read, 1, before)
+
+    def test_what_is_known_by_a_name_is_kept_under_it(self):
+        """As a device, which does not tell whether it is what it was."""
+        self.kept = KeptTree(self.place / "tree", ["cluster", "image@snapshot"])
+        found, self.read = self.hashes(), 0
+        os.utime(self.file, ns=(1, 1))
+        self.assertEqual((found, 0), (self.hashes(), self.read))
+        self.kept = KeptTree(self.place / "tree", ["cluster", "image@other"])
+        self.assertEqual((found, 8 * MIB), (self.hashes(), self.read))
 
     def test_leaves_without_a_note_or_with_that_of_others_are_made_again(self):
         found = self.hashes()

@@ -13,6 +13,7 @@ from virtman import source
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorRefused, ImageUnknown, InvalidRequest
+from virtman.kept_tree import KeptTree
 from virtman.model import hashtree
 from virtman.model.address import iqn
 from virtman.model.profile import PIECE, decode, encode, merged
@@ -77,13 +78,13 @@ class SourceTest(SourceCase):
 
     def test_a_tree_may_be_kept_elsewhere_and_stays_there(self):
         folder = self.hashes.parent / "elsewhere"
-        self.add(hashes=folder)
+        self.add(kept=KeptTree(folder))
         self.assertEqual((1, str(folder / "leaves"), 5 * 8), self.served()[1])
         self.remove()
         self.assertEqual([], self.served())
         self.assertEqual(["leaves", "tree"], sorted(one.name for one in folder.iterdir()))
         self.hashed = 0
-        self.add(hashes=folder)
+        self.add(kept=KeptTree(folder))
         self.assertEqual(0, self.hashed)
 
     def test_other_content_is_refused_and_changes_nothing_at_volt(self):

@@ -23,8 +23,9 @@ def glance_at(url):
 
 
 class FakeGlance(fixtures.Fixture):
-    """Glance's API on 127.0.0.1.
+    """Glance's API.
 
+    :param address: where it listens
     :ivar images: what Glance says of each image; tests change it at will
     :ivar data: the bytes of each
     :ivar downloads: how many were begun
@@ -33,15 +34,19 @@ class FakeGlance(fixtures.Fixture):
     :ivar waits_at: bytes after which a download pauses, until ``go``; ``waiting`` is set then
     """
 
+    def __init__(self, address="127.0.0.1"):
+        super().__init__()
+        self.address = address
+
     def _setUp(self):
         self.numbers = count(1)
         self.images, self.data = {}, {}
         self.downloads = 0
         self.status = self.breaks_at = self.waits_at = None
         self.go, self.waiting = threading.Event(), threading.Event()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.server = ThreadingHTTPServer((self.address, 0), _Handler)
         self.server.glance = self
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v2"
+        self.url = f"http://{self.address}:{self.server.server_port}/v2"
         thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         thread.start()
         self.addCleanup(self.server.server_close)

@@ -21,15 +21,20 @@ class GlanceTest(testtools.TestCase):
         said = self.server.images[image]
         self.assertEqual(
             Image(image, "active", "qcow2", "bare", 4, "sha512", said["os_hash_value"],
-                  said["checksum"], "file:///images/1"),
+                  said["checksum"], ("file:///images/1",)),
             self.glance.show(image),
         )  # fmt: skip
+
+    def test_all_places_that_glance_shows_are_known_the_best_one_first(self):
+        places = [{"url": url, "metadata": {}} for url in ("http://a/", "rbd://b/c/d/e")]
+        image = self.server.upload(b"data", locations=places, direct_url="rbd://b/c/d/e")
+        self.assertEqual(("rbd://b/c/d/e", "http://a/"), self.glance.show(image).places)
 
     def test_what_glance_does_not_know_of_an_image_is_left_out(self):
         unknown = dict.fromkeys(("size", "os_hash_algo", "os_hash_value", "checksum"))
         image = self.server.upload(b"data", **unknown)
         self.assertEqual(
-            Image(image, "active", "raw", "bare", 0, None, None, None, None),
+            Image(image, "active", "raw", "bare", 0, None, None, None, ()),
             self.glance.show(image),
         )
 

@@ -3,18 +3,20 @@
 import contextlib
 import hashlib
 import os
+import shutil
 from dataclasses import replace
 
 import fixtures
 
 from tests.functional.virtman.base import PATIENCE, TestCase
+from tests.functional.virtman.openstack.ceph import FakeCeph
 from tests.functional.virtman.openstack.glance import FakeGlance, glance_at
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import CoordinatorUnreachable, ImageUnknown
-from virtman.kept_tree import KeptTree
 from virtman.model.address import Portal, Proof
 from virtman.openstack import conversion, importer
+from virtman.openstack.ceph import Ceph
 from virtman.openstack.importer import Importer
 from virtman.openstack.room import NoRoom, Room
 from volt.errors import ImageInUse
@@ -36,9 +38,9 @@ class Sources:
         self.hashed = True
         self.read = 0
 
-    def add(self, image, path, told, hashes):
+    def add(self, image, path, told, kept):
         size = os.stat(path).st_size
-        KeptTree(hashes).of(path, size, self.count)
+        kept.of(path, size, self.count)
         where = replace(self.portal, iqn=self.portal.iqn + image)
         proof = Proof(image, "secret-of-the-source")
         self.network.add_source(where, [size], (proof.user, proof.secret))
@@ -81,7 +83,7 @@ class ImporterTest(TestCase):
     def upload(self, data):
         return f"glance-{self.glance.upload(data)}"
 
-    def started(self, name, limit=None):
+    def started(self, name, limit=None, pool=None):
         """Return an importer, as after a start of its process."""
         volt = VoltClient(
             self.bed.volt.url, name, PATIENCE, self.bed.access(name, self.bed.volt.ground.operator)
@@ -97,6 +99,7 @@ class ImporterTest(TestCase):
             name,
             volt,
             glance_at(self.glance.url),
+            Ceph("/etc/ceph/ceph.conf", "virtman", pool, name),
             Sources(self.bed.network, volt, portal),
             Room(folder, limit),
             64 * MIB,
@@ -272,6 +275,35 @@ class ImporterTest(TestCase):
         self.assertEqual({}, self.imports())
         self.assertEqual(0, again.sources.read)
 
+    def test_what_cannot_be_served_again_just_now_stays_for_the_next_round(self):
+        self.want()
+        self.tend()
+        self.importer.stop()
+        self.glance.images.clear()
+        again = self.started("storage1")
+        add, tries = again.sources.add, []
+
+        def fail(*words):
+            tries.append(words)
+            raise OSError("the address is not there yet")
+
+        again.sources.add = fail
+        self.await_(lambda: again.tend() or len(tries) > 2)
+        self.assertEqual(self.data, self.made().read_bytes())
+        self.assertEqual({}, self.imports())
+        again.sources.add = add
+        self.tend(again)
+        self.assertEqual({self.image}, set(again.sources.served))
+
+    def test_what_volt_has_from_another_source_goes(self):
+        self.want()
+        self.tend()
+        again = self.started("storage2")
+        shutil.copytree(self.made().parent, self.made(name="storage2").parent)
+        self.tend(again)
+        self.assertEqual([], list(again.folder.iterdir()))
+        self.assertTrue(self.made().exists())
+
     def test_a_hash_tree_that_a_dying_process_did_not_keep_is_made_again(self):
         self.want()
         self.tend()
@@ -443,6 +475,78 @@ class ImporterTest(TestCase):
         self.clock.time += 2 * importer._TIDY
         self.tend()
         self.assertEqual([images[1]], self.known())
+
+    def map(self):
+        """Have an image that Ceph has served, and its host let it go; return its cluster."""
+        ceph = self.useFixture(FakeCeph())
+        name = self.image.removeprefix("glance-")
+        self.glance.images[name]["direct_url"] = ceph.have(name, self.data)
+        self.importer = self.started("storage1", pool="virtman")
+        self.want()
+        self.tend()
+        self.assertEqual([self.image], self.known())
+        self.assertEqual((0, 1), (self.glance.downloads, len(ceph.mapped())))
+        self.host.agent._wishes.clear()
+        self.host.beat()
+        return ceph
+
+    def let_time_pass(self):
+        """Let what nobody needs go, or begin to."""
+        for _ in range(2):
+            self.clock.time += 2 * KEEP
+            self.tend()
+
+    def test_an_image_in_ceph_is_mapped_and_leaves_nothing(self):
+        ceph = self.map()
+        self.let_time_pass()
+        self.await_(lambda: self.let_time_pass() or not os.listdir(self.importer.folder))
+        self.assertEqual(([], {}, {}), (self.known(), ceph.mapped(), ceph.clones()))
+
+    def test_a_ceph_that_is_away_is_asked_again_to_let_an_image_go(self):
+        ceph = self.map()
+        ceph.fail("rbd rm")
+        for _ in range(2):
+            self.let_time_pass()
+        self.assertEqual([self.image], list(self.importer._removed))
+        other = self.upload(os.urandom(4096))
+        self.want(other)
+        self.tend()
+        self.assertEqual([other], self.known())
+        ceph.fail()
+        self.await_(lambda: self.let_time_pass() or self.image not in self.importer._removed)
+        self.assertEqual({}, ceph.clones())
+
+    def test_an_image_that_is_wanted_again_while_it_goes_is_mapped_anew(self):
+        ceph = self.map()
+        ceph.fail("rbd rm")
+        self.let_time_pass()
+        self.want()
+        self.let_time_pass()
+        self.assertEqual([], self.known())
+        ceph.fail()
+        self.await_(lambda: self.let_time_pass() or self.known())
+        self.assertEqual(1, len(ceph.mapped()))
+
+    def test_a_mapped_image_is_mapped_again_after_a_boot_once_ceph_is_there(self):
+        ceph = self.map()
+        self.want()
+        self.importer.stop()
+        ceph.boot()
+        ceph.fail("rbd device map")
+        self.glance.images.clear()
+        self.importer = self.started("storage1")
+
+        def tries():
+            self.importer.tend()
+            return sum("device map" in call for call in ceph.state()["calls"]) > 3
+
+        self.await_(tries)
+        self.assertEqual({}, self.imports())
+        self.assertEqual({}, self.importer.sources.served)
+        ceph.fail()
+        self.tend()
+        self.assertEqual(list(ceph.mapped()), list(self.importer.sources.served.values()))
+        self.assertEqual(0, self.importer.sources.read)
 
     def test_an_image_that_is_wanted_is_not_forgotten(self):
         self.want()
