@@ -271,10 +271,10 @@ def _prepare(node: Node, name: str, text: str) -> None:
     overlay = ["-b", "/host/alone/base", "-F", "raw", disk]
     node.run(["qemu-img", "create", "-q", "-f", "qcow2", *overlay])
     guest = ElementTree.fromstring(text)  # noqa: S314  # libvirt said it
-    for tag in ("uuid", "name"):
-        found = guest.find(tag)
-        assert found is not None
-        found.text = name
+    # Libvirt wants the same UUID in both places.
+    for path in ("name", "uuid", "sysinfo/system/entry[@name='uuid']"):
+        for found in guest.iterfind(path):
+            found.text = name
     (root,) = guest.iterfind("devices/disk")
     root.set("type", "file")
     for driver in root.iterfind("driver"):
