@@ -278,7 +278,7 @@ def _prepare(node: Node, name: str, text: str) -> None:
     (root,) = guest.iterfind("devices/disk")
     root.set("type", "file")
     for driver in root.iterfind("driver"):
-        driver.attrib = {"name": "qemu", "type": "qcow2", "cache": "none"}
+        driver.attrib = {"name": "qemu", "type": "qcow2"}
     for source in root.iterfind("source"):
         source.attrib = {"file": disk}
     for console in guest.iterfind("devices/*/log"):
