@@ -188,7 +188,11 @@ class _Way:
         return {
             # But for the looks of virtman-golden at all volumes.
             "cinder_calls": sum(
-                not (address == self._storage.address and method == "GET" and "detail" in path)
+                not (
+                    address == self._storage.address
+                    and method == "GET"
+                    and "volumes/detail" in path
+                )
                 for address, method, path in _requests(logs / "cinder-api.out")
             ),
             "glance_calls": len(glance),

@@ -81,19 +81,18 @@ def services(settings: Settings) -> list[Service]:
 
 
 def nova(settings: Settings) -> list[Service]:
-    """Return Nova's services, of the Nova that the bed runs now."""
+    """Return Nova's services; which Nova that is, is what the bed runs when they are started."""
     etc, program = settings.etc / "nova", settings.control.program
     files = ["--config-file", etc / "nova.conf", "--config-file", etc / "control.conf"]
-    modules = settings.variables()
     # These names replace the default ones, of which the first is the file of the WSGI filters.
     compute = {
         "OS_NOVA_CONFIG_DIR": str(etc),
         "OS_NOVA_CONFIG_FILES": "api-paste.ini;nova.conf;control.conf",
     }
     return [
-        _wsgi(settings, "nova-api", 8774, "/", "nova.wsgi.osapi_compute", modules | compute),
-        Service("nova-conductor", [program("nova-conductor"), *files], variables=modules),
-        Service("nova-scheduler", [program("nova-scheduler"), *files], variables=modules),
+        _wsgi(settings, "nova-api", 8774, "/", "nova.wsgi.osapi_compute", compute),
+        Service("nova-conductor", [program("nova-conductor"), *files]),
+        Service("nova-scheduler", [program("nova-scheduler"), *files]),
     ]
 
 

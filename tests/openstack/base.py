@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -77,6 +78,11 @@ class CloudCase(testtools.TestCase):
         report = self.servers.report(server, boots)
         self.assertTrue(report.ok, report)
         return report
+
+    def disk(self, server):
+        """Return what the agent of a server's node says of its disk."""
+        found = self.servers.node(server).run(["virtman", "vm", "show", "--json", server])
+        return json.loads(found.stdout)
 
     def guest_as_image(self, name):
         """Give Glance the guest's disk; return the image's id."""

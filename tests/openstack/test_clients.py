@@ -1,7 +1,5 @@
 """Clients that know nothing of VirtMan: what they ask Nova for, they get."""
 
-import json
-
 from lab.openstack.orchestration import Orchestration
 from lab.openstack.settings import Nova
 from lab.openstack.tempest import Tempest
@@ -28,8 +26,7 @@ class ClientsCase(CloudCase):
         self.servers.wait(servers, "ACTIVE")
         for server in servers:
             self.assert_right(server, 1)
-            look = self.servers.node(server).run(["virtman", "vm", "show", "--json", server])
-            self.assertEqual(GIB, json.loads(look.stdout)["size"])
+            self.assertEqual(GIB, self.disk(server)["size"])
         self.assertEqual([], self.servers.volumes())
 
 

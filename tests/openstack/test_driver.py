@@ -56,11 +56,6 @@ class DriverCase(CloudCase):
     def host(self, server):
         return self.servers.show(server).host
 
-    def disk(self, server):
-        """Return what the agent of a server's node says of its disk."""
-        found = self.servers.node(server).run(["virtman", "vm", "show", "--json", server])
-        return json.loads(found.stdout)
-
     def migrate_live(self, server):
         (other,) = {"compute1", "compute2"} - {self.host(server)}
         self.servers.order("migrate", server, "--live-migration")

@@ -51,8 +51,8 @@ class Room:
             coming = sum(max(0, most - taken.get(one, 0)) for one, most in promised.items())
             free = shutil.disk_usage(self.folder).free
             left, what = free, f"of the {free} that are free in {self.folder}"
-            if self.limit is not None and self.limit - sum(taken.values()) < free:
-                left, what = self.limit - sum(taken.values()), f"of the limit of {self.limit}"
+            if self.limit is not None and (below := self.limit - sum(taken.values())) < free:
+                left, what = below, f"of the limit of {self.limit}"
             if coming > left:
                 refused = NoRoom(
                     f"image {image} needs {size} bytes, and too few {what} are left beside other "
