@@ -31,6 +31,9 @@ LOG = logging.getLogger(__name__)
 _AGAIN = 10.0
 """Seconds between two tries to tell Volt what was recorded."""
 
+_ASK_AGAIN, _ASKS = 1.0, 10
+"""Seconds between two tries to learn a profile from a Volt that does not answer, and how many."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -153,12 +156,23 @@ class Boot:
         self._stops = self._sleep(seconds)
 
     def _profile(self) -> Profile | None:
-        """Return the image's profile; None if nobody knows one that is of it."""
-        try:
-            return known_profile(self.coordinator, self.attachment.info)
-        except (ProfileInvalid, ProfileForeign) as err:
-            LOG.warning("image %s: %s", self._name, err)
-            return None
+        """Return the image's profile; None if nobody knows one that is of it.
+
+        A storm is when Volt has most to do: one answer that is late shall not cost a boot its
+        help, and a Volt that is away not what the boot teaches.
+        """
+        for _ in range(_ASKS):
+            try:
+                return known_profile(self.coordinator, self.attachment.info)
+            except (ProfileInvalid, ProfileForeign) as err:
+                LOG.warning("image %s: %s", self._name, err)
+                return None
+            except CoordinatorUnreachable as err:
+                LOG.warning("image %s: its profile is not known yet: %s", self._name, err)
+                self.pause(_ASK_AGAIN)
+                if not self.goes_on():
+                    return None
+        return None
 
     def _help(
         self, prefetch: Prefetch, then: Callable[[], object] = lambda: None, *, asked: bool

@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import testtools
+from testtools.content import text_content
 
 from lab import Bed, Disk
 from lab.deployment import Deployment, leftovers
 
 MIB = 1024 * 1024
+LINES = 60  # of each log, in what a test that failed says
 
 
 def write_image(path, size, gpt):
@@ -74,6 +76,15 @@ class DeployedCase(testtools.TestCase):
         super().setUp()
         self.created = []
         self.addCleanup(self.give_back)
+        self.addOnException(lambda error: self._show_logs())
+
+    def _show_logs(self):
+        """Have the newest lines of the logs in what a test that failed says."""
+        logs = {node.name: node.share / "agent.log" for node in self.nodes}
+        for name, log in {"volt": self.deployment.folder / "log", **logs}.items():
+            if log.exists():
+                lines = log.read_text(errors="replace").splitlines()[-LINES:]
+                self.addDetail(f"log of {name}", text_content("\n".join(lines)))
 
     def give_back(self):
         """Destroy what the test made; nothing may be left on any node."""

@@ -30,6 +30,7 @@ class Quick(fixtures.Fixture):
         for module, name, value in (
             (boot, "LOOK", 0.01),
             (boot, "_AGAIN", 0.02),
+            (boot, "_ASK_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
             (prefetch, "_DOUBT_S", 0.01),
             (prefetch_pace, "_IDLE_S", 0.0),
@@ -190,6 +191,17 @@ class RecordingTest(BootsCase):
         self.await_(lambda: not following())
         self.assertEqual((0,), self.stored(node).wanted())
 
+    def test_one_that_begins_while_volt_is_away_is_recorded_all_the_same(self):
+        node = self.bed.node()
+        node.create("vm1")
+        self.bed.volt.silence()
+        self.begin(node)
+        node.kernel.vm_reads("debian", 0, PIECE)
+        self.await_(lambda: "is not stored yet" in self.log.output)
+        self.bed.volt.silence(False)
+        self.await_(lambda: not following())
+        self.assertEqual((0,), self.stored(node).wanted())
+
     def test_an_agent_that_starts_counts_nothing_of_what_it_did_not_see(self):
         node = self.bed.node()
         node.create("vm1")
@@ -319,6 +331,16 @@ class PrefetchTest(BootsCase):
             self.node.kernel.mapping(name.removeprefix("/dev/mapper/")).pages.clear()
         self.bed.volt.silence()
         self.follow(self.node, self.boots(self.node))
+        self.assertEqual(list(BOOT), sorted(self.fetched()))
+
+    def test_one_that_volt_tells_late_is_used(self):
+        self.store()
+        self.node.create("vm1")
+        self.bed.volt.silence()
+        self.look(self.node, self.boots(self.node))
+        self.await_(lambda: "its profile is not known yet" in self.log.output)
+        self.bed.volt.silence(False)
+        self.await_(lambda: not following(), following)
         self.assertEqual(list(BOOT), sorted(self.fetched()))
 
     def test_one_that_vms_do_not_read_stops_by_itself(self):
