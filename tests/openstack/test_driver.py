@@ -4,67 +4,11 @@ import json
 import time
 
 from lab.openstack.nodes import GUEST_DISK
-from lab.openstack.settings import Nova
 from lab.waiting import wait_until
-from tests.openstack.base import CloudCase
+from tests.openstack.base import FILES, LONGER, PLAIN, DriverCase
 from tests.system.virtman.base import report
 
-NAME = "plain-image"
-PLAIN = "guest"
-LONGER = "guest.longer"
-FILES = "guest.files"  # has disks that are files, too
-FLAVORS = {
-    LONGER: ("--disk", "2"),
-    FILES: ("--disk", "1", "--ephemeral", "1", "--swap", "64"),
-}
 GIB = 1 << 30
-# Since when a server needs no network.
-VERSION = ("--os-compute-api-version", "2.79")
-
-
-class DriverCase(CloudCase):
-    nova = Nova.DRIVER
-
-    def setUp(self):
-        super().setUp()
-        for flavor, sizes in FLAVORS.items():
-            size = ("--ram", "96", "--vcpus", "1", *sizes)
-            self.cloud.client("flavor", "create", flavor, *size)
-            self.addCleanup(self.cloud.order, "flavor", "delete", flavor)
-        self.image = self.guest_as_image(NAME)
-
-    def ask(self, *options, count=1, flavor=PLAIN, image="", name="plain"):
-        """Have servers made, of the guest's image if no other; return their ids."""
-        known = {one.id for one in self.servers.all()}
-        source = image or self.image
-        where = ["--image", source, "--flavor", flavor, "--nic", "none", *options]
-        many = ["--min", str(count), "--max", str(count)]
-        self.cloud.client(*VERSION, "server", "create", *where, *many, name)
-        return [one.id for one in self.servers.all() if one.id not in known]
-
-    def boot_plain(self, *options, **more):
-        """Have servers made; return their ids once they are active."""
-        made = self.ask(*options, **more)
-        self.servers.wait(made, "ACTIVE")
-        return made
-
-    def act(self, verb, server, *options, status="ACTIVE"):
-        """Have something done to a server, and wait until it is done."""
-        self.servers.order(verb, server, *options)
-        self.servers.wait([server], status)
-
-    def host(self, server):
-        return self.servers.show(server).host
-
-    def migrate_live(self, server):
-        (other,) = {"compute1", "compute2"} - {self.host(server)}
-        self.servers.order("migrate", server, "--live-migration")
-        self.wait_host(server, other)
-
-    def wait_host(self, server, host):
-        """Wait until a server is on a node, and active."""
-        wait_until(lambda: self.host(server) == host, f"server {server} on {host}", 300, 1)
-        self.servers.wait([server], "ACTIVE")
 
 
 class TestDriver(DriverCase):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from virtman import sysfs
 from virtman.model import plan
-from virtman.privileged import loop
+from virtman.privileged import block, loop
 from virtman.stack.mapped import detach_loop, explained
 
 
@@ -26,9 +26,12 @@ class ReaderLayer:
     def up(self, below: Sequence[str]) -> str:
         """Attach the loop device."""
         device = sysfs.loop_of(self.backing, self.step.offset)
-        if device is None:
-            with explained(f"reader {self.step.device}"):
+        with explained(f"reader {self.step.device}"):
+            if device is None:
                 device = loop.attach(self.backing, self.step.offset, True)
+            # as for a path: whoever reads a VM's disk through a page cache reads ahead, and the
+            # origin, which is a multipath, marks what a VM reads beside it in another way
+            block.merge_nothing(sysfs.kernel_name(device))
         return device
 
     def release(self) -> None:

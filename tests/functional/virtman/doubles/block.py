@@ -42,6 +42,8 @@ class Blocks(Double):
         self.kernel.member(kernel_name).settings["read_ahead_kb"] = str(size // 1024)
 
     def merge_nothing(self, kernel_name: str) -> None:
+        for loop in self.kernel.loops.values():
+            loop.merges &= loop.number != kernel_name
         for session in self.kernel.sessions:
             for disk in session.disks.values():
                 disk.merges &= disk.name != kernel_name

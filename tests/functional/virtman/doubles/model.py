@@ -75,6 +75,7 @@ class Loop:
     read_ahead: int
     length: int
     going: bool = False
+    merges: bool = True
 
 
 @dataclass

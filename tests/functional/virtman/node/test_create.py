@@ -120,11 +120,13 @@ class CreateTest(TestCase):
         self.assertEqual({sizes.READ_AHEAD}, {one.read_ahead for one in opened})
         self.assertEqual(2 + 2 * sizes.READERS, len(opened))
 
-    def test_reads_from_parents_are_sent_as_they_come(self):
+    def test_reads_are_sent_as_they_come(self):
         node = self.bed.node()
         node.create("vm1")
         ((disk, leaves),) = [one.disks.values() for one in node.kernel.sessions]
         self.assertEqual((False, False), (disk.merges, leaves.merges))
+        readers = [one for one in node.kernel.loops.values() if "_export" in one.path]
+        self.assertEqual({False}, {one.merges for one in readers})
 
     def test_a_second_vm_shares_the_image(self):
         node = self.bed.node()
