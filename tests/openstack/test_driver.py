@@ -105,7 +105,10 @@ class TestDriver(DriverCase):
         wait_until(lambda: self._is_down(first), "a node of which Nova knows that it is down", 180)
         self.servers.delete(deleted)
         self.servers.order("evacuate", lost)
-        self.wait_host(lost, "compute2")
+        # Nova leaves an evacuated server off, until its owner has seen to it
+        wait_until(lambda: self.host(lost) == "compute2", "an evacuated server", 300, 1)
+        self.servers.wait([lost], "SHUTOFF")
+        self.act("start", lost)
         self.assert_right(lost, 1)
         self.assertEqual([lost], self._disks("compute2"))
         self._have_back(first)
