@@ -16,10 +16,13 @@ from lab.waiting import wait_until
 
 PLAIN = "guest"
 LONGER = "guest.longer"
-FILES = "guest.files"  # has disks that are files, too
+# These have disks that are files, too.
+FILES = "guest.files"
+LONGER_FILES = "guest.files.longer"
 FLAVORS = {
     LONGER: ("--disk", "2"),
     FILES: ("--disk", "1", "--ephemeral", "1", "--swap", "64"),
+    LONGER_FILES: ("--disk", "2", "--ephemeral", "1", "--swap", "64"),
 }
 # Since when a server needs no network.
 VERSION = ("--os-compute-api-version", "2.79")

@@ -5,7 +5,7 @@ import time
 
 from lab.openstack.nodes import GUEST_DISK
 from lab.waiting import wait_until
-from tests.openstack.base import FILES, LONGER, PLAIN, DriverCase
+from tests.openstack.base import FILES, LONGER, LONGER_FILES, PLAIN, DriverCase
 from tests.system.virtman.base import report
 
 GIB = 1 << 30
@@ -55,7 +55,7 @@ class TestDriver(DriverCase):
         self.act("unrescue", server)
         self.assert_right(server, 4)
 
-        self.act("resize", server, "--flavor", "guest.large", status="VERIFY_RESIZE")
+        self.act("resize", server, "--flavor", LONGER_FILES, status="VERIFY_RESIZE")
         self.assert_right(server, 5)
         self.act("resize revert", server)
         self.assert_right(server, 6)
