@@ -8,15 +8,16 @@ import re
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from bench.report import Progress
-from lab.guest import GuestFailed, guest_image
+from bench.report import Progress, Step
+from lab.guest import GuestFailed, Report, guest_image
 from lab.node import Node
 from lab.openstack.bed import OpenStack
 from lab.openstack.nodes import GUEST_DISK
@@ -151,24 +152,15 @@ class _Way:
         step = self._progress.step(f"{self._name}, {image}", self._count)
         known = {one.id for one in self._servers.all()}
         before = self._figures()
-        began = time.monotonic()
-        self._ask(source)
-        made = [one.id for one in self._servers.all() if one.id not in known]
-        self._servers.wait(made, "ACTIVE", 1800)
-        active = time.monotonic() - began
-        right = True
-        for server in made:
-            right &= self._servers.report(server).ok
-            step.advance(1)
-        ready = time.monotonic() - began
-        run = {
-            "mode": self._name,
-            "servers": self._count,
-            "image": image,
-            "last_active_s": round(active, 1),
-            "last_ready_s": round(ready, 1),
-            "right": right,
-        }
+
+        def boot() -> list[Callable[[], Report]]:
+            self._ask(source)
+            made.extend(one.id for one in self._servers.all() if one.id not in known)
+            self._servers.wait(made, "ACTIVE", 1800)
+            return [partial(self._servers.report, one) for one in made]
+
+        made: list[str] = []
+        run = {"mode": self._name, "servers": self._count, "image": image} | _timed(boot, step)
         after = self._figures()
         run |= {name: after[name] - before[name] for name in after}
         return made, run | {"volumes": len(self._servers.volumes()), "left": []}
@@ -241,15 +233,16 @@ class _Alone:
         for name, (node, text) in zip(names, self._guests, strict=True):
             _prepare(node, name, text)
         nodes = [node for node, _ in self._guests]
-        began = time.monotonic()
-        with ThreadPoolExecutor(len(names)) as pool:
-            list(pool.map(_start, nodes, names))
-        active = time.monotonic() - began
-        right = True
-        for node, name in zip(nodes, names, strict=True):
-            right &= await_report(node.share / f"alone/{name}.log").ok
-            step.advance(1)
-        ready = time.monotonic() - began
+
+        def boot() -> list[Callable[[], Report]]:
+            with ThreadPoolExecutor(len(names)) as pool:
+                list(pool.map(_start, nodes, names))
+            logs = [
+                node.share / f"alone/{name}.log" for node, name in zip(nodes, names, strict=True)
+            ]
+            return [partial(await_report, log) for log in logs]
+
+        took = _timed(boot, step)
         for node, name in zip(nodes, names, strict=True):
             node.run(["virsh", "destroy", name])
         for node in nodes:
@@ -258,15 +251,29 @@ class _Alone:
             "mode": ALONE,
             "servers": len(names),
             "image": "warm",
-            "last_active_s": round(active, 1),
-            "last_ready_s": round(ready, 1),
-            "right": right,
+            **took,
             **dict.fromkeys(
                 ("cinder_calls", "glance_calls", "placement_calls", "downloads", "volumes"), 0
             ),
             "storage_sent_bytes": 0,
             "left": [],
         }
+
+
+def _timed(boot: Callable[[], Iterable[Callable[[], Report]]], step: Step) -> dict[str, Any]:
+    """Return how long guests take until they run, and until all have found their data.
+
+    :param boot: returns once they run what waits for each one's word
+    """
+    began = time.monotonic()
+    waits = boot()
+    active = time.monotonic() - began
+    right = True
+    for wait in waits:
+        right &= wait().ok
+        step.advance(1)
+    ready = time.monotonic() - began
+    return {"last_active_s": round(active, 1), "last_ready_s": round(ready, 1), "right": right}
 
 
 def _prepare(node: Node, name: str, text: str) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 
 from lab.openstack.nodes import GUEST_DISK
+from lab.openstack.settings import GLANCE_FILES
 from lab.waiting import wait_until
 from tests.openstack.base import FILES, LONGER, LONGER_FILES, PLAIN, DriverCase
 from tests.system.virtman.base import report
@@ -164,6 +165,16 @@ class TestRefusedImages(DriverCase):
                 storage.run(command, timeout=300)
             image = self.make_image(name, storage.share / "bad.qcow2")
             (server,) = self.ask(image=image, flavor=flavor, name=name)
-            self.servers.wait([server], "ERROR")
-            self.assertIn(said, self.servers.show(server).fault)
-            self.servers.delete(server)
+            self.assert_fails(server, said)
+
+    def test_image_that_was_damaged_at_glance_fails_clearly(self):
+        damage = f"of={GLANCE_FILES}/store/{self.image}"
+        self.nodes.storage.run(["dd", damage, "bs=1", "seek=500000", "conv=notrunc"], input="X")
+        (server,) = self.ask()
+        self.assert_fails(server, "than Glance says")
+
+    def assert_fails(self, server, said):
+        """A server ends with an error that says so, and goes."""
+        self.servers.wait([server], "ERROR")
+        self.assertIn(said, self.servers.show(server).fault)
+        self.servers.delete(server)
