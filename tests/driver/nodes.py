@@ -72,12 +72,14 @@ class Files(fixtures.Fixture):
 
     :ivar fetched: images that were downloaded
     :ivar converted: of which devices images were made, and in which formats
+    :ivar sent: which files went to which hosts
     """
 
     def setUp(self):
         super().setUp()
         self.fetched = []
         self.converted = []
+        self.sent = []
         for name, stand_in in {
             "nova.virt.libvirt.utils.fetch_image": self.fetch,
             "nova.virt.libvirt.utils.fetch_raw_image": self.fetch,
@@ -107,12 +109,13 @@ class Files(fixtures.Fixture):
         self.converted.append((source, in_format, out_format))
         touch(target)
 
-    @staticmethod
-    def copy(src, dest, host=None, **_):
+    def copy(self, src, dest, host=None, **_):
         if host is None:
             shutil.copyfile(src, dest)
         elif not os.path.exists(src):
             raise FileNotFoundError(src)
+        else:
+            self.sent.append((os.path.basename(src), host))
 
     @staticmethod
     def make(*args, target=None, **_):

@@ -5,7 +5,9 @@ import time
 
 import fixtures
 from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.virt.libvirt import config as vconfig
 from nova.virt.libvirt import utils as libvirt_utils
+from oslo_concurrency import processutils
 from oslo_utils import units
 
 from tests.driver.nodes import DRIVER, NodesCase
@@ -30,6 +32,7 @@ class LiveCase(NodesCase):
             self.start_compute(host)
         self.driver_there = self.computes["b"].driver
         self.separate(self.driver_there)
+        self.make_cdroms_readonly()
         self.meanwhile = lambda: None
         self.copied = []
         self.libvirt_does(self.send_memory)
@@ -44,6 +47,18 @@ class LiveCase(NodesCase):
             return begin(context, instance, *args)
 
         self.useFixture(fixtures.MockPatchObject(driver, "pre_live_migration", pre_live_migration))
+
+    def make_cdroms_readonly(self):
+        """Have the fixture say of CD-ROMs what libvirt says."""
+        parse = vconfig.LibvirtConfigGuestDisk.parse_dom
+
+        def parse_dom(disk, description):
+            parse(disk, description)
+            disk.readonly |= description.get("device") == "cdrom"
+
+        self.useFixture(
+            fixtures.MockPatchObject(vconfig.LibvirtConfigGuestDisk, "parse_dom", parse_dom)
+        )
 
     def libvirt_does(self, send):
         def migrate(domain, destination, params, flags):
@@ -178,6 +193,20 @@ class LiveTest(LiveCase):
         self.assertEqual([["vdb", "vdc"]], self.copied)
         self.assert_runs_on("b", "a")
         self.assertEqual(3 * units.Gi, self.disk(self.server)["size"])
+
+    def test_config_drive_goes_first(self):
+        self.server = self.boot(flavor_id=self.flavor(swap=64), host="a", config_drive=True)
+        self.migrate("completed")
+        self.assertEqual([("disk.config", "b")], self.files.sent)
+        self.assertEqual([["vdb"]], self.copied)
+        self.assert_runs_on("b", "a")
+
+    def test_server_whose_config_drive_cannot_be_sent_stays(self):
+        self.server = self.boot(flavor_id=self.flavor(), host="a", config_drive=True)
+        refused = processutils.ProcessExecutionError("no route")
+        with fixtures.MockPatch("nova.virt.libvirt.utils.copy_image", side_effect=refused):
+            self.migrate("failed")
+        self.assert_runs_on("a", "b")
 
     def test_server_with_files_whose_disk_cannot_be_sent(self):
         self.server = self.boot(flavor_id=self.flavor(swap=64), host="a")

@@ -6,7 +6,7 @@ import time
 from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.settings import GLANCE_FILES
 from lab.waiting import wait_until
-from tests.openstack.base import FILES, LONGER, LONGER_FILES, PLAIN, DriverCase
+from tests.openstack.base import FILES, LONGER, LONGER_FILES, DriverCase
 from tests.system.virtman.base import report
 
 GIB = 1 << 30
@@ -140,32 +140,30 @@ class TestDriver(DriverCase):
 
 
 class TestRefusedImages(DriverCase):
-    def test_image_that_cannot_be_a_disk_fails_clearly(self):
+    """Of images that Glance lets in; it lets in none with a backing file."""
+
+    def test_truncated_image_fails_clearly(self):
+        image = self.make(
+            "data-truncated",
+            ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/bad.qcow2"],
+            ["truncate", "-s", "1M", "/host/bad.qcow2"],
+        )
+        (server,) = self.ask(image=image)
+        self.assert_fails(server, "cannot be made")
+
+    def test_image_larger_than_its_flavor_fails_clearly(self):
+        command = ["qemu-img", "create", "-f", "qcow2", "/host/bad.qcow2", "2G"]
+        (server,) = self.ask(image=self.make("data-large", command))
+        self.assert_fails(server, "too small")
+
+    def make(self, name, *commands):
+        """Give Glance a file that commands make on the storage node."""
         storage = self.nodes.storage
-        base = ["qemu-img", "create", "-f", "qcow2", "/host/bad.qcow2"]
-        for name, make, flavor, said in (
-            (
-                "data-backing",
-                [[*base, "-b", GUEST_DISK, "-F", "raw"]],
-                PLAIN,
-                "backing file",
-            ),
-            (
-                "data-truncated",
-                [
-                    ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/bad.qcow2"],
-                    ["truncate", "-s", "1M", "/host/bad.qcow2"],
-                ],
-                PLAIN,
-                "cannot be made",
-            ),
-            ("data-large", [[*base, "2G"]], PLAIN, "too small"),
-        ):
-            for command in make:
-                storage.run(command, timeout=300)
-            image = self.make_image(name, storage.share / "bad.qcow2")
-            (server,) = self.ask(image=image, flavor=flavor, name=name)
-            self.assert_fails(server, said)
+        for command in commands:
+            storage.run(command, timeout=300)
+        file = storage.share / "bad.qcow2"
+        self.addCleanup(file.unlink)
+        return self.make_image(name, file)
 
     def test_image_that_was_damaged_at_glance_fails_clearly(self):
         damage = f"of={GLANCE_FILES}/store/{self.image}"

@@ -14,6 +14,7 @@ from typing import Any
 from nova import exception
 from nova.compute import power_state, vm_states
 from nova.virt.libvirt import driver
+from nova.virt.libvirt import utils as libvirt_utils
 
 from virtman.openstack.backend import image_of, is_device
 from virtman.openstack.disks import Disks
@@ -145,7 +146,7 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
         if image_of(instance):
             departure = Departure(self._host.get_guest(instance), self.live, instance.uuid, dest)
             self._departures[instance.uuid] = departure
-            status = self._send(departure)
+            status = self._send(departure, migrate_data)
             if status:
                 del self._departures[instance.uuid]
                 recover_method(context, instance, dest, migrate_data, migration_status=status)
@@ -170,9 +171,17 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
             return
         super().live_migration_abort(instance)
 
-    def _send(self, departure: Departure) -> str:
-        """Send a disk until little is left; return what became of the migration if it is over."""
+    def _send(self, departure: Departure, migrate_data: Any) -> str:
+        """Send a disk until little is left; return what became of the migration if it is over.
+
+        A config drive goes first: libvirt copies nothing that is read-only, as each CD-ROM is, and
+        nova makes an empty file there.
+        """
         try:
+            there = migrate_data.target_connect_addr or departure.host
+            for disk in departure.guest.get_all_disks():
+                if disk.readonly and disk.source_type == "file" and disk.source_path:
+                    libvirt_utils.copy_image(disk.source_path, disk.source_path, host=there)
             self.live.begin(departure.server, departure.host)
             self.live.await_ready(departure.server, lambda: departure.wanted)
         except Exception:
