@@ -169,7 +169,7 @@ class TestRefusedImages(DriverCase):
         damage = f"of={GLANCE_FILES}/store/{self.image}"
         self.nodes.storage.run(["dd", damage, "bs=1", "seek=500000", "conv=notrunc"], input="X")
         (server,) = self.ask()
-        self.assert_fails(server, "than Glance says")
+        self.assert_fails(server, "another sha512")
 
     def assert_fails(self, server, said):
         """A server ends with an error that says so, and goes."""
