@@ -255,9 +255,8 @@ class Client:
             if found["state"] == "known":
                 return found
             if found["state"] == "failed":
-                raise ImportFailed(
-                    f"image {image} cannot be made: {found['detail']} ({found['importer']})"
-                )
+                # The reason first: nova shows the begin of an error only.
+                raise ImportFailed(f"{found['detail']} (image {image}, at {found['importer']})")
             idle = idle + _PAUSE if found["state"] == "wanted" else 0.0
             if idle > patience:
                 raise ImageUnknown(

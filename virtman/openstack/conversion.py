@@ -249,6 +249,7 @@ def _convert(
         inspection.check_size(image, inspection.inspect(image, stored), largest)
         size = qemu.disk_size(image, stored)
         inspection.check_size(image, size, largest)
+        qemu.check(image, stored)
         job.need(image.size + _room(qemu.data_size(image, stored), size))
         part.touch(0o600, exist_ok=False)
         os.truncate(part, size)

@@ -26,6 +26,10 @@ _ADDRESS_SPACE = _GIB
 _SECONDS, _PER_GIB = 30, 60
 _PERCENT = re.compile(rb" *\(([0-9.]+)/100%\)\r?")
 _SAID = 4096
+# What "qemu-img check" ends with.
+_CORRUPT, _LEAKS, _NO_CHECK = 2, 3, 63
+# Formats of which it does not see that a part is missing.
+_CHECKED_IN_PART = ("vdi",)
 _NO_PROGRAM = (126, 127)
 _KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 _FULL = ("No space left on device", "Disk quota exceeded")
@@ -36,7 +40,7 @@ def disk_size(image: Image, file: Path) -> int:
 
     :raises ImageUnusable: if the disk is not all in the file, or qemu does not understand it
     """
-    told = _answer(image, "info", *_source(image, file))
+    told: dict[str, Any] = json.loads(_answer(image, "info", *_source(image, file)))
     # oslo.utils does not know each way in which a format names its parent, such as that of VMDK.
     specific = told.get("format-specific", {}).get("data", {})
     for name in (told.get("backing-filename"), specific.get("data-file")):
@@ -48,6 +52,26 @@ def disk_size(image: Image, file: Path) -> int:
     return int(told["virtual-size"])
 
 
+def check(image: Image, file: Path) -> None:
+    """See that all of the disk is in a file, as its tables say: what is beyond its end is zeros.
+
+    To be called after ``disk_size``, as qemu may open the files that the disk needs besides.
+
+    :raises ImageUnusable: if it is not, or the tables contradict each other
+    """
+    done = _run("check", *_source(image, file))
+    if done.returncode == _CORRUPT:
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise _damaged(image, said)
+    if done.returncode not in (0, _LEAKS, _NO_CHECK):
+        raise _failure(image, done.returncode, done.stderr)
+    if image.disk_format in _CHECKED_IN_PART:
+        extents: list[dict[str, Any]] = json.loads(_answer(image, "map", *_source(image, file)))
+        end = max((one["offset"] + one["length"] for one in extents if "offset" in one), default=0)
+        if end > file.stat().st_size:
+            raise _damaged(image, f"its tables name {end} bytes, and it has fewer")
+
+
 def data_size(image: Image, file: Path) -> int:
     """Return how much of the disk in a file has data, which may be zeros; a little more at most.
 
@@ -55,7 +79,7 @@ def data_size(image: Image, file: Path) -> int:
     """
     # Of a raw file qemu says that it takes all of its length. A qcow2 file of the same data has a
     # few tables besides.
-    told = _answer(image, "measure", "-O", "qcow2", *_source(image, file))
+    told = json.loads(_answer(image, "measure", "-O", "qcow2", *_source(image, file)))
     return int(told["required"])
 
 
@@ -97,13 +121,16 @@ def convert(
         raise _failure(image, process.returncode, _PERCENT.sub(b"", said))
 
 
-def _answer(image: Image, word: str, *arguments: str) -> dict[str, Any]:
-    command = _limited(_SECONDS, word, "--output=json", *arguments)
-    done = subprocess.run(command, capture_output=True, env=_environment(), check=False)
+def _answer(image: Image, word: str, *arguments: str) -> bytes:
+    done = _run(word, *arguments)
     if done.returncode:
         raise _failure(image, done.returncode, done.stderr)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    return done.stdout
+
+
+def _run(word: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = _limited(_SECONDS, word, "--output=json", *arguments)
+    return subprocess.run(command, capture_output=True, env=_environment(), check=False)
 
 
 def _source(image: Image, file: Path) -> tuple[str, ...]:
@@ -127,6 +154,13 @@ def _environment() -> dict[str, str]:
     # Messages are told apart by their text. Threads that each had a heap of their own would take
     # all of the address space, and the next one could not start.
     return {**os.environ, "LC_ALL": "C", "MALLOC_ARENA_MAX": "1"}
+
+
+def _damaged(image: Image, said: str) -> ImageUnusable:
+    return ImageUnusable(
+        f"image {image.id} is damaged, or not all there: {said}; check the file that was uploaded "
+        "with qemu-img check"
+    )
 
 
 def _failure(image: Image, status: int, output: bytes) -> VirtmanError:

@@ -70,7 +70,7 @@ class WantTest(ServedCase):
         self.beat()
         self.tell(Importing.FAILED, "its hash is wrong")
         error = self.assertRaises(errors.ImportFailed, self.client.await_image, IMAGE)
-        self.assertEqual(f"image {IMAGE} cannot be made: its hash is wrong (storage1)", str(error))
+        self.assertEqual(f"its hash is wrong (image {IMAGE}, at storage1)", str(error))
 
     def test_who_waits_in_vain_hears_what_to_look_for(self):
         error = self.assertRaises(

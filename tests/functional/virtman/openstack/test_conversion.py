@@ -286,6 +286,16 @@ class FormatsTest(ConversionCase):
         data[40:48] = b"\xff" * 8  # where the first table is
         self.assert_refused("cannot be converted", self.server.upload(bytes(data), "qcow2"))
 
+    def test_a_file_that_was_cut_short_before_glance_had_it_is_refused(self):
+        """To qemu, what is beyond its end is zeros."""
+        self.disk = Random(5).randbytes(4 * MIB)
+        forms = {"qcow2": "qcow2", "vmdk": "vmdk", "vhd": "vpc", "vhdx": "vhdx", "vdi": "vdi"}
+        for kind, form in forms.items():
+            data = self.converted(form)
+            self.make(self.server.upload(data, kind)).unlink()
+            image = self.server.upload(data[: 3 * MIB], kind)
+            self.assert_refused("upload", image)
+
 
 class HashTreeTest(ConversionCase):
     """The tree is made while the image is, and is that of the file."""
