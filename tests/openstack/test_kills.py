@@ -140,7 +140,7 @@ class TestNodeKills(KillsCase):
     def _move_live(self, server, program, is_source):
         """Have a server moved while a program dies; it is in one place then, with its disk."""
         here = self.servers.node(server)
-        (there,) = (one for one in self.nodes.computes if one is not here)
+        (there,) = (one for one in self.nodes.computes if one.name != here.name)
         self.servers.order("migrate", server, "--live-migration")
         wait_until(lambda: leftovers(there), "a disk that arrives", 120, 0.1)
         self.kill(here if is_source else there, program)
