@@ -51,10 +51,12 @@ class KillsCase(DriverCase):
 
     def assert_goes_on(self, server):
         """A server has its disk, with what it wrote, whatever Nova says of it."""
-        before = len(self.reports(server))
+        before = self.reports(server)[-1:]
         self.act("reboot", server, "--hard")
-        wait_until(lambda: len(self.reports(server)) > before, f"a boot of {server}", 300, 1)
-        found = self.reports(server)[-1]
+        wait_until(
+            lambda: self.reports(server)[-1:] not in ([], before), f"a boot of {server}", 300, 1
+        )
+        (found,) = self.reports(server)[-1:]
         self.assertTrue(found.ok, found)
         self.assertGreater(int(found.fields["boots"]), 1)
 
