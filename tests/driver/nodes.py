@@ -159,7 +159,7 @@ class NodesCase(base.ServersTestBase):
         self.useFixture(fixtures.MockPatch("virtman.openstack.guard.check", return_value=release))
         self.useFixture(
             fixtures.MonkeyPatch(
-                "virtman.openstack.driver.Client", lambda path: self.agents[CONF.host]
+                "virtman.openstack.driver.Client", lambda *_, **__: self.agents[CONF.host]
             )
         )
         self.numbers = itertools.count(1)

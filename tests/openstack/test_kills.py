@@ -52,7 +52,8 @@ class KillsCase(DriverCase):
     def assert_goes_on(self, server):
         """A server has its disk, with what it wrote, whatever Nova says of it."""
         before = self.reports(server)[-1:]
-        self.act("reboot", server, "--hard")
+        self.servers.order("reboot", server, "--hard")
+        wait_until(lambda: self.servers.show(server).status == "ACTIVE", "it is ACTIVE", 300, 1)
         wait_until(
             lambda: self.reports(server)[-1:] not in ([], before), f"a boot of {server}", 300, 1
         )

@@ -51,7 +51,7 @@ guard.check = lambda *_: RELEASE
 
 from virtman.openstack import driver  # noqa: E402
 
-driver.Client = lambda path: agent()
+driver.Client = lambda *_, **__: agent()
 # It asks the database, which most of nova's tests do not have; it has tests of its own.
 driver.older.adopt = lambda *_: None
 # What tests replace for a while must be the class's own, or it is bound when it comes back.

@@ -49,11 +49,14 @@ class Client:
     Errors are those of ``virtman.errors``, as the agent raised them.
 
     :param path: of the agent's socket
+    :param timeout: seconds that an answer may take
+    :param patience: seconds to wait for an agent that does not listen, as while it is started anew
     """
 
-    def __init__(self, path: str, timeout: float = _TIMEOUT) -> None:
+    def __init__(self, path: str, timeout: float = _TIMEOUT, patience: float = 0.0) -> None:
         self.path = path
         self.timeout = timeout
+        self.patience = patience
 
     def within(self, seconds: float) -> Client:
         """Return the same agent, for questions whose answer must not take longer."""
@@ -337,6 +340,7 @@ class Client:
     def _call(self, method: str, path: str, body: object = None, *, patient: bool = False) -> Any:
         connection = _Connection(self.path, None if patient else self.timeout)
         try:
+            self._connect(connection)
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
             text = answer.read()
@@ -350,6 +354,18 @@ class Client:
             return json.loads(text) if text else None
         error = json.loads(text)["error"]
         raise from_code(error["code"], error["message"])
+
+    def _connect(self, connection: _Connection) -> None:
+        """Connect; whoever does not listen has not heard anything, so trying again is safe."""
+        deadline = time.monotonic() + self.patience
+        while True:
+            try:
+                return connection.connect()
+            except (FileNotFoundError, ConnectionRefusedError):
+                if time.monotonic() > deadline:
+                    raise
+            connection.close()
+            time.sleep(_PAUSE)
 
 
 def _instance(vm: str) -> str:

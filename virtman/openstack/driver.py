@@ -43,6 +43,9 @@ LOG = logging.getLogger(__name__)
 
 DISK_GB = "DISK_GB"
 
+_RESTART = 30.0
+"""Seconds in which an agent that is started anew listens again."""
+
 _ENDING = (task_states.DELETING, task_states.SOFT_DELETING)
 
 
@@ -55,7 +58,7 @@ class LibvirtDriver(LiveDriver, VolumesDriver):
         super().__init__(virtapi, read_only)
         conf = CONF.virtman
         self.node = CONF.host
-        self.agent = Client(conf.agent_socket)
+        self.agent = Client(conf.agent_socket, patience=_RESTART)
         self.images = wanted.WantedImages(self.agent, conf.image_timeout)
         goldens = golden.Goldens(_cinder, conf.volume_type, self.node, conf.golden_timeout)
         sources = Sources(self.images, goldens, conf.use_vmtsnapshot)

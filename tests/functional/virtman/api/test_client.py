@@ -170,6 +170,18 @@ class ClientTest(ServedCase):
         error = self.assertRaises(errors.AgentUnreachable, client.list)
         self.assertIn(f"{self.socket}-not", str(error))
 
+    def test_an_agent_that_is_started_anew_is_waited_for(self):
+        moved, client = self.socket + "-moved", Client(self.socket, patience=20)
+        os.rename(self.socket, moved)
+        back = threading.Timer(0.3, os.rename, (moved, self.socket))
+        back.start()
+        self.addCleanup(back.join)
+        self.assertEqual([], client.list())
+        os.rename(self.socket, moved)
+        self.addCleanup(os.rename, moved, self.socket)
+        self.assertRaises(errors.AgentUnreachable, Client(self.socket, patience=0.2).list)
+        self.assertRaises(errors.AgentUnreachable, client.within(5).list)
+
 
 class ShellTest(ServedCase):
     def run_shell(self, *arguments):
