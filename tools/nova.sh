@@ -28,7 +28,7 @@ STOCK_TESTS='^nova\.tests\.unit\.virt\.libvirt\.(?!.*(get_guest_config|mdev|vgpu
 STOCK_TESTS+='sev|pmem|pci|_vif|iothread|console|perf))'
 
 # Tests of the driver that take minutes: each step of all operations, and many servers.
-LONG_DRIVER_TESTS='\.(test_kills|test_storm)\.'
+LONG_DRIVER_TESTS='\.(test_kills|test_live_kills|test_storm)\.'
 
 # Nova's own tests of what is nearest to the patch.
 declare -A PATCHES_TESTS=(

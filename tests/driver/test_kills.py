@@ -31,8 +31,8 @@ class Mortal:
     :ivar kills: who asks dies as well, instead of the agent
     """
 
-    def __init__(self):
-        self.agent = Agent()
+    def __init__(self, agent):
+        self.agent = agent
         self.countdown = None
         self.does_it = False
         self.kills = False
@@ -66,6 +66,11 @@ class Mortal:
     def die_after(self, requests, does_it, kills):
         self.countdown, self.does_it, self.kills = requests, does_it, kills
 
+    @property
+    def is_killed(self):
+        """Whether who asks is dead, not the agent."""
+        return self.is_dead and self.kills
+
     def revive(self):
         """Go on; tell whether it had died."""
         had, self.is_dead, self.countdown = self.is_dead, False, None
@@ -76,15 +81,18 @@ class KillsCase(NodesCase):
     """Each operation, again and again: somebody dies at one more request each time.
 
     :cvar hosts: that run
+    :cvar victim: of these, the one where it dies
     :cvar kills: nova-compute dies, not the agent
     """
 
     hosts = ("a",)
+    victim = "a"
     kills = False
+    new_agent = Agent
 
     def setUp(self):
         super().setUp()
-        self.agents = {name: Mortal() for name in ("a", "b")}
+        self.agents = {name: Mortal(self.new_agent()) for name in ("a", "b")}
         for one in self.agents.values():
             one.agent.peers = {name: other.agent for name, other in self.agents.items()}
         # The fixtures report only once.
@@ -92,7 +100,7 @@ class KillsCase(NodesCase):
         for host in self.hosts:
             self.start_compute(host)
             self.computes[host].driver.disks.ready_timeout = 1
-        self.agent = self.agents["a"]
+        self.agent = self.agents[self.victim]
         self.kind = self.flavor()
 
     def each_step(self, begin, check, server=lambda: None):
@@ -109,14 +117,17 @@ class KillsCase(NodesCase):
                 found = self.over(begin(before))
                 died = self.agent.revive()
                 if died and self.kills:
-                    self.restart_compute_service("a")
-                    self.computes["a"].driver.disks.ready_timeout = 1
+                    self.start_nova_again(found)
                     found = self.over(found)
                 check(found, died)
                 self.forget(found)
                 if not died:
                     break
             self.assertGreater(step, 1)
+
+    def start_nova_again(self, server):
+        self.restart_compute_service(self.victim)
+        self.computes[self.victim].driver.disks.ready_timeout = 1
 
     def over(self, server):
         """Wait until nova does nothing with a server any more, or cannot; return it."""
@@ -226,3 +237,51 @@ class NovaOfTwoKillsTest(TwoNodeKills, KillsCase):
     """The nova-compute of the node from which a server goes dies."""
 
     kills = True
+
+
+class RevertKills:
+    """Whoever dies, the server has its one disk, or can have it again where nova says it is."""
+
+    hosts = ("a", "b")
+    victim = "b"
+
+    def test_revert(self):
+        larger = self.flavor(disk=8)
+
+        def resized():
+            server = self.boot_here()
+            return self._resize_server(server, larger)
+
+        def begin(server):
+            self.api.post_server_action(server["id"], {"revertResize": None})
+            return server
+
+        def check(server, died):
+            self.assertIn(server["status"], ("ACTIVE", "ERROR") if died else ("ACTIVE",))
+            if server["status"] == "ERROR":
+                host = self.instance(server).host
+                (place,) = self.places(server)
+                if place != host:
+                    # Nobody heard that it went; the error says to do this.
+                    self.agents[place].migrate(server["id"], host)
+                    self.agents[place].await_move(server["id"])
+                self._reboot_server(server, hard=True)
+            self.assertEqual([self.instance(server).host], self.places(server))
+            self.assertEqual(1, self.made(server))
+            self.assertEqual("ready", self.disk(server)["state"])
+
+        self.each_step(begin, check, resized)
+
+
+class AgentOfRevertKillsTest(RevertKills, KillsCase):
+    """The agent of the node from which a server goes back dies."""
+
+
+class NovaOfRevertKillsTest(RevertKills, KillsCase):
+    """The nova-compute of that node dies: it leaves any such server as it is, for an operator."""
+
+    kills = True
+
+    def start_nova_again(self, server):
+        super().start_nova_again(server)
+        self.api.post_server_action(server["id"], {"os-resetState": {"state": "error"}})

@@ -13,13 +13,14 @@ from oslo_utils import units
 from tests.driver.nodes import DRIVER, NodesCase
 
 
-class LiveCase(NodesCase):
-    """A server that goes from node ``a`` to node ``b``."""
+class LiveNodesCase(NodesCase):
+    """Nodes ``a`` and ``b``, between which servers can go."""
 
     def setUp(self):
         super().setUp()
-        # The fixture has no constant for what nova does not use.
-        self.useFixture(fixtures.MonkeyPatch("nova.tests.fixtures.libvirt.VIR_MIGRATE_PAUSED", 32))
+        # The fixture has no constants for what nova does not use.
+        for name, value in {"VIR_MIGRATE_PAUSED": 32, "VIR_DOMAIN_SHUTOFF_MIGRATED": 4}.items():
+            self.useFixture(fixtures.MonkeyPatch(f"nova.tests.fixtures.libvirt.{name}", value))
         for name in ("_create_shared_storage_test_file", "_cleanup_shared_storage_test_file"):
             self.useFixture(fixtures.MockPatch(f"{DRIVER}.{name}", return_value="x"))
         self.folder_is_shared = False
@@ -28,15 +29,16 @@ class LiveCase(NodesCase):
                 f"{DRIVER}._check_shared_storage_test_file", lambda *_: self.folder_is_shared
             )
         )
-        for host in ("a", "b"):
-            self.start_compute(host)
-        self.driver_there = self.computes["b"].driver
-        self.separate(self.driver_there)
-        self.make_cdroms_readonly()
-        self.meanwhile = lambda: None
-        self.copied = []
-        self.libvirt_does(self.send_memory)
-        self.server = self.boot(flavor_id=self.flavor(), host="a")
+
+    def start_compute(self, hostname="a", *args, **kwargs):
+        started = super().start_compute(hostname, *args, **kwargs)
+        if hostname == "b":
+            self.separate(self.driver_there)
+        return started
+
+    @property
+    def driver_there(self):
+        return self.computes["b"].driver
 
     def separate(self, driver):
         """Have another node find no folder of a server: here all nodes have the same ones."""
@@ -65,6 +67,20 @@ class LiveCase(NodesCase):
             send(domain, params, flags)
 
         self.useFixture(fixtures.MockPatchObject(fakelibvirt.Domain, "migrateToURI3", migrate))
+
+
+class LiveCase(LiveNodesCase):
+    """A server that goes from node ``a`` to node ``b``."""
+
+    def setUp(self):
+        super().setUp()
+        for host in ("a", "b"):
+            self.start_compute(host)
+        self.make_cdroms_readonly()
+        self.meanwhile = lambda: None
+        self.copied = []
+        self.libvirt_does(self.send_memory)
+        self.server = self.boot(flavor_id=self.flavor(), host="a")
 
     def send_memory(self, domain, params, flags):
         """Do what libvirt does; "meanwhile", too, before it says so."""

@@ -241,11 +241,13 @@ class Disks:
         Repeatable: a server that has none is fine.
         """
         try:
-            image = self.agent.show(server)["image"]
+            found = self.agent.show(server)
+            if found["state"] == _LEAVING:
+                self._keep(server)
             self.agent.destroy(server)
         except InstanceUnknown:
             return
-        self._let_go(image)
+        self._let_go(found["image"])
 
     def sweep(self, is_deleted: Callable[[str], bool]) -> None:
         """Take away what servers left that were deleted while this node was down.

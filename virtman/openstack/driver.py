@@ -19,7 +19,7 @@ from typing import Any
 import nova.conf
 from nova import context as nova_context
 from nova import exception, objects, utils
-from nova.compute import power_state, task_states, vm_states
+from nova.compute import manager, power_state, task_states, vm_states
 from nova.compute import utils as compute_utils
 from nova.virt.libvirt import driver, imagebackend
 from nova.virt.libvirt import utils as libvirt_utils
@@ -31,8 +31,10 @@ from virtman.errors import AgentUnreachable, ProfileUnbound, ProfileUnknown, Vir
 from virtman.openstack import backend, flavors, golden, guard, older, options, wanted
 from virtman.openstack.backend import image_of
 from virtman.openstack.cinder import API_VERSION, Cinder
+from virtman.openstack.departures import Departures
 from virtman.openstack.disks import Disks
 from virtman.openstack.live_driver import LiveDriver
+from virtman.openstack.recovery_driver import RecoveryDriver
 from virtman.openstack.releases import RELEASES
 from virtman.openstack.sources import Sources
 from virtman.openstack.volumes import Volumes
@@ -49,7 +51,7 @@ _RESTART = 30.0
 _ENDING = (task_states.DELETING, task_states.SOFT_DELETING)
 
 
-class LibvirtDriver(LiveDriver, VolumesDriver):
+class LibvirtDriver(RecoveryDriver, VolumesDriver):
     """The driver of one node."""
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
@@ -63,13 +65,16 @@ class LibvirtDriver(LiveDriver, VolumesDriver):
         goldens = golden.Goldens(_cinder, conf.volume_type, self.node, conf.golden_timeout)
         sources = Sources(self.images, goldens, conf.use_vmtsnapshot)
         self.disks = Disks(self.agent, sources, conf.served_timeout, conf.ready_timeout)
-        self.volumes = Volumes(self.agent, Path(CONF.state_path) / "virtman" / "volumes")
+        folder = Path(CONF.state_path) / "virtman"
+        self.volumes = Volumes(self.agent, folder / "volumes")
+        self.departing = Departures(folder / "departures")
         self.image_backend = backend.Backend(CONF.use_cow_images, self.disks, self.images)
 
     def init_host(self, host: str) -> None:
-        """Begin, and take disks away of servers that were deleted while nobody could do it."""
+        """Begin: end what was begun, and take disks away that nobody could take away."""
         super().init_host(host)
         older.adopt(nova_context.get_admin_context(), host)
+        self.take_up(host)
         self._sweep()
 
     def manage_image_cache(self, context: Any, all_instances: Any) -> None:
@@ -79,6 +84,7 @@ class LibvirtDriver(LiveDriver, VolumesDriver):
 
     def _sweep(self) -> None:
         try:
+            self.settle(self.node)
             self.disks.sweep(_deleted(one["vm"] for one in self.agent.list()).__contains__)
         except Exception as err:  # the agent's, or Cinder's
             LOG.warning("what servers left that were deleted may still be there: %s", err)
@@ -310,6 +316,7 @@ def methods() -> guard.Methods:
     found: Mapping[str, Any] = {
         **guard.overridden(LibvirtDriver, driver.LibvirtDriver),
         **guard.overridden(LiveDriver, driver.LibvirtDriver),
+        **guard.overridden(RecoveryDriver, driver.LibvirtDriver),
         **guard.overridden(VolumesDriver, driver.LibvirtDriver),
         **guard.overridden(backend.RootDisk, imagebackend.Image),
         **guard.overridden(backend.Backend, imagebackend.Backend),
@@ -320,6 +327,14 @@ def methods() -> guard.Methods:
             *("_set_quiesced", "_try_fetch_image_cache", "_undefine_domain"),
             *("cleanup", "finish_migration", "swap_volume"),
         ),
+        **guard.named(
+            manager.ComputeManager,
+            *("_delete_allocation_after_move", "_do_live_migration", "_post_live_migration"),
+            *("_post_live_migration_update_host", "_reset_live_migration"),
+            *("_rollback_live_migration", "_set_instance_obj_error_state"),
+            *("_set_migration_status", "pre_start_hook"),
+        ),
+        **guard.named(manager.ComputeVirtAPI, "__init__"),
         **guard.named(imagebackend.Image, "verify_base_size"),
         **guard.named(imagebackend.Backend, "backend"),
     }

@@ -20,6 +20,7 @@ The disk is the source's until ``hand_over`` has returned; before that ``keep`` 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 
@@ -32,7 +33,7 @@ from virtman.errors import (
     VirtmanError,
     from_code,
 )
-from virtman.openstack.disks import ARRIVING, Disks
+from virtman.openstack.disks import ARRIVING, DiskLost, Disks
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class LiveMigrations:
             # disk is handed over, which takes the word, what it needs is held by this node.
             self.disks.images.share(image, host)
         except BaseException:
-            self.keep(server)
+            with contextlib.suppress(VirtmanError):
+                self.keep(server)
             raise
 
     def await_ready(self, server: str, is_wanted: Callable[[], bool]) -> None:
@@ -121,14 +123,36 @@ class LiveMigrations:
             except AgentUnreachable as err:
                 LOG.warning("server %s waits for its disk: %s", server, err)
             self.disks.pause(_PAUSE)
-        self.disks.gone(server, image, host)
+        if image:
+            self.disks.gone(server, image, host)
+        else:
+            self.disks.doubt()
 
-    def keep(self, server: str) -> None:
-        """Have a disk stay, if it can; what prevents that is logged."""
+    def take_up(self, server: str, host: str, *, has_left: bool) -> bool:
+        """Go on with a disk whose sender died; tell whether it is the other node's in the end.
+
+        :param has_left: its guest is on the other node, as far as this one knows
+        """
+        if has_left or not self._stays(server):
+            try:
+                self.hand_over(server, host)
+            except VirtmanError as err:
+                LOG.warning("the disk of server %s cannot leave: %s", server, err)
+            else:
+                return True
+        return False
+
+    def keep(self, server: str) -> bool:
+        """Have a disk stay; tell whether there is one.
+
+        :raises VirtmanError: if nobody can tell
+        """
         try:
             self.disks.path(server)
-        except VirtmanError as err:
+        except DiskLost as err:
             LOG.error("server %s did not leave, but there is no disk for it: %s", server, err)
+            return False
+        return True
 
     def device(self, server: str) -> str:
         """Return the path of a disk that is on its way here.
@@ -165,6 +189,12 @@ class LiveMigrations:
                     self.disks.doubt()
                     return False
             self.disks.pause(_LOOK)
+
+    def _stays(self, server: str) -> bool:
+        try:
+            return self.keep(server)
+        except VirtmanError:  # unless somebody told the agent to hand it over, it does
+            return True
 
 
 def _raise_failed(move: MoveAnswer) -> None:

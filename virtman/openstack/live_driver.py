@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from nova import exception
@@ -16,17 +17,22 @@ from nova.compute import power_state, vm_states
 from nova.virt.libvirt import driver
 from nova.virt.libvirt import utils as libvirt_utils
 
+from virtman.errors import VirtmanError
 from virtman.openstack.backend import image_of, is_device
+from virtman.openstack.departures import Departures
 from virtman.openstack.disks import Disks
 from virtman.openstack.live import LiveMigrations
 
 LOG = logging.getLogger(__name__)
+
+_PAUSE = 0.5
 
 
 class Departure:
     """A guest that leaves, of which nova asks as of any guest.
 
     :ivar wanted: nobody has called it off
+    :ivar handed: its disk is the other node's
     :ivar ended: is set once the guest has left with its disk, or has not
     :ivar failure: why it has not
     """
@@ -37,6 +43,7 @@ class Departure:
         self.server = server
         self.host = host
         self.wanted = True
+        self.handed = False
         self.ended = threading.Event()
         self.failure: Exception | None = None
 
@@ -55,6 +62,7 @@ class Departure:
         flags &= ~(libvirt.VIR_MIGRATE_POSTCOPY | libvirt.VIR_MIGRATE_UNDEFINE_SOURCE)
         self.guest.migrate(*args, flags=flags | libvirt.VIR_MIGRATE_PAUSED, **kwargs)
         self.live.hand_over(self.server, self.host)
+        self.handed = True
 
     def get_job_info(self) -> Any:
         """Return how far libvirt is; a guest has not left before its disk has."""
@@ -76,9 +84,11 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
     """The part of the driver that is about guests which leave and arrive without being stopped.
 
     :ivar disks: of the node
+    :ivar departing: servers that leave it, also those of which nobody knows yet whether they did
     """
 
     disks: Disks
+    departing: Departures
 
     def __init__(self, virtapi: Any, read_only: bool = False) -> None:
         super().__init__(virtapi, read_only)
@@ -143,21 +153,29 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
         migrate_data: Any = None,
     ) -> None:
         """Send a disk first, then its guest."""
-        if image_of(instance):
-            departure = Departure(self._host.get_guest(instance), self.live, instance.uuid, dest)
-            self._departures[instance.uuid] = departure
-            status = self._send(departure, migrate_data)
-            if status:
-                del self._departures[instance.uuid]
-                recover_method(context, instance, dest, migrate_data, migration_status=status)
-                return
+        arguments = context, instance, dest, post_method, recover_method
+        if not image_of(instance):
+            super().live_migration(*arguments, block_migration, migrate_data)
+            return
+        needed = {
+            "host": dest,
+            "block_migration": block_migration,
+            "migrate_data": migrate_data.obj_to_primitive(),
+            "source_bdms": post_method.keywords["source_bdms"].obj_to_primitive(),
+        }
+        departure = Departure(self._host.get_guest(instance), self.live, instance.uuid, dest)
+        self._departures[instance.uuid] = departure
+        status = self._send(departure, migrate_data, needed)
+        if status:
+            del self._departures[instance.uuid]
+            recover_method(context, instance, dest, migrate_data, migration_status=status)
+            return
         try:
-            super().live_migration(
-                *(context, instance, dest, post_method, recover_method),
-                *(block_migration, migrate_data),
-            )
+            super().live_migration(*arguments, block_migration, migrate_data)
         finally:
             self._departures.pop(instance.uuid, None)
+        if departure.handed:
+            self.departing.drop(instance.uuid)
 
     def live_migration_abort(self, instance: Any) -> None:
         """Have a server stay; before libvirt has begun it is enough not to begin."""
@@ -171,13 +189,16 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
             return
         super().live_migration_abort(instance)
 
-    def _send(self, departure: Departure, migrate_data: Any) -> str:
+    def _send(self, departure: Departure, migrate_data: Any, needed: Mapping[str, Any]) -> str:
         """Send a disk until little is left; return what became of the migration if it is over.
 
         A config drive goes first: libvirt copies nothing that is read-only, as each CD-ROM is, and
         nova makes an empty file there.
+
+        :param needed: for the rest of the way, should somebody else have to end it
         """
         try:
+            self.departing.put(departure.server, needed)
             there = migrate_data.target_connect_addr or departure.host
             for disk in departure.guest.get_all_disks():
                 if disk.readonly and disk.source_type == "file" and disk.source_path:
@@ -219,13 +240,26 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
         self, context: Any, instance: Any, migrate_data: Any
     ) -> None:
         """Have a server go on where it was, with its disk."""
+        stays = False
         if image_of(instance):
-            self.live.keep(instance.uuid)
+            try:
+                stays = self._keep(instance)
+            except VirtmanError as err:
+                LOG.error("server %s did not leave, its disk may have: %s", instance.uuid, err)
         super().rollback_live_migration_at_source(context, instance, migrate_data)
-        if image_of(instance):
+        if stays:
             guest = self._host.get_guest(instance)
             if not guest.is_active():
                 guest.launch()
+
+    def _keep(self, instance: Any) -> bool:
+        """Have a disk stay; tell whether there is one.
+
+        :raises VirtmanError: if nobody can tell; the server is still on record
+        """
+        stays = self.live.keep(instance.uuid)
+        self.departing.drop(instance.uuid)
+        return stays
 
     def post_live_migration(
         self, context: Any, instance: Any, block_device_info: Any, migrate_data: Any = None
@@ -251,8 +285,7 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
             context, instance, block_device_info, network_info, disk_info, migrate_data
         )
         if image_of(instance):
-            self._arriving.add(instance.uuid)
-            threading.Thread(target=self._await_guest, args=(instance,), daemon=True).start()
+            self._await(instance)
         return found
 
     def rollback_live_migration_at_destination(
@@ -266,26 +299,31 @@ class LiveDriver(driver.LibvirtDriver):  # type: ignore[misc]
     def post_live_migration_at_destination(
         self, context: Any, instance: Any, *args: Any, **kwargs: Any
     ) -> None:
-        """Let a guest go on, should this service have been started anew meanwhile."""
-        self._arriving.discard(instance.uuid)
+        """Let a guest go on, before nova looks at it; while the agent is silent, it is awaited."""
         if image_of(instance):
             self._resume(instance)
         super().post_live_migration_at_destination(context, instance, *args, **kwargs)
+
+    def _await(self, instance: Any) -> None:
+        self._arriving.add(instance.uuid)
+        threading.Thread(target=self._await_guest, args=(instance,), daemon=True).start()
 
     def _await_guest(self, instance: Any) -> None:
         while instance.uuid in self._arriving:
             try:
                 if self.disks.exists(instance.uuid):
                     self._resume(instance)
-                    return
             except Exception as err:
                 LOG.debug("server %s is awaited: %s", instance.uuid, err)
-            self.disks.pause(0.5)
+            self.disks.pause(_PAUSE)
 
     def _resume(self, instance: Any) -> None:
-        if not self.live.await_disk(instance.uuid) or instance.vm_state == vm_states.PAUSED:
+        """Let a guest go on whose disk has come; it is awaited no longer then."""
+        if not self.live.await_disk(instance.uuid):
             return
-        with self._resuming:
-            guest = self._host.get_guest(instance)
-            if guest.get_power_state(self._host) == power_state.PAUSED:
-                guest.resume()
+        if instance.vm_state != vm_states.PAUSED:
+            with self._resuming:
+                guest = self._host.get_guest(instance)
+                if guest.get_power_state(self._host) == power_state.PAUSED:
+                    guest.resume()
+        self._arriving.discard(instance.uuid)

@@ -12,6 +12,7 @@ from virtman.errors import (
     InstanceSize,
     InstanceUnknown,
     MoveHanded,
+    MoveInProgress,
     MoveUnknown,
     PeerUnknown,
 )
@@ -223,7 +224,8 @@ class FakeAgent:
         self.warmed.append(image)
 
     def destroy(self, vm):
-        self.show(vm)
+        if self.show(vm)["state"] in ("leaving", "arriving"):
+            raise MoveInProgress(vm)
         if vm in self.busy:
             raise DeviceBusy(vm)
         del self.vms[vm]

@@ -97,7 +97,7 @@ class LiveMigrationsTest(DisksCase):
         self.agent.reachable = False
         self.assertFalse(self.live.is_ready("s1"))
         self.assertRaises(AgentUnreachable, self.live.await_ready, "s1", lambda: True)
-        self.live.keep("s1")
+        self.assertRaises(AgentUnreachable, self.live.keep, "s1")
         self.assertEqual({"s1": "node2"}, self.agent.moves)
         self.time.then = lambda: setattr(self.agent, "reachable", True)
         self.live.await_ready("s1", lambda: True)
@@ -133,6 +133,39 @@ class LiveMigrationsTest(DisksCase):
         self.agent.cancel_move("s1")
         self.assertRaises(MoveUnknown, self.live.hand_over, "s1", "node2")
         self.assert_stays()
+
+    def test_what_a_dead_sender_left_stays_unless_the_guest_has_left(self):
+        self.begin()
+        self.assertFalse(self.live.take_up("s1", "node2", has_left=False))
+        self.assert_stays()
+        self.begin()
+        self.assertTrue(self.live.take_up("s1", "node2", has_left=True))
+        self.assertEqual({}, self.agent.vms)
+        self.assertEqual([[OTHER]], self.holders())
+
+    def test_what_a_dead_sender_handed_over_is_there_whoever_knows_of_the_guest(self):
+        self.begin()
+        self.live.hand_over("s1", "node2")
+        self.assertTrue(self.live.take_up("s1", "node2", has_left=False))
+        self.assertEqual({"s1"}, set(self.other.vms))
+        self.assertFalse(self.live.keep("s1"))
+
+    def test_what_cannot_be_handed_over_any_more_stays_though_the_guest_has_left(self):
+        self.begin()
+        self.agent.cancel_move("s1")
+        self.assertFalse(self.live.take_up("s1", "node2", has_left=True))
+        self.assert_stays()
+
+    def test_what_a_silent_agent_has_stays(self):
+        self.begin()
+        self.agent.reachable = False
+        self.assertFalse(self.live.take_up("s1", "node2", has_left=False))
+        self.assertEqual({"s1": "node2"}, self.agent.moves)
+
+    def test_disk_that_leaves_can_be_taken_away(self):
+        self.begin()
+        self.disks.destroy("s1")
+        self.assertEqual(({}, {}), (self.agent.vms, self.other.vms))
 
     def test_only_what_is_on_its_way_has_a_device_ahead(self):
         self.assertRaises(InstanceNotServed, self.live.device, "s1")
