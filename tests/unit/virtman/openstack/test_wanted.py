@@ -39,7 +39,7 @@ class WaitingTest(testtools.TestCase):
     def test_image_that_cannot_be_made_says_why(self):
         self.states = ["running", "failed"]
         error = self.assertRaises(ImportFailed, self.images().size, IMAGE)
-        self.assertIn("converting (storage1)", str(error))
+        self.assertIn("at storage1", str(error))
 
     def test_image_that_takes_too_long_says_how_far_it_is(self):
         self.states = ["running"]
