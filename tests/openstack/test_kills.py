@@ -218,5 +218,7 @@ class TestImagesKills(KillsCase):
         self.assertIn("too few", self.servers.show(server).fault)
         self.servers.delete(server)
         storage.run(["rm", FILLING])
+        # for a minute, it would be as it was
+        self.nodes.deployment.manage("import", "retry", f"glance-{self.long}")
         (server,) = self.ask(image=self.long, name="long")
         self.assert_whole(server)
