@@ -152,6 +152,7 @@ class _Way:
         step = self._progress.step(f"{self._name}, {image}", self._count)
         known = {one.id for one in self._servers.all()}
         before = self._figures()
+        made: list[str] = []
 
         def boot() -> list[Callable[[], Report]]:
             self._ask(source)
@@ -159,7 +160,6 @@ class _Way:
             self._servers.wait(made, "ACTIVE", 1800)
             return [partial(self._servers.report, one) for one in made]
 
-        made: list[str] = []
         run = {"mode": self._name, "servers": self._count, "image": image} | _timed(boot, step)
         after = self._figures()
         run |= {name: after[name] - before[name] for name in after}
