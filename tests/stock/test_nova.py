@@ -52,8 +52,8 @@ guard.check = lambda *_: RELEASE
 from virtman.openstack import driver  # noqa: E402
 
 driver.Client = lambda *_, **__: agent()
-# It asks the database, which most of nova's tests do not have; it has tests of its own.
-driver.older.adopt = lambda *_: None
+# These ask the database, which most of nova's tests do not have; they have tests of their own.
+driver.older.adopt = driver.LibvirtDriver.take_up = lambda *_: None
 # What tests replace for a while must be the class's own, or it is bound when it comes back.
 for name, method in vars(stock.LibvirtDriver).items():
     if isinstance(method, staticmethod) and name not in vars(driver.LibvirtDriver):
