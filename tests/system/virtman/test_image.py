@@ -31,10 +31,16 @@ dm.remove("virtman_gone")
 udevadm("control", "--start-exec-queue")
 time.sleep(1)
 make("virtman_next")
-udevadm("settle")
-print(os.path.exists("/dev/mapper/virtman_next"))
-dm.remove("virtman_next")
+try:
+    udevadm("settle")
+    print(os.path.exists("/dev/mapper/virtman_next"))
+except subprocess.CalledProcessError:
+    subprocess.run(["ps", "-eo", "pid,etimes,wchan:30,args"])  # tells what udev waits for
+    raise
+finally:
+    dm.remove("virtman_next")
 """
+SETTLE = 150  # seconds: by itself, udevadm waits for 120
 
 
 class TestImage(DeployedCase):
@@ -115,7 +121,7 @@ class TestImage(DeployedCase):
         node.run(["udevadm", "settle"])
         node.run(["mount", "--bind", "/root/slow", "/sbin/dmsetup"])
         try:
-            done = node.run(["python3", "-c", GONE], cwd="/opt/src")
+            done = node.run(["python3", "-c", GONE], cwd="/opt/src", timeout=SETTLE)
         finally:
             node.run(["umount", "/sbin/dmsetup"])
         self.assertEqual("True", done.stdout.strip())
