@@ -144,8 +144,11 @@ class Servers:
 
         Raises GuestFailed if there is none in time.
         """
-        console = self.node(server).share / "instances" / server / "console.log"
-        return await_report(console, boots, deadline)
+        return await_report(self.console(server), boots, deadline)
+
+    def console(self, server: str) -> Path:
+        """Return the file with what a guest wrote on its console, on its node of now."""
+        return self.node(server).share / "instances" / server / "console.log"
 
     def delete(self, *servers: str) -> None:
         """Delete servers and wait until they are gone."""
@@ -180,6 +183,12 @@ class Servers:
             raise GuestFailed(f"{err}: {'; '.join(left)}") from err
 
 
+def reports_in(console: Path) -> list[Report]:
+    """Return what a guest has said on its console of its disk, boot by boot."""
+    lines = console.read_text(errors="replace") if console.exists() else ""
+    return [one for one in map(parse, lines.splitlines(keepends=True)) if one]
+
+
 def await_report(console: Path, boots: int = 1, deadline: float = READY) -> Report:
     """Wait for what a guest says on its console of its disk at its boot of this number.
 
@@ -188,9 +197,8 @@ def await_report(console: Path, boots: int = 1, deadline: float = READY) -> Repo
     found: list[Report] = []
 
     def reported() -> bool:
-        lines = console.read_text(errors="replace") if console.exists() else ""
-        reports = map(parse, lines.splitlines(keepends=True))
-        found.extend(one for one in reports if one and one.fields.get("boots") == str(boots))
+        reports = reports_in(console)
+        found.extend(one for one in reports if one.fields.get("boots") == str(boots))
         return bool(found)
 
     try:

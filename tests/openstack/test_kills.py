@@ -5,7 +5,7 @@ import random
 from functools import partial
 
 from lab.deployment import leftovers
-from lab.guest import parse
+from lab.openstack.servers import reports_in
 from lab.openstack.settings import GLANCE_FILES
 from lab.waiting import wait_until
 from tests.openstack.base import DriverCase
@@ -62,10 +62,7 @@ class KillsCase(DriverCase):
         self.assertGreater(int(found.fields["boots"]), 1)
 
     def reports(self, server):
-        """What a guest said on its node of its disk, boot by boot."""
-        console = self.servers.node(server).share / "instances" / server / "console.log"
-        lines = console.read_text(errors="replace") if console.exists() else ""
-        return [one for one in map(parse, lines.splitlines(keepends=True)) if one]
+        return reports_in(self.servers.console(server))
 
 
 class TestNodeKills(KillsCase):
@@ -84,20 +81,8 @@ class TestNodeKills(KillsCase):
         self.servers.wait([server], "ACTIVE")
         self.assert_right(server, 1)
 
-        self.servers.order("image create", server, "--name", "data-killed")
-        self.busy(server, "image_")
-        self.kill(node, "virtman-agent")
-        self.assertEqual("ACTIVE", self.idle(server))
-        self.images_named("data-killed")
-        self.take_image(server, "data-after", 2)
-
-        self.servers.order("migrate", server)
-        self.busy(server, "resize_migrating")
-        self.kill(node, "virtman-agent")
-        if self.idle(server) == "VERIFY_RESIZE":
-            self.act("migration revert", server)
-        self.assert_goes_on(server)
-
+        self._image(server, node, "virtman-agent")
+        self._move(server, node, "virtman-agent")
         self._move_live(server, "virtman-agent", is_source=True)
         self._move_live(server, "virtman-agent", is_source=False)
 
@@ -118,20 +103,8 @@ class TestNodeKills(KillsCase):
 
         (server,) = self.boot_plain("--host", "compute1")
         self.assert_right(server, 1)
-        self.servers.order("image create", server, "--name", "data-killed")
-        self.busy(server, "image_")
-        self.kill(node, "nova-compute")
-        self.assertEqual("ACTIVE", self.idle(server))
-        self.images_named("data-killed")
-        self.take_image(server, "data-after", 2)
-
-        self.servers.order("migrate", server)
-        self.busy(server, "resize_migrating")
-        self.kill(node, "nova-compute")
-        if self.idle(server) == "VERIFY_RESIZE":
-            self.act("migration revert", server)
-        self.assert_goes_on(server)
-
+        self._image(server, node, "nova-compute")
+        self._move(server, node, "nova-compute")
         self._move_live(server, "nova-compute", is_source=False)
         self._move_live(server, "nova-compute", is_source=True)
 
@@ -139,6 +112,24 @@ class TestNodeKills(KillsCase):
         self.servers.order("delete", server)
         self.kill(node, "nova-compute")
         self.servers.wait_nothing_left()
+
+    def _image(self, server, node, program):
+        """Have an image made while a program dies, and another one after that."""
+        self.servers.order("image create", server, "--name", "data-killed")
+        self.busy(server, "image_")
+        self.kill(node, program)
+        self.assertEqual("ACTIVE", self.idle(server))
+        self.images_named("data-killed")
+        self.take_image(server, "data-after", 2)
+
+    def _move(self, server, node, program):
+        """Have a server moved while a program of its node dies; it has its disk after that."""
+        self.servers.order("migrate", server)
+        self.busy(server, "resize_migrating")
+        self.kill(node, program)
+        if self.idle(server) == "VERIFY_RESIZE":
+            self.act("migration revert", server)
+        self.assert_goes_on(server)
 
     def _move_live(self, server, program, is_source):
         """Have a server moved while a program dies; it is in one place then, with its disk."""
