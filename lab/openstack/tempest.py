@@ -4,9 +4,11 @@ Which tests these are is in tempest_included.txt and tempest_excluded.txt.
 """
 
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from subunit import ByteStreamToStreamResult
@@ -62,19 +64,18 @@ class Outcomes:
         return "{} passed, {} failed, {} skipped".format(*counts)
 
 
-def read(stream: Path) -> Outcomes:
-    """Read what stestr has kept of a run."""
+def read(stream: bytes) -> Outcomes:
+    """Read what stestr tells of a run, in subunit's second version."""
     statuses: dict[str, str] = {}
 
     def note(test: Mapping[str, str]) -> None:
         if test["status"] != "exists":
             statuses[test["id"].partition("[")[0]] = test["status"]
 
-    with stream.open("rb") as file:
-        result = StreamToDict(note)
-        result.startTestRun()
-        ByteStreamToStreamResult(file, non_subunit_name="output").run(result)
-        result.stopTestRun()
+    result = StreamToDict(note)
+    result.startTestRun()
+    ByteStreamToStreamResult(BytesIO(stream), non_subunit_name="output").run(result)
+    result.stopTestRun()
     return Outcomes(statuses)
 
 
@@ -96,6 +97,7 @@ class Tempest:
         What it says is in ``output`` in the folder meanwhile, and in the log ``debug.log``.
         """
         program = environment.tempest()
+        home = {"HOME": str(self.folder)}
         shutil.rmtree(self.folder, ignore_errors=True)
         with self._content() as content:
             config = self.folder / "tempest.conf"
@@ -104,12 +106,19 @@ class Tempest:
             self._run_to_end(
                 *(str(program.program("tempest")), "run", "--concurrency", "1"),
                 *("--config-file", str(config), *which, "--exclude-list", _listed("excluded")),
-                variables=program.variables() | {"HOME": str(self.folder)},
+                variables=program.variables() | home,
             )
-        output = (self.folder / "output").read_text(errors="replace")
-        stream = self.folder / ".stestr/0"
-        found = read(stream) if stream.exists() else Outcomes({})
+        # It ends with an error if a test failed.
+        told = subprocess.run(
+            [program.program("stestr"), "last", "--subunit"],
+            stdout=subprocess.PIPE,
+            cwd=self.folder,
+            env=program.variables() | home,
+            check=False,
+        )
+        found = read(told.stdout)
         if not found.statuses:
+            output = (self.folder / "output").read_text(errors="replace")
             raise LabError(f"tempest ran no test: {output[-3000:]}")
         return found
 
