@@ -95,13 +95,16 @@ class KillsCase(NodesCase):
         self.agents = {name: Mortal(self.new_agent()) for name in ("a", "b")}
         for one in self.agents.values():
             one.agent.peers = {name: other.agent for name, other in self.agents.items()}
-        # The fixtures report only once.
-        self.flags(service_down_time=3600)
         for host in self.hosts:
             self.start_compute(host)
             self.computes[host].driver.disks.ready_timeout = 1
         self.agent = self.agents[self.victim]
         self.kind = self.flavor()
+
+    def _setup_scheduler_service(self):
+        # The fixtures report only once, and the scheduler reads this only as it starts.
+        self.flags(service_down_time=3600)
+        return super()._setup_scheduler_service()
 
     def each_step(self, begin, check, server=lambda: None):
         """Do something until nobody dies any more.
