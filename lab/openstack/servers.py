@@ -59,11 +59,14 @@ class Servers:
         found = self.cloud.rest.get("block-storage", f"/snapshots?name={SNAPSHOT}")
         return str(found["snapshots"][0]["id"])
 
-    def guest_as_image(self, name: str, *options: str) -> str:
-        """Give Glance the guest's disk as an image; return the image's id."""
+    def guest_as_image(self, name: str, *options: str, disk: str = GUEST_DISK) -> str:
+        """Give Glance the guest's disk as an image; return the image's id.
+
+        :param disk: that of another guest, as the storage node sees it
+        """
         storage = self.cloud.nodes.storage
         file = storage.share / "guest.qcow2"
-        convert = ["qemu-img", "convert", "-O", "qcow2", GUEST_DISK, "/host/guest.qcow2"]
+        convert = ["qemu-img", "convert", "-O", "qcow2", disk, "/host/guest.qcow2"]
         try:
             storage.run(convert, timeout=300)
             return self.make_image(name, file, *options)

@@ -1,11 +1,13 @@
 """Tempest on a bed: OpenStack's own tests of clouds, as far as they need no network.
 
-Which tests these are is in tempest_included.txt and tempest_excluded.txt.
+Which tests these are is in tempest_included.txt and tempest_excluded.txt. Those that
+tempest_running.txt matches have the guest of the lab, and all others one that only halts.
 """
 
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -16,8 +18,9 @@ from testtools import StreamToDict
 
 from lab.errors import LabError
 from lab.network import ADDRESS
-from lab.openstack import environment
+from lab.openstack import environment, idle_guest
 from lab.openstack.bed import OpenStack
+from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.servers import Servers
 from lab.openstack.settings import PASSWORD, REGION
 from lab.waiting import wait_until
@@ -25,8 +28,12 @@ from lab.waiting import wait_until
 LISTS = Path(__file__).parent
 NETWORKING = f"http://{ADDRESS}:9696"
 DEADLINE = 4 * 3600.0  # seconds
-# Seconds that a server has to stop by itself: most are stopped before their guest listens to that.
-PATIENCE = 10
+CONFIG = "tempest.conf"
+# Guests; the first is that of the lab.
+RUNNING, IDLE = "running", "idle"
+# Seconds that a server has to stop by itself: no guest has come so far that it listens, or it never
+# will.
+PATIENCE = 2
 
 
 @dataclass(frozen=True)
@@ -94,45 +101,27 @@ class Tempest:
     def run(self, regex: str = "") -> Outcomes:
         """Run all tests of the list, or those that match a regular expression instead.
 
-        What it says is in ``output`` in the folder meanwhile, and in the log ``debug.log``.
+        What they say is in the folder meanwhile: for each guest ``output``, and ``debug.log``.
         """
-        program = environment.tempest()
-        home = {"HOME": str(self.folder)}
         shutil.rmtree(self.folder, ignore_errors=True)
-        with self._content() as content:
-            config = self.folder / "tempest.conf"
-            self.cloud.settings.write(config.name, config, folder=self.folder, **content)
-            which = ["--regex", regex] if regex else ["--include-list", _listed("included")]
-            self._run_to_end(
-                *(str(program.program("tempest")), "run", "--concurrency", "1"),
-                *("--config-file", str(config), *which, "--exclude-list", _listed("excluded")),
-                variables=program.variables() | home,
-            )
-        # It ends with an error if a test failed.
-        told = subprocess.run(
-            [program.program("stestr"), "last", "--subunit"],
-            stdout=subprocess.PIPE,
-            cwd=self.folder,
-            env=program.variables() | home,
-            check=False,
-        )
-        found = read(told.stdout)
+        found = Outcomes({})
+        with self._content() as (content, images):
+            for guest, (image, other) in images.items():
+                run = _Run(self.cloud, self.folder / guest)
+                run.configure(image=image, other_image=other, **content)
+                tests = [test for test in run.tests(regex) if _is_of(test, guest)]
+                if tests:
+                    found = Outcomes({**found.statuses, **run.run(tests).statuses})
         if not found.statuses:
-            output = (self.folder / "output").read_text(errors="replace")
-            raise LabError(f"tempest ran no test: {output[-3000:]}")
+            raise LabError(f"no test of tempest's matches {regex}")
         return found
 
-    def _run_to_end(self, *words: str, variables: Mapping[str, str]) -> None:
-        bed = self.cloud.bed
-        process = bed.spawn(words, self.folder / "output", variables, self.folder, "tempest")
-        try:
-            wait_until(lambda: not process.alive(), "the end of tempest", DEADLINE, 1)
-        finally:
-            process.end()
-
     @contextmanager
-    def _content(self) -> Iterator[dict[str, object]]:
-        """Make what the configuration names; all of it goes again, so that others count right."""
+    def _content(self) -> Iterator[tuple[dict[str, object], dict[str, tuple[str, str]]]]:
+        """Make what the configuration names; all of it goes again, so that others count right.
+
+        :returns: what is the same for all guests, and two images of each
+        """
         cloud, servers = self.cloud, Servers(self.cloud)
         with ExitStack() as given_back:
 
@@ -141,23 +130,92 @@ class Tempest:
                 given_back.callback(cloud.order, *kind.split(), "delete", made)
                 return made
 
-            def image(name: str) -> str:
+            def image(name: str, disk: str) -> str:
                 options = ["--public", "--property", f"os_shutdown_timeout={PATIENCE}"]
-                made = servers.guest_as_image(name, *options)
+                made = servers.guest_as_image(name, *options, disk=disk)
                 given_back.callback(cloud.order, "image", "delete", made)
                 return made
+
+            def images(name: str, disk: str) -> tuple[str, str]:
+                return image(f"tempest-{name}", disk), image(f"tempest-{name}-other", disk)
 
             # Horizon must not see it: there, a server that is launched would need a network.
             networking = make("service", "--name", "neutron", "network")
             make("endpoint", "--region", REGION, networking, "public", NETWORKING)
-            yield {
+            idle_guest.write(cloud.nodes.storage.share / IDLE)
+            content = {
                 "password": PASSWORD,
                 "computes": len(cloud.nodes.computes),
-                "image": image("tempest"),
-                "other_image": image("tempest-other"),
                 "flavor": make("flavor", *_size(96, 1), "tempest"),
                 "other_flavor": make("flavor", *_size(128, 2), "tempest-larger"),
             }
+            yield (
+                content,
+                {RUNNING: images(RUNNING, GUEST_DISK), IDLE: images(IDLE, f"/host/{IDLE}")},
+            )
+
+
+class _Run:
+    """One run of some tests, in a folder of its own."""
+
+    def __init__(self, cloud: OpenStack, folder: Path) -> None:
+        self._cloud = cloud
+        self._folder = folder
+        self._program = environment.tempest()
+        self._variables = self._program.variables() | {"HOME": str(folder)}
+
+    def configure(self, **content: object) -> None:
+        """Write tempest's configuration, and make what keeps the outcomes."""
+        self._folder.mkdir(parents=True)
+        self._stestr("init")
+        config = self._folder / CONFIG
+        self._cloud.settings.write(config.name, config, folder=self._folder, **content)
+
+    def tests(self, regex: str) -> list[str]:
+        """Return the tests of the list, or those that match a regular expression instead."""
+        which = ["--regex", regex] if regex else ["--include-list", _listed("included")]
+        words = self._words("--list-tests", *which, "--exclude-list", _listed("excluded"))
+        lines = self._ask(*words).decode().splitlines()
+        return [line for line in lines if line.startswith("tempest.")]
+
+    def run(self, tests: Sequence[str]) -> Outcomes:
+        """Run them one after the other."""
+        listed = self._folder / "tests"
+        listed.write_text("\n".join(tests))
+        words = self._words("--concurrency", "1", "--load-list", str(listed))
+        output = self._folder / "output"
+        bed = self._cloud.bed
+        process = bed.spawn(words, output, self._variables, self._folder, "tempest")
+        try:
+            wait_until(lambda: not process.alive(), "the end of tempest", DEADLINE, 1)
+        finally:
+            process.end()
+        found = read(self._stestr("last", "--subunit"))
+        if not found.statuses:
+            raise LabError(f"tempest ran no test: {output.read_text(errors='replace')[-3000:]}")
+        return found
+
+    def _words(self, *options: str) -> list[str]:
+        tempest = str(self._program.program("tempest"))
+        return [tempest, "run", "--config-file", str(self._folder / CONFIG), *options]
+
+    def _stestr(self, *words: str) -> bytes:
+        return self._ask(str(self._program.program("stestr")), *words)
+
+    def _ask(self, *words: str) -> bytes:
+        # the last outcomes are told with an error if a test failed
+        done = subprocess.run(
+            words, stdout=subprocess.PIPE, cwd=self._folder, env=self._variables, check=False
+        )
+        return done.stdout
+
+
+def _is_of(test: str, guest: str) -> bool:
+    """Tell whether a test's servers have that guest."""
+    lines = Path(_listed(RUNNING)).read_text().splitlines()
+    wanted = [line for line in lines if not line.startswith("#")]
+    needs = any(re.search(one, test) for one in wanted)
+    return needs == (guest == RUNNING)
 
 
 def _size(memory: int, disk: int) -> list[str]:
