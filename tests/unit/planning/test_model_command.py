@@ -105,3 +105,32 @@ class RefusedTest(ModelCase):
             self.assertNotEqual(0, code, words)
             self.assertIn(told, said)
             self.assertNotIn("Traceback", said)
+
+
+class SizeTest(ModelCase):
+    SITE = (
+        "size", "--hosts", "100", "--link-rate", "1G", "--image", "15G", "--working-set", "200M",
+        "--seconds", "30",
+    )  # fmt: skip
+
+    def test_answers_have_reasons(self):
+        found = self.written(*self.SITE, "--racks", "4", "--uplink-rate", "10G", "--others", "0.2")
+        self.assertTrue(all(one["reason"] for one in found["answers"]))
+        self.assertTrue(found["reached"])
+        self.assertEqual("guest", found["limits"][0]["what"])
+        code, said = self.run_model(*self.SITE)
+        self.assertEqual(0, code)
+        for words in ("stripes: 2\n", "in time, limited by\n    guest: 21.6 s\n"):
+            self.assertIn(words, said)
+
+    def test_what_cannot_be_is_told(self):
+        for words, told in (
+            (("--racks", "4"), "say what their uplinks carry, --uplink-rate"),
+            (("--racks", "101", "--uplink-rate", "1G"), "some are empty"),
+            (("--seconds", "1"), "want more seconds"),
+            (("--working-set", "16G"), "larger than the image"),
+            (("--others", "1"), "not in the range"),
+        ):
+            code, said = self.run_model(*self.SITE, *words)
+            self.assertNotEqual(0, code, words)
+            self.assertIn(told, said)
