@@ -14,6 +14,7 @@ from bench import plot as picture
 from bench.peers import PEERS
 from bench.peers.virtman import SHAPES
 from lab.errors import LabError
+from planning.cmd.model import main as model
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
 
@@ -25,6 +26,9 @@ def _words(context: click.Context, parameter: click.Parameter, text: str) -> lis
 @click.group()
 def main() -> None:
     """Measure VirtMan on this machine."""
+
+
+main.add_command(model, "model")
 
 
 @main.command("volt")

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import testtools
 
+from planning.cmd.model import main as model
 from virtman import errors as agent_errors
 from virtman.api import local
 from virtman.cmd.golden import main as golden
@@ -22,9 +23,10 @@ PROGRAMS = {
     "volt-manage": manage,
     "virtman-golden": golden,
     "virtman-images": images,
+    "virtman-model": model,
 }
 # As text names a command: in quotes, or at a prompt.
-COMMAND = re.compile(r"(?:``|'|[#$] )(virtman|volt-manage)((?: [a-z]+)+)")
+COMMAND = re.compile(r"(?:``|'|[#$] )(virtman|virtman-model|volt-manage)((?: [a-z]+)+)")
 
 
 def codes_of(module):
@@ -58,7 +60,7 @@ class DocumentationTest(testtools.TestCase):
 
     def test_every_command_that_is_named_exists(self):
         files = [TOP / "README.rst", *(TOP / "etc").rglob("*.conf"), *DOC.rglob("*.rst")]
-        for folder in ("virtman", "volt", "lab", "releasenotes", "nova_patches"):
+        for folder in ("virtman", "volt", "planning", "lab", "releasenotes", "nova_patches"):
             files += [file for file in (TOP / folder).rglob("*.*") if file.suffix in TEXTS]
         wrong = []
         for file in files:

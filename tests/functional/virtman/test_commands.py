@@ -13,6 +13,7 @@ import fixtures
 import testtools
 from click.testing import CliRunner
 
+from planning.cmd.model import main as model
 from tests.functional.terminal import run_at_terminal
 from tests.functional.virtman.api.test_client import ServedCase
 from virtman import source
@@ -30,6 +31,7 @@ PROGRAMS = {
     "virtman-agent": "virtman.cmd.agent",
     "virtman-golden": "virtman.cmd.golden",
     "virtman-images": "virtman.cmd.images",
+    "virtman-model": "planning.cmd.model",
     "volt-api": "volt.cmd.api",
     "volt-manage": "volt.cmd.manage",
 }
@@ -181,7 +183,7 @@ class VersionTest(testtools.TestCase):
 
 class HelpTest(testtools.TestCase):
     def test_help_is_plain_and_fits_a_terminal(self):
-        for root in (shell, golden, manage):
+        for root in (shell, golden, manage, model):
             for words, command in commands(root):
                 text = CliRunner().invoke(root, [*words, "--help"], terminal_width=80).output
                 self.assertIn("Usage:", text)

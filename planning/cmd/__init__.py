@@ -1,0 +1,1 @@
+"""The commands ``virtman-model`` and ``virtman-simulate``."""
