@@ -52,7 +52,7 @@ class Site:
     vms: int
     boot_s: float
     wanted_s: float
-    attach_s: float = measured.ATTACH_S
+    attach_s: float = measured.BED.attach_s
 
     def __post_init__(self) -> None:
         for name in ("hosts", "racks", "images", "vms"):
@@ -74,7 +74,7 @@ class Site:
     @property
     def network(self) -> Network:
         """What the model may use of the links of hosts."""
-        return Network(self.usable(self.link), 0.0, measured.HOP_S, PIECE)
+        return Network(self.usable(self.link), 0.0, measured.BED.hop_s, PIECE)
 
     def usable(self, rate: float) -> float:
         """Return what others leave of a link, as busy as links get."""

@@ -22,6 +22,7 @@ Parts that run only when they are named:
   faults      the table of faults, and checks by other tools, on the test bed; three hours,
               or one with VIRTMAN_FAULTS_STRIDE=4
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, 40 minutes
+  simulation  the simulator at full size, beside what is known otherwise; two minutes
   mutation    small changes of pure code, each of which a unit test should notice; an hour
 
 REGEX chooses among the tests of a part. All parts run, whatever becomes of one.
@@ -39,7 +40,7 @@ EOF
 . "$(dirname "${BASH_SOURCE[0]}")/mutation.sh"
 
 PARTS=(lint docs unit functional patches chaos system)
-NAMED=(faults horizon nova openstack mutation)
+NAMED=(faults horizon nova openstack simulation mutation)
 passed=0 failed=0 skipped=0 faults=() broken=()
 
 # Scripts are known by their first line, as some have no suffix.

@@ -7,6 +7,7 @@ import click
 import testtools
 
 from planning.cmd.model import main as model
+from planning.cmd.simulate import main as simulate
 from virtman import errors as agent_errors
 from virtman.api import local
 from virtman.cmd.golden import main as golden
@@ -24,9 +25,12 @@ PROGRAMS = {
     "virtman-golden": golden,
     "virtman-images": images,
     "virtman-model": model,
+    "virtman-simulate": simulate,
 }
 # As text names a command: in quotes, or at a prompt.
-COMMAND = re.compile(r"(?:``|'|[#$] )(virtman|virtman-model|volt-manage)((?: [a-z]+)+)")
+COMMAND = re.compile(
+    r"(?:``|'|[#$] )(virtman|virtman-model|virtman-simulate|volt-manage)((?: [a-z]+)+)"
+)
 
 
 def codes_of(module):

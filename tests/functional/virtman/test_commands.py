@@ -14,6 +14,7 @@ import testtools
 from click.testing import CliRunner
 
 from planning.cmd.model import main as model
+from planning.cmd.simulate import main as simulate
 from tests.functional.terminal import run_at_terminal
 from tests.functional.virtman.api.test_client import ServedCase
 from virtman import source
@@ -32,6 +33,7 @@ PROGRAMS = {
     "virtman-golden": "virtman.cmd.golden",
     "virtman-images": "virtman.cmd.images",
     "virtman-model": "planning.cmd.model",
+    "virtman-simulate": "planning.cmd.simulate",
     "volt-api": "volt.cmd.api",
     "volt-manage": "volt.cmd.manage",
 }
@@ -183,7 +185,7 @@ class VersionTest(testtools.TestCase):
 
 class HelpTest(testtools.TestCase):
     def test_help_is_plain_and_fits_a_terminal(self):
-        for root in (shell, golden, manage, model):
+        for root in (shell, golden, manage, model, simulate):
             for words, command in commands(root):
                 text = CliRunner().invoke(root, [*words, "--help"], terminal_width=80).output
                 self.assertIn("Usage:", text)

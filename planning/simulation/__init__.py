@@ -1,0 +1,1 @@
+"""Boots at once on hosts that nobody has, event by event."""

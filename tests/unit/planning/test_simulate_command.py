@@ -1,0 +1,89 @@
+"""What ``virtman-simulate`` prints, writes and refuses."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import testtools
+from click.testing import CliRunner
+
+from planning import measured
+from planning.cmd.simulate import main
+
+RUN = ("run", "--hosts", "6", "--link-rate", "100M", "--working-set", "8M", "--boot-time", "2")
+
+
+class SimulateTest(testtools.TestCase):
+    def simulate(self, *words):
+        done = CliRunner().invoke(main, [str(word) for word in words])
+        return done.exit_code, done.output
+
+    def written(self, *words):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "found.json")
+            code, said = self.simulate(*words, "--json", file)
+            self.assertEqual(0, code, said)
+            return json.loads(file.read_text())
+
+    def test_one_storm(self):
+        (found,) = self.written(*RUN, "--racks", "2", "--uplink-rate", "200M")["runs"]
+        self.assertEqual(
+            ("forest", 6, 0), tuple(found[key] for key in ("design", "hosts", "deaths"))
+        )
+        self.assertLess(found["first_s"], found["last_s"] + 1e-9)
+        self.assertIn("last/limit", self.simulate(*RUN)[1])
+
+    def test_what_goes_wrong_meanwhile(self):
+        (found,) = self.written(
+            *RUN, "--deaths", "0.2", "--joins", "2", "--stragglers", "0.2", "--others", "0.3",
+            "--no-prefetch", "--no-racks-told", "--shape", "tree", "--cascade",
+        )["runs"]  # fmt: skip
+        (calm,) = self.written(*RUN)["runs"]
+        self.assertGreater(found["last_s"], calm["last_s"])
+
+    def test_costs_of_another_machine(self):
+        hops = {
+            "attach": {"1": 1.0, "2": 3.0},
+            "virtman": {"block_mean_ms": {"1": 0.2, "2": 0.5, "3": 0.8}},
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "hops.json")
+            file.write_text(json.dumps({"runs": [hops]}))
+            costs = measured.read(file)
+            self.assertEqual(3.0, costs.attach_s)
+            self.assertAlmostEqual(0.3e-3, costs.hop_s)
+            (found,) = self.written(*RUN, "--measured", file)["runs"]
+            self.assertGreater(found["last_s"], 3 + 2)
+            for text in ("{", "[]", '{"runs": [{"attach": {}}]}', '{"runs": []}'):
+                file.write_text(text)
+                code, said = self.simulate(*RUN, "--measured", file)
+                self.assertEqual(1, code)
+                self.assertIn("is no file of python -m bench hops", said)
+
+    def test_agreement_is_written(self):
+        found = self.written("agree", "--group", "model")["agreement"]
+        self.assertEqual({"case", "ours", "reference", "difference"}, set(found[0]))
+        self.assertAlmostEqual(found[0]["ours"] / found[0]["reference"] - 1, found[0]["difference"])
+
+    def test_predictions_are_written(self):
+        found = self.written("predict", "--site", "deaths", "--hosts", "10")["runs"]
+        self.assertEqual(["paper", "ours", "racks-not-told"], [one["design"] for one in found])
+        self.assertTrue(all(one["hosts"] == 10 and one["deaths"] <= 1 for one in found))
+        self.assertLess(found[1]["last_s"], found[0]["last_s"])
+
+    def test_what_cannot_be_is_told(self):
+        for words, told in (
+            ((*RUN, "--racks", "7"), "7 racks for 6 hosts"),
+            ((*RUN, "--stripes", "3"), "3 stripes with fan-out 2 cannot carry every host"),
+            ((*RUN, "--shape", "star", "--fanout", "2"), "a star has its own stripes"),
+            ((*RUN, "--link-rate", "-1G"), "no rate"),
+            ((*RUN, "--uplink-rate", "0"), "the uplink carries nothing"),
+            ((*RUN, "--deaths", "1"), "not in the range"),
+            (("run", "--hosts", "2"), "Missing option"),
+            (("agree", "--group", "labs"), "no such group: labs"),
+            (("predict", "--site", "moon"), "no such site: moon"),
+        ):
+            code, said = self.simulate(*words)
+            self.assertNotEqual(0, code, words)
+            self.assertIn(told, said)
+            self.assertNotIn("Traceback", said)
