@@ -121,9 +121,11 @@ class Copying:
                 attachment = self.agent.attach(image, _USER)
                 attachment.take_back()
                 self.copies.forget(copy)
+                attachment.copied = 0
                 with self._lock:
                     self._copiers.pop(image, None)
             attachment.release(_USER)
+            self._hasten()
         LOG.info("image %s: its copy is given back", image)
 
     def progress(self, image: str) -> Progress | None:
@@ -224,6 +226,7 @@ class Copying:
             self._copiers[image] = copier
         self._hasten()
         copier.run()
+        self._hasten()
 
     @contextlib.contextmanager
     def _ended(self, image: str) -> Iterator[None]:

@@ -39,6 +39,7 @@ class Attachment:
 
     :param portal: where this node serves the image
     :ivar share: how fast it may be fetched ahead of VMs
+    :ivar copied: bytes of a copy of all of it that are here
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Attachment:
         self.portal = portal
         self.times = times
         self.share = Share()
+        self.copied = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
         self._life = Life(info, portal, stack, coordinator, times, self._witness, copies)
@@ -190,7 +192,15 @@ class Attachment:
         cached = self.figures(seen)
         sent = transport.sent(self.portal)
         ahead = self.share.is_taken
-        return ImageReport(self.generation, sent, cached.hits, cached.misses, ahead)
+        return ImageReport(
+            self.generation,
+            sent,
+            cached.hits,
+            cached.misses,
+            ahead,
+            self.info.size if self.is_local else self.copied,
+            self.is_local,
+        )
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:
         """Return what the cache has done for the image."""

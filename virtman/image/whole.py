@@ -302,11 +302,10 @@ class Copier:
     def _from_parents(self, start: int, length: int) -> bytes:
         if start >= self._layout.leaves_at:
             return self._caches.read_leaves(start - self._layout.leaves_at, length)
-        lacked = self._caches.lacks(start, length)
+        lacked = [one for one in _pieces(start, length) if self._caches.lacks(*one)]
         data = self._caches.read(start, length)
-        if lacked:
-            with self._lock:
-                self._passing.append((start, length))
+        with self._lock:
+            self._passing += lacked
         return data
 
     def _settle(self) -> None:
@@ -320,6 +319,7 @@ class Copier:
             with self._lock:
                 self._held.add(came)
             copies.write_held(self._copy, self._held)
+        self._attachment.copied = min(self._held.count() * PIECE, self._attachment.info.size)
         if self._attachment.member().device:  # else children could not get it from here
             for start, length in passing:
                 self._caches.forget(start, length)
@@ -337,3 +337,12 @@ class Copier:
             return not self._may()
 
         return sorted({at // PIECE for at in self._comparison.wrong(pause)})
+
+
+def _pieces(start: int, length: int) -> Iterator[tuple[int, int]]:
+    """Yield offset and length of what a part has of each piece."""
+    end = start + length
+    while start < end:
+        after = min(end, start // PIECE * PIECE + PIECE)
+        yield start, after - start
+        start = after

@@ -7,7 +7,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 # Reads blocks at random, past the page cache, until a file is there; prints when each began that
 # took long, and how long it took.
@@ -200,6 +200,33 @@ class TestWhole(WholeCase):
     def rot(self, node, at):
         node.run(["python3", "-c", ROT, COPY, str(at)])
         node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
+
+class TestSourceGone(WholeCase):
+    name = "gone"
+    node_count = 5
+
+    def test_new_nodes_join_boot_and_verify_all_after_the_end_of_the_source(self):
+        first, *others = self.nodes
+        device = self.create(first, "vm1")
+        self.hydrate(first)
+        told = self.deployment.manage("image", "show", self.image)
+        self.assertIn("independent of its source", told)
+        self.deployment.manage("image", "rehome", self.image, first.name)
+        self.storage.kill()
+        try:
+            begin = time.monotonic()
+            devices = each(others, lambda node: self.create(node, f"vm-{node.name}"))
+            report(f"4 nodes joined without a source in {time.monotonic() - begin:.1f} s")
+            found = each(zip(others, devices, strict=True), lambda pair: sha256(*pair))
+            self.assertEqual([self.sha256] * 4, found)
+            self.assertEqual(self.sha256, sha256(first, device))
+            self.assert_whole(first)
+        finally:
+            self.storage.boot()
+            self.storage.wait_up()
+            self.deployment.add_source(self.storage, self.image, *self.shape)
+            self.deployment.manage("image", "rehome", "--source", self.image)
 
 
 class TestFullDisk(WholeCase):

@@ -220,6 +220,22 @@ class WholeTest(CopyingCase):
         self.assertEqual({secret}, {one.chap for one in self.node.kernel.targets()})
         self.assert_whole()
 
+    def test_volt_hears_of_it_and_a_new_host_needs_no_source(self):
+        self.hydrate()
+        self.node.beat()
+        image = self.bed.volt.ground.images.show(IMAGE)
+        self.assertEqual((1, None), (image.copies, image.home))
+        self.bed.volt.ground.images.rehome(IMAGE, "a")
+        self.node.beat()
+        self.assert_whole()
+        other = self.bed.node("b")
+        other.create("vm2", IMAGE)
+        other.settle()
+        self.assertEqual({"a"}, set(other.agent.attached(IMAGE).parents))
+        self.release()
+        self.node.beat()
+        self.assertEqual(0, self.bed.volt.ground.images.show(IMAGE).copies)
+
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()
         self.assertIn("(copy)", str(self.assertRaises(DeviceBusy, self.node.drop, IMAGE)))
