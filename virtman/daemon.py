@@ -13,6 +13,7 @@ from oslo_log import log as logging
 from virtman import atomic_file
 from virtman.api.local import Api
 from virtman.background.boots import Boots
+from virtman.background.copying import Copying
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.liveness import Pulse
 from virtman.background.longpoll import Watch
@@ -36,6 +37,7 @@ from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.errors import VirtmanError
 from virtman.image.boot import Options
+from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
@@ -76,8 +78,10 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     boots = Boots(agent, _boots(conf), heartbeat.hasten)
-    services = [boots, *_services(conf, heartbeat, boots), _metrics(conf, boots), *journeys]
-    return Api(agent, moves, arrivals, boots), services
+    copying = Copying(agent, agent.copies, boots.options.how.cap, heartbeat.hasten)
+    services: list[Service] = [boots, copying, *_services(conf, heartbeat, boots, copying)]
+    services += [_metrics(conf, boots, copying), *journeys]
+    return Api(agent, moves, arrivals, boots, copying), services
 
 
 def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
@@ -119,6 +123,9 @@ def _agent(conf: cfg.ConfigOpts) -> Agent:
         shared=conf.image.path_grouping_policy == "multibus",
     )
     host = Host(conf.agent.host, conf.export.ip, conf.export.port)
+    space = Space(records, _backing(conf, records), _limits(conf))
+    copies = Copies(folder / "copies", Path(conf.whole.folder or folder / "whole"), space)
+    copies.prepare()
     return Agent(
         host,
         stack,
@@ -126,13 +133,14 @@ def _agent(conf: cfg.ConfigOpts) -> Agent:
             VoltClient(conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack),
             memory,
         ),
-        Stores(stack, records, Space(records, _backing(conf, records), _limits(conf))),
+        Stores(stack, records, space),
         Times(
             conf.image.keep_time,
             conf.image.attach_timeout,
             conf.image.leave_timeout,
             conf.image.warm_after,
         ),
+        copies,
     )
 
 
@@ -169,19 +177,21 @@ def _boots(conf: cfg.ConfigOpts) -> Options:
     return Options(given.record, given.piece_size * _KIB, given.prefetch, how)
 
 
-def _metrics(conf: cfg.ConfigOpts, boots: Boots) -> Service:
-    figures = Figures(boots.agent, boots)
+def _metrics(conf: cfg.ConfigOpts, boots: Boots, copying: Copying) -> Service:
+    figures = Figures(boots.agent, boots, copying)
     metrics: Service = Metrics(figures, conf.metrics.ip, conf.metrics.port)
     return metrics
 
 
-def _services(conf: cfg.ConfigOpts, heartbeat: Heartbeat, boots: Boots) -> list[Service]:
+def _services(
+    conf: cfg.ConfigOpts, heartbeat: Heartbeat, boots: Boots, copying: Copying
+) -> list[Service]:
     """Make what goes on beside the local API."""
     url = conf.notify.transport_url
     agent, warmups = boots.agent, Warmups(boots)
     watch = Watch(agent, heartbeat, warmups.ask, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
-    scrubbing = Scrubbing(agent, conf.image.scrub_interval, conf.image.scrub_rate)
+    scrubbing = Scrubbing(agent, copying, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(agent), scrubbing]
     services += [Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
     if url:

@@ -62,6 +62,20 @@ class ImageRemade(VirtmanError):
     status = 409
 
 
+class CopyUnknown(VirtmanError):
+    """There is no copy of this image on this node, nor is one made."""
+
+    code = "virtman.copy.unknown"
+    status = 404
+
+
+class CopyWrong(VirtmanError):
+    """A disk does not give back what was written of the copy of an image."""
+
+    code = "virtman.copy.wrong"
+    status = 500
+
+
 class InstanceExists(VirtmanError):
     """A VM of this name already has a device."""
 

@@ -156,6 +156,12 @@ class ImageExists(Conflict):
     code = "volt.image.exists"
 
 
+class ImageNotWhole(Conflict):
+    """The host has no whole copy of that image."""
+
+    code = "volt.image.not_whole"
+
+
 class ImageInUse(Conflict):
     """Hosts still have places in the image's trees, or disks that need it."""
 

@@ -85,8 +85,23 @@ class AheadAnswer(TypedDict):
     verdict: str
 
 
+class CopyAnswer(TypedDict):
+    """How far the copy of a whole image is: see ``virtman.image.whole.Progress``."""
+
+    state: str
+    wanted: int
+    there: int
+    fetched: int
+    checked: int
+    rate: int
+    verdict: str
+
+
 class ImageAnswer(TypedDict):
-    """An image that is attached; ``instances`` are the VMs that use it."""
+    """An image that is attached; ``instances`` are the VMs that use it.
+
+    It is ``local`` if all of it is here, and it is read from its ``copy``.
+    """
 
     image: str
     size: int
@@ -94,8 +109,10 @@ class ImageAnswer(TypedDict):
     parents: list[str]
     instances: list[str]
     warm: bool
+    local: bool
     cache: CacheAnswer
     ahead: AheadAnswer | None
+    copy: CopyAnswer | None
 
 
 class WantAnswer(TypedDict):

@@ -13,6 +13,7 @@ from typing import Any, cast
 from virtman.api.answers import (
     AheadAnswer,
     CheckAnswer,
+    CopyAnswer,
     ImageAnswer,
     MoveAnswer,
     RecordingAnswer,
@@ -23,7 +24,13 @@ from virtman.api.answers import (
     VolumeAnswer,
     WantAnswer,
 )
-from virtman.errors import AgentUnreachable, ImageUnknown, ImportFailed, from_code
+from virtman.errors import (
+    AgentUnreachable,
+    CopyUnknown,
+    ImageUnknown,
+    ImportFailed,
+    from_code,
+)
 from virtman.model import naming
 from virtman.model.profile import BOOT
 
@@ -225,6 +232,40 @@ class Client:
         """Return the images that are attached on this node."""
         return cast("Sequence[ImageAnswer]", self._call("GET", "/v1/images")["images"])
 
+    def image(self, image: str) -> ImageAnswer:
+        """Return one image that is attached on this node."""
+        return cast("ImageAnswer", self._call("GET", _image(image)))
+
+    def hydrate(self, image: str, rate: int | None = None) -> CopyAnswer:
+        """Begin to copy a whole image to this node, or go on at another rate; return how far it is.
+
+        :param rate: bytes/s; None for no limit but those of all that is fetched ahead
+        """
+        body = {} if rate is None else {"rate": rate}
+        return cast("CopyAnswer", self._call("POST", f"{_image(image)}/hydrate", body))
+
+    def await_copy(
+        self, image: str, show: Callable[[CopyAnswer], object] = lambda copy: None
+    ) -> CopyAnswer:
+        """Wait until an image that is being copied needs no parents, or no more is copied.
+
+        :param show: called with how far it is now and then
+        :raises CopyUnknown: if the copy is given back meanwhile
+        """
+        while True:
+            found = self.image(image)
+            copy = found["copy"]
+            if copy is None:
+                raise CopyUnknown(f"image {image} is not copied to this node any more")
+            show(copy)
+            if found["local"] or copy["state"] == "stopped":
+                return copy
+            time.sleep(_PAUSE)
+
+    def release(self, image: str) -> None:
+        """Give the copy of a whole image back; parents feed it from then on."""
+        self._call("POST", f"{_image(image)}/release", patient=True)
+
     def drop(self, image: str) -> None:
         """Leave an image that no VM uses."""
         self._call("DELETE", f"/v1/images/{naming.check('image', image)}")
@@ -366,6 +407,10 @@ class Client:
                     raise
             connection.close()
             time.sleep(_PAUSE)
+
+
+def _image(image: str) -> str:
+    return f"/v1/images/{naming.check('image', image)}"
 
 
 def _instance(vm: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -11,11 +11,12 @@ from werkzeug.wrappers import Request
 
 from virtman.background import scrub
 from virtman.background.boots import Boots
+from virtman.background.copying import Copying
 from virtman.background.recordings import Recordings
 from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
-from virtman.image.attachment import look
+from virtman.image.attachment import Attachment, look
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.phases import Status
@@ -24,6 +25,7 @@ from virtman.node import cached_volumes
 from virtman.node.agent import Agent, Kept, Shown, device_path
 from virtman.node.check import KINDS, Check, Difference
 from virtman.rest import Answer, Rest, body_of
+from virtman.stack.mapped import Table
 
 ROUTES = (
     ("GET", "/healthz", "health"),
@@ -47,7 +49,10 @@ ROUTES = (
     ("GET", "/v1/snapshots/<snapshot>", "show_snapshot"),
     ("DELETE", "/v1/snapshots/<snapshot>", "delete_snapshot"),
     ("GET", "/v1/images", "list_images"),
+    ("GET", "/v1/images/<image>", "show_image"),
     ("DELETE", "/v1/images/<image>", "drop"),
+    ("POST", "/v1/images/<image>/hydrate", "hydrate"),
+    ("POST", "/v1/images/<image>/release", "release"),
     ("POST", "/v1/images/<image>/scrub", "scrub"),
     ("POST", "/v1/images/<image>/want", "want"),
     ("POST", "/v1/images/<image>/warm", "warm"),
@@ -61,13 +66,16 @@ ROUTES = (
 
 
 class Api(Rest):
-    """A WSGI application over one agent, the moves from and to it, and the boots on it."""
+    """A WSGI application over one agent, the moves from and to it, its boots and its copies."""
 
     routes = ROUTES
 
-    def __init__(self, agent: Agent, moves: Moves, arrivals: Arrivals, boots: Boots) -> None:
+    def __init__(
+        self, agent: Agent, moves: Moves, arrivals: Arrivals, boots: Boots, copying: Copying
+    ) -> None:
         super().__init__()
         self.agent = agent
+        self.copying = copying
         self.boots = boots
         self.recordings = Recordings(boots)
         self.moves = moves
@@ -201,20 +209,22 @@ class Api(Rest):
         """Return the images that are attached here."""
         attached = self.agent.attachments()
         seen = look(attached)
-        images = [
-            {
-                "image": one.info.name,
-                "size": one.info.size,
-                "generation": one.generation,
-                "parents": list(one.parents),
-                "instances": sorted(one.users),
-                "warm": one.is_warm,
-                "cache": asdict(one.figures(seen)),
-                "ahead": self._ahead(one.info.name),
-            }
-            for one in attached
-        ]
-        return 200, {"images": images}
+        return 200, {"images": [self._image(one, seen) for one in attached]}
+
+    def show_image(self, request: Request, image: str) -> Answer:
+        """Return one image that is attached here."""
+        found = self.agent.attached(image)
+        return 200, self._image(found, look([found]))
+
+    def hydrate(self, request: Request, image: str) -> Answer:
+        """Begin to copy a whole image to this node; the body is ``{"rate": bytes/s}``."""
+        self.copying.hydrate(image, **body_of(request, rate=int))
+        return 202, self._copy(image)
+
+    def release(self, request: Request, image: str) -> Answer:
+        """Give a copy of a whole image back."""
+        self.copying.release(image)
+        return 204, None
 
     def want(self, request: Request, image: str) -> Answer:
         """Have an image made that Volt may not know yet; say how far that is."""
@@ -228,6 +238,24 @@ class Api(Rest):
         self.boots.warm(image, **body_of(request, workload=str))
         return 202, self._ahead(image)
 
+    def _image(self, one: Attachment, seen: Mapping[str, Table]) -> dict[str, Any]:
+        return {
+            "image": one.info.name,
+            "size": one.info.size,
+            "generation": one.generation,
+            "parents": list(one.parents),
+            "instances": sorted(one.vms),
+            "warm": one.is_warm,
+            "local": one.is_local,
+            "cache": asdict(one.figures(seen)),
+            "ahead": self._ahead(one.info.name),
+            "copy": self._copy(one.info.name),
+        }
+
+    def _copy(self, image: str) -> dict[str, Any] | None:
+        found = self.copying.progress(image)
+        return asdict(found) if found else None
+
     def _ahead(self, image: str) -> dict[str, Any] | None:
         found = self.boots.ahead(image)
         return asdict(found) if found else None
@@ -238,8 +266,9 @@ class Api(Rest):
         return 204, None
 
     def scrub(self, request: Request, image: str) -> Answer:
-        """Compare the cache with the image's hashes, and drop what is wrong."""
-        return 200, asdict(scrub.scrub(self.agent.attached(image)))
+        """Compare what is here of an image with its hashes, and drop what is wrong."""
+        found = self.agent.attached(image)
+        return 200, asdict(self.copying.scrub(image) if found.is_local else scrub.scrub(found))
 
     def space(self, request: Request) -> Answer:
         """Return how much there is for new exception stores."""

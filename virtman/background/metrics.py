@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 
 from virtman.background.boots import Boots
+from virtman.background.copying import Copying
 from virtman.image.attachment import look
 from virtman.model.read_counts import BOUNDS
 from virtman.node.agent import Agent
@@ -26,8 +27,9 @@ LOG = logging.getLogger(__name__)
 class Figures(Collector):
     """All figures of one agent; those of an image begin anew when it is attached anew."""
 
-    def __init__(self, agent: Agent, boots: Boots) -> None:
+    def __init__(self, agent: Agent, boots: Boots, copying: Copying) -> None:
         self.agent = agent
+        self.copying = copying
         self.boots = boots
 
     def collect(self) -> Iterator[Metric]:
@@ -63,7 +65,7 @@ class Figures(Collector):
             reads.add_metric([name, "hit"], report.hits)
             reads.add_metric([name, "miss"], report.misses)
             sent.add_metric([name], report.sent)
-            vms.add_metric([name], len(one.users))
+            vms.add_metric([name], len(one.vms))
             failed.add_metric([name], one.failed_paths(seen))
             ahead = self.boots.ahead(name)
             window.add_metric([name], ahead.window if ahead else 0)
@@ -71,6 +73,26 @@ class Figures(Collector):
                 share.add_metric([name], rate)
         yield from (reads, sent, vms, failed, window, share)
         yield from self._boots()
+        yield from self._copies({one.info.name for one in attached if one.is_local})
+
+    def _copies(self, local: set[str]) -> Iterator[Metric]:
+        there = GaugeMetricFamily(
+            "virtman_copy_bytes",
+            "Bytes of a copy of a whole image, by what is there and what is wanted in all.",
+            labels=["image", "kind"],
+        )
+        whole = GaugeMetricFamily(
+            "virtman_image_local",
+            "Whether all of an image is here, so that it needs no parents.",
+            labels=["image"],
+        )
+        for copy in self.copying.copies.all():
+            found = self.copying.progress(copy.image)
+            if found is not None:
+                there.add_metric([copy.image, "there"], found.there)
+                there.add_metric([copy.image, "wanted"], found.wanted)
+                whole.add_metric([copy.image], copy.image in local)
+        yield from (there, whole)
 
     def _boots(self) -> Iterator[Metric]:
         totals = self.boots.totals

@@ -19,11 +19,12 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from virtman import sysfs
+from virtman.background.copying import Copying
 from virtman.errors import InvalidRequest, VirtmanError
 from virtman.image.attachment import Attachment
+from virtman.image.comparison import Findings
 from virtman.model import sizes
 from virtman.model.hashtree import BLOCK, HashTree
 from virtman.model.naming import Device
@@ -37,18 +38,6 @@ _MIB = 1024 * 1024
 _PIECE = 64 * 1024
 _USER = "(scrub)"
 """Uses the image meanwhile; no VM can be called so."""
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What a scrub did.
-
-    :ivar checked: bytes that were compared
-    :ivar dropped: where in the image blocks of 4 KiB were wrong
-    """
-
-    checked: int
-    dropped: tuple[int, ...]
 
 
 def scrub(
@@ -177,8 +166,9 @@ class Scrubbing:
     :param rate: MiB a second
     """
 
-    def __init__(self, agent: Agent, interval: float, rate: float) -> None:
+    def __init__(self, agent: Agent, copying: Copying, interval: float, rate: float) -> None:
         self.agent = agent
+        self.copying = copying
         self.interval = interval
         self.rate = rate
         # nodes that were started together do not all begin at once
@@ -202,7 +192,15 @@ class Scrubbing:
             if one.info.tree is None or not one.users or one.is_moving():
                 continue
             try:
-                scrub_held(one, self.rate * _MIB, self._rounds.sleep)
+                self._scrub(one)
             except (VirtmanError, OSError) as err:
                 if one.users:  # else it was left meanwhile
                     LOG.warning("scrubbing image %s: %s", one.info.name, err)
+
+    def _scrub(self, attachment: Attachment) -> None:
+        rate = self.rate * _MIB
+        if attachment.is_local:
+            name = attachment.info.name
+            self.copying.scrub(name, lambda length: self._rounds.sleep(length / rate))
+        else:
+            scrub_held(attachment, rate, self._rounds.sleep)

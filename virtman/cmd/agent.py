@@ -81,7 +81,10 @@ def _fork(conf: cfg.ConfigOpts) -> None:
 
 def _become(conf: cfg.ConfigOpts, account: pwd.struct_passwd) -> None:
     """Go on as an ordinary account, which has the agent's folders."""
-    for folder in (Path(conf.agent.state_dir), Path(conf.agent.socket).parent):
+    folders = [Path(conf.agent.state_dir), Path(conf.agent.socket).parent]
+    if conf.whole.folder:
+        folders.append(Path(conf.whole.folder))
+    for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
         os.chown(folder, account.pw_uid, account.pw_gid)
     os.initgroups(account.pw_name, account.pw_gid)

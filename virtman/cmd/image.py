@@ -6,10 +6,10 @@ import json
 
 import click
 
-from virtman.api.answers import AheadAnswer, WantAnswer
+from virtman.api.answers import AheadAnswer, CopyAnswer, ImageAnswer, WantAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
-from virtman.cmd.options import as_json
+from virtman.cmd.options import as_json, size
 from virtman.model.profile import BOOT
 
 
@@ -31,13 +31,93 @@ def list_images(client: Client, as_json: bool) -> None:
         (
             one["image"],
             table.size(one["size"]),
-            "warm" if one["warm"] else "cold",
+            _state(one),
             ",".join(one["parents"]),
             ",".join(one["instances"]),
         )
         for one in found
     ]
     table.table(("IMAGE", "SIZE", "STATE", "PARENTS", "VMS"), rows)
+
+
+def _state(found: ImageAnswer) -> str:
+    if found["local"]:
+        return "whole"
+    state = "warm" if found["warm"] else "cold"
+    return f"{state}, {_copied(found['copy'])}" if found["copy"] else state
+
+
+def _copied(copy: CopyAnswer) -> str:
+    if copy["state"] == "checking":
+        return f"checking {_percent(copy['checked'], copy['wanted'])}"
+    return f"{copy['state']} {_percent(copy['there'], copy['wanted'])}"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part // whole} %"
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@as_json
+@click.pass_obj
+def show(client: Client, name: str, as_json: bool) -> None:
+    """Show IMAGE, if it is attached, and how far its copy is."""
+    found = client.image(name)
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    table.fields(found, ("image", "size"))
+    click.echo(f"state: {_state(found)}")
+    for title, names in (("parents", found["parents"]), ("VMs", found["instances"])):
+        click.echo(f"{title}: {', '.join(names) or 'none'}")
+    if (copy := found["copy"]) is not None:
+        rate = f"{copy['rate']} bytes/s" if copy["rate"] else "no limit"
+        click.echo(f"copy: {copy['there']} of {copy['wanted']} bytes, {rate}")
+        if copy["verdict"]:
+            click.echo(f"trouble: {copy['verdict']}")
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@click.option(
+    "--rate",
+    metavar="SIZE",
+    type=size,
+    help="Bytes a second at which IMAGE may be fetched, such as 20M; default: no limit but those "
+    "for all that is fetched ahead of VMs.",
+)
+@click.option("--wait", is_flag=True, help="Wait until IMAGE needs no parents.")
+@as_json
+@click.pass_obj
+def hydrate(client: Client, name: str, rate: int | None, wait: bool, as_json: bool) -> None:
+    """Copy all of IMAGE to this node in the background, so that it needs no parents any more.
+
+    Once all is here and was found right, VMs read IMAGE from the copy, and so do the children of
+    this node. IMAGE stays attached until the copy is given back with 'virtman image release'. If it
+    is being copied already, it goes on at this rate.
+    """
+    copy = client.hydrate(name, rate)
+    if wait:
+        with table.status_line(as_json=as_json) as show_line:
+            copy = client.await_copy(name, lambda now: show_line(_copied(now)))
+    if as_json:
+        click.echo(json.dumps(copy))
+    else:
+        click.echo(f"{name}: {_copied(copy)}")
+    if wait and copy["state"] == "stopped":
+        raise click.ClickException(f"{name} is not whole: {copy['verdict']}")
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE", shell_complete=complete.images)
+@click.pass_obj
+def release(client: Client, name: str) -> None:
+    """Give the copy of IMAGE on this node back, whole or not, and its space.
+
+    First IMAGE is read from its parents again. If none of these answers, the copy stays.
+    """
+    client.release(name)
 
 
 @image.command()

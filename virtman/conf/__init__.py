@@ -18,9 +18,23 @@ from virtman.conf import (
     profile,
     store,
     volt,
+    whole,
 )
 
-_GROUPS = (agent, cache, export, image, keystone, metrics, notify, peers, profile, store, volt)
+_GROUPS = (
+    agent,
+    cache,
+    export,
+    image,
+    keystone,
+    metrics,
+    notify,
+    peers,
+    profile,
+    store,
+    volt,
+    whole,
+)
 
 
 def register(conf: cfg.ConfigOpts) -> cfg.ConfigOpts:

@@ -296,11 +296,12 @@ def _tag(answer: requests.Response) -> str:
 
 
 def _form(report: Report) -> dict[str, Any]:
-    """Return a heartbeat; a Volt that knows no caps takes it, as long as nothing is ahead."""
+    """Return a heartbeat; an older Volt takes it, as long as there is nothing new to say."""
     form = asdict(report)
     for image in form["images"].values():
-        if not image["ahead"]:
-            del image["ahead"]
+        for name in ("ahead", "copied", "whole"):
+            if not image[name]:
+                del image[name]
     return form
 
 

@@ -90,6 +90,8 @@ class ImageReport:
     :ivar hits: reads that the cache could serve
     :ivar misses: reads that it could not
     :ivar ahead: this host fetches ahead of its VMs now
+    :ivar copied: bytes of a copy of all of it that are here
+    :ivar whole: all of it is here, and it needs no parents
     """
 
     generation: int
@@ -97,6 +99,8 @@ class ImageReport:
     hits: int = 0
     misses: int = 0
     ahead: bool = False
+    copied: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True)

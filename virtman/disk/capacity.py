@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from virtman.disk.records import Records
 from virtman.disk.volumes import Backing, StoreVolume, full_size
 from virtman.disk.volumes.device import Given
-from virtman.disk.volumes.file import StoreFile
+from virtman.disk.volumes.file import Folder, StoreFile
 from virtman.disk.volumes.lvm import Logical, is_logical
 from virtman.errors import NoSpace
 from virtman.model.chain import Instance, Inventory, Store
@@ -50,6 +52,7 @@ class Space:
     :param backing: what new ones are made of
     :ivar promising: held from the check on until what was promised is written down, so that
         nothing is promised twice
+    :ivar claims: returns what is promised to others than the stores: folders, and bytes
     """
 
     def __init__(self, records: Records, backing: Backing, limits: Limits) -> None:
@@ -57,6 +60,7 @@ class Space:
         self.backing = backing
         self.limits = limits
         self.promising = threading.RLock()
+        self.claims: Callable[[], Iterable[tuple[Path, int]]] = lambda: ()
 
     def left(self) -> float:
         """Return the bytes that there are for what VMs write."""
@@ -68,7 +72,23 @@ class Space:
         :param but: name of a store which will take no more
         """
         promised = _promised(inventory or self.records.inventory(), but)
+        promised += sum(size for folder, size in self.claims() if self.backing.shares(folder))
         return Room(int(self.backing.free() * self.limits.overcommit), promised)
+
+    def spare(self, folder: Path) -> int:
+        """Return the bytes of a folder that are free, not promised, and not reserved."""
+        here = Folder(folder)
+        if self.backing.shares(folder):
+            room = self.room()
+            return min(here.free() - self.reserved(folder), room.free - room.promised)
+        return here.free() - sum(size for other, size in self.claims() if here.shares(other))
+
+    def reserved(self, folder: Path) -> int:
+        """Return the bytes of a folder's file system that VMs may need at any time.
+
+        With twice the reserve left, no VM waits, and no store gets disk space ahead of its use.
+        """
+        return 2 * self.limits.reserve if self.backing.shares(folder) else 0
 
     def check(self, size: int, quota: int = 0, instead: str = "") -> None:
         """Raise NoSpace if one more store for an image of ``size`` bytes does not fit.

@@ -16,6 +16,7 @@ from functools import partial
 from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image import life
+from virtman.image.copies import Copies
 from virtman.image.life import Life, Phase, Times
 from virtman.image.page_caches import PageCaches
 from virtman.image.parents import Witness
@@ -38,18 +39,26 @@ class Attachment:
 
     :param portal: where this node serves the image
     :ivar share: how fast it may be fetched ahead of VMs
+    :ivar copied: bytes of a copy of all of it that are here
     """
 
     def __init__(
-        self, info: ImageInfo, portal: Portal, stack: Stack, coordinator: Coordinator, times: Times
+        self,
+        info: ImageInfo,
+        portal: Portal,
+        stack: Stack,
+        coordinator: Coordinator,
+        times: Times,
+        copies: Copies,
     ) -> None:
         self.info = info
         self.portal = portal
         self.times = times
         self.share = Share()
+        self.copied = 0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
-        self._life = Life(info, portal, stack, coordinator, times, self._witness)
+        self._life = Life(info, portal, stack, coordinator, times, self._witness, copies)
         # Guards the five below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -61,9 +70,14 @@ class Attachment:
 
     @property
     def users(self) -> frozenset[str]:
-        """VMs that want the image."""
+        """VMs that want the image, and who else does, in brackets."""
         with self._lock:
             return frozenset(self._users)
+
+    @property
+    def vms(self) -> frozenset[str]:
+        """VMs that want the image."""
+        return frozenset(one for one in self.users if not one.startswith("("))
 
     @property
     def devices(self) -> Mapping[Device, str]:
@@ -95,8 +109,8 @@ class Attachment:
 
     @property
     def parents(self) -> Sequence[str]:
-        """Hosts that feed the image, one a stripe."""
-        placement = self._life.wanted.placement
+        """Hosts that feed the image, one a stripe; none if all of it is here."""
+        placement = self._fed_by()
         return [feed.parent.host for feed in placement.feeds] if placement else []
 
     @property
@@ -109,6 +123,16 @@ class Attachment:
     def is_attached(self) -> bool:
         """Whether the image has devices that must be looked after."""
         return self._life.is_attached
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all of the image is here, and it is read from that."""
+        return self._life.phase is Phase.LOCAL
+
+    @property
+    def upper(self) -> str:
+        """Path of the file with the upper levels of the hash tree."""
+        return self._life.wanted.upper
 
     @property
     def is_warm(self) -> bool:
@@ -168,7 +192,15 @@ class Attachment:
         cached = self.figures(seen)
         sent = transport.sent(self.portal)
         ahead = self.share.is_taken
-        return ImageReport(self.generation, sent, cached.hits, cached.misses, ahead)
+        return ImageReport(
+            self.generation,
+            sent,
+            cached.hits,
+            cached.misses,
+            ahead,
+            self.info.size if self.is_local else self.copied,
+            self.is_local,
+        )
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:
         """Return what the cache has done for the image."""
@@ -192,7 +224,7 @@ class Attachment:
         :param silent: addresses and ports of those whose kernels are silent
         :param stuck: names of what answers no reads
         """
-        placement = self._life.wanted.placement
+        placement = self._fed_by()
         if placement is not None and (silent or stuck):
             self._witness.give_up(placement, silent, stuck)
 
@@ -206,7 +238,10 @@ class Attachment:
         :param wrong: those of any image's ``verified`` that wrong bytes came to
         :returns: whether Volt knows of all who are silent; else this should be called again
         """
-        placement = self._life.wanted.placement
+        if self.is_local and any(one.image == self.info.name for one in wrong):
+            self.mend(look([self]))
+            return False
+        placement = self._fed_by()
         if placement is None:
             return True
         self._witness.check_bytes({one.argument for one in wrong if one.image == self.info.name})
@@ -245,6 +280,20 @@ class Attachment:
             if self._mending is None or self._mending.done():
                 self._mending = self._worker.submit(self._logged, partial(self._life.mend, seen))
 
+    def let_go(self, copy: str) -> None:
+        """Read from a copy of all of it, and from no parent any more; it is on record as whole.
+
+        :param copy: path of its file
+        """
+        self._worker.submit(self._life.let_go, copy).result()
+
+    def take_back(self) -> None:
+        """Have parents feed the image again instead of its copy.
+
+        :raises ParentUnreachable: if they do not; then it stays on its copy
+        """
+        self._worker.submit(self._life.take_back).result()
+
     def count_anew(self) -> Reads:
         """Count what VMs read from now on, instead of what was counted before.
 
@@ -268,6 +317,9 @@ class Attachment:
         with self._lock:
             self._stop_timer()
         self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _fed_by(self) -> Placement | None:
+        return None if self.is_local else self._life.wanted.placement
 
     # From here on everything runs on the worker, but for the timer.
 

@@ -198,8 +198,8 @@ class Boot:
         recording = Recording(self.attachment, self.reads, piece)
         while not recording.is_over():
             self.pause(LOOK)
-            if not self.goes_on() or self.attachment.is_warm:
-                return  # what VMs read of the cache itself cannot be seen
+            if not self.goes_on() or self.attachment.is_warm or self.attachment.is_local:
+                return  # what VMs read of the cache, or of a copy, cannot be seen
             recording.look()
         if not recording.counts():
             LOG.info("image %s: the cache had what its VMs read: not recorded", self._name)

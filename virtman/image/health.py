@@ -74,7 +74,13 @@ class Health:
             feeds = isinstance(way, MultipathLayer) and bool(status) and status[0][2] == "multipath"
             if not feeds and not way.is_well(status):
                 return False
-        return self.is_caching(seen)
+        return not any(isinstance(step, plan.Cache) for step in steps) or self.is_caching(seen)
+
+    def has_failed(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
+        """Tell whether reads of the image, or of its leaves, have met an error."""
+        kinds = (plan.Multipath, plan.Image)
+        tops = {str(step.device) for step in steps if isinstance(step, kinds)}
+        return any(failed(seen.get(name, [])) for name in tops)
 
     def is_caching(self, seen: Mapping[str, Table]) -> bool:
         """Tell whether what is read is kept."""

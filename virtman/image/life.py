@@ -3,13 +3,15 @@
 An image is in one of these phases::
 
     absent ──> opening ──> fed ──> leaving ──> absent
-       ^          │  ^                │
-       └─ undone ─┘  └─ wanted again ─┘
+       ^          │  ^    │   ^       │
+       └─ undone ─┘  │  local ┘       │
+                     └─ wanted again ─┘
+
+An image is local once a copy of all of it is on record here: then it is read from that, and needs
+no parents. Should the copy turn out wrong, or be given back, parents feed it again.
 
 Whatever is to change, a placement, the parents in use, from where VMs read, or a device that is
-missing, is said in a ``Wanted``; ``_reconcile`` has the devices so. An image that needs no
-parents any more would be one phase more, and one branch of ``planner.image``: nobody takes a
-placement for the sign that an image is attached.
+missing, is said in a ``Wanted``; ``_reconcile`` has the devices so.
 
 Nothing here is safe for threads: the image's own runs it all, while others read what is public.
 """
@@ -35,6 +37,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.image import hashes
+from virtman.image.copies import Copies
 from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
 from virtman.image.parents import Witness
@@ -75,6 +78,7 @@ class Phase(enum.Enum):
     ABSENT = "this agent has brought nothing of it up"
     OPENING = "it is served, and waits for a place in the trees"
     FED = "it has a place, and parents feed it, or will once they answer"
+    LOCAL = "it has a place, and all of it is here"
     LEAVING = "its children are moved, then its devices go"
 
 
@@ -96,8 +100,10 @@ class Life:
         coordinator: Coordinator,
         times: Times,
         witness: Witness,
+        copies: Copies,
     ) -> None:
         self.info = info
+        self.copies = copies
         self.stack = stack
         self.coordinator = coordinator
         self.times = times
@@ -128,7 +134,7 @@ class Life:
     @property
     def is_attached(self) -> bool:
         """Tell whether there are devices to look after, and Volt counts on this node."""
-        return self.phase in (Phase.FED, Phase.LEAVING)
+        return self.phase in (Phase.FED, Phase.LOCAL, Phase.LEAVING)
 
     @property
     def is_here(self) -> bool:
@@ -149,13 +155,14 @@ class Life:
         self._done = frozenset()
         if not self.is_here:
             self.phase = Phase.OPENING
-            self.wanted = replace(self.wanted, placement=None)
+            copy, local = self.copies.of(self.info)
+            self.wanted = replace(self.wanted, placement=None, copy=copy, local=local)
         try:
             self._reconcile(replace(self.wanted, parents=Parents.NONE))
             hashes.fetch(self.wanted, self.coordinator)
             placement = self.coordinator.join(self.info.name, self.wanted.portal)
             self._reconcile(self._as_found(replace(self.wanted, placement=placement)))
-            self.phase = Phase.FED
+            self.phase = Phase.LOCAL if self.wanted.local else Phase.FED
             # A stack that was there before keeps its standbys: no table is swapped under its VMs.
             parents = Parents.ALL if found else Parents.FIRST
             self._follow(placement, begin + self.times.attach, parents)
@@ -194,6 +201,40 @@ class Life:
             if built.silent:
                 raise built.failure()
 
+    def let_go(self, copy: str) -> None:
+        """Read from a copy of all of it, and from no parent any more; it is on record as whole.
+
+        Whatever fails is tried again with the next heartbeat.
+
+        :param copy: path of its file
+        """
+        if self.phase is Phase.FED and self.is_here:
+            begin = time.monotonic()
+            self.phase = Phase.LOCAL
+            self._reconcile(
+                replace(self.wanted, parents=Parents.ALL, warm=False, copy=copy, local=True)
+            )
+            took = time.monotonic() - begin
+            LOG.info("image %s needs no parents any more, after %.2f s", self.info.name, took)
+
+    def take_back(self) -> None:
+        """Have parents feed it again instead of its copy.
+
+        :raises ParentUnreachable: if they do not; then it stays on its copy
+        """
+        if self.phase is not Phase.LOCAL or not self.is_here:
+            return
+        wanted = replace(self.wanted, parents=Parents.ALL, local=False)
+        assert wanted.placement is not None
+        built = self.stack.up(feeding.steps(wanted, wanted.placement), self.devices)
+        if built.unfed:
+            self._done = frozenset()
+            self._reconcile(replace(self.wanted, parents=Parents.ALL))
+            raise built.failure()
+        LOG.warning("image %s: parents feed it again", self.info.name)
+        self.phase = Phase.FED
+        self._reconcile(wanted)
+
     def mend(self, seen: Mapping[str, Table]) -> None:
         """Use paths again that failed and are back, and a cache that is; finish what was begun.
 
@@ -201,12 +242,18 @@ class Life:
         """
         if not self.is_here:
             return
+        if self.phase is Phase.LOCAL and self.health.has_failed(self.steps, seen):
+            try:
+                self.take_back()
+            except ParentUnreachable as err:
+                LOG.error("image %s: its copy is wrong or cannot be read; %s", self.info.name, err)
         waits = self.health.waits(self.steps, seen)
         if not self.health.is_whole(self.steps, seen):
             self._done = frozenset()
         if waits or not self._done:
             self.connect()
-        if not waits:  # else reads may hang that a swap of tables has to wait for
+        # else reads may hang that a swap of tables has to wait for
+        if not waits and self.phase is not Phase.LOCAL:
             self._weigh(seen)
 
     def count_anew(self) -> Reads:
@@ -273,7 +320,7 @@ class Life:
         # Not before all are there: it takes a while to leave a parent that died. Nor while what is
         # wanted gives no answer, for then reads go on as they did.
         if wanted.parents is Parents.ALL and not built.unfed:
-            self.stack.prune(wanted.image, self.steps)
+            self.stack.prune(wanted.image, self.steps, planner.spent(wanted))
         self._done = frozenset(step for step in steps if step.device not in built.lost)
         return built
 
@@ -349,13 +396,15 @@ class Life:
         try:
             if found:  # an agent that died may have left a count
                 Reads(self.info.name, self.info.size).end()
-            elif self.info.tree is not None:
+            elif self.info.tree is not None and self.phase is not Phase.LOCAL:
                 self.count_anew()
         except VirtmanError as err:
             LOG.warning("image %s: %s", self.info.name, err)
 
     def _as_found(self, wanted: Wanted) -> Wanted:
         """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
+        if wanted.local:
+            return wanted
         return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
 
     def _give_up_earlier(self) -> None:
@@ -365,6 +414,7 @@ class Life:
             if running:
                 raise remade(self.info.name, running)
             LOG.info("image %s was made anew: giving the earlier one up", self.info.name)
+            self.wanted = replace(self.wanted, copy=self.copies.path(self.info.name))
             self._take_down()
 
     def _take_down(self) -> None:
@@ -382,7 +432,9 @@ class Life:
 
     def _forget(self) -> None:
         self.phase = Phase.ABSENT
-        self.wanted = replace(self.wanted, placement=None, parents=Parents.NONE, warm=False)
+        self.wanted = replace(
+            self.wanted, placement=None, parents=Parents.NONE, warm=False, local=False
+        )
         self.generation = 0
 
 

@@ -28,6 +28,18 @@ class PageCaches:
         """Have a part of one stripe held; see ``page_cache.fetch``."""
         page_cache.fetch(self._export(start), pieces.in_export(start), length)
 
+    def read(self, start: int, length: int) -> bytes:
+        """Return a part of one stripe, which is held then."""
+        return page_cache.read(self._export(start), pieces.in_export(start), length)
+
+    def read_leaves(self, start: int, length: int) -> bytes:
+        """Return a part of the leaves of the hash tree, which lie behind the image."""
+        return page_cache.read(self.exports[0], pieces.in_export(self.size + start), length)
+
+    def forget(self, start: int, length: int) -> None:
+        """Have a part of one stripe held no more."""
+        page_cache.forget(self._export(start), pieces.in_export(start), length)
+
     def wanted(self, start: int, length: int, piece: int) -> tuple[set[int], int]:
         """Return the pieces of a part that are held for their own sake, and how many pages are.
 

@@ -22,8 +22,8 @@ from functools import lru_cache
 from typing import BinaryIO
 
 BLOCK = 4096
+DIGEST = 32
 _FANNED = 128
-_DIGEST = 32
 
 SALT = hashlib.sha256(b"virtman").hexdigest()
 """Of all images: so what is the same in two of them has the same leaves."""
@@ -81,7 +81,7 @@ class Builder:
         head = min(size, -len(self._begun) % BLOCK)
         self.add(bytes(head))
         blocks, rest = divmod(size - head, BLOCK)
-        zeros = _digest_of_zeros(self.salt)
+        zeros = digest_of_zeros(self.salt)
         for done in range(0, blocks, _FANNED):
             self._put(zeros * min(_FANNED, blocks - done))
         self.add(bytes(rest))
@@ -91,7 +91,7 @@ class Builder:
         self._put(_digests(_padded(self._begun), self.salt))
         self._put(bytes(-len(self._leaf) % BLOCK))
         digests, upper = self._above, list[bytes]()
-        while len(digests) > _DIGEST:
+        while len(digests) > DIGEST:
             upper.append(bytes(_padded(digests)))
             digests = _digests(upper[-1], self.salt)
         return HashTree(digests.hex(), self.salt), b"".join(reversed(upper))
@@ -120,28 +120,39 @@ def fits(upper: bytes, size: int, tree: HashTree) -> bool:
     return True
 
 
-def wrong_blocks(digests: bytes, leaf: bytes) -> list[int]:
+@lru_cache(1)
+def digest_of_zeros(salt: str) -> bytes:
+    """Return the digest of a block of zeros."""
+    return _digest(hashlib.sha256(bytes.fromhex(salt)), bytes(BLOCK))
+
+
+def lowest(upper: bytes, size: int) -> bytes:
+    """Return of the upper levels of an image's tree the one by which its leaves are verified."""
+    return upper[-levels(size)[1] * BLOCK :]
+
+
+def wrong(blocks: bytes, digests: bytes, salt: str) -> list[int]:
+    """Return which of a run of blocks are not what their digests say, counted from 0."""
+    return wrong_blocks(_digests(blocks, salt), digests)
+
+
+def wrong_blocks(digests: bytes | bytearray, leaf: bytes) -> list[int]:
     """Return which of a run of blocks differ from what the leaves say, counted from 0."""
     return [
         index
-        for index in range(len(digests) // _DIGEST)
-        if digests[index * _DIGEST :][:_DIGEST] != leaf[index * _DIGEST :][:_DIGEST]
+        for index in range(len(digests) // DIGEST)
+        if digests[index * DIGEST :][:DIGEST] != leaf[index * DIGEST :][:DIGEST]
     ]
 
 
 def _digests(blocks: bytes | bytearray, salt: str) -> bytearray:
     # Most of an image was never written: zeros are hashed once.
-    zeros, of_zeros = bytes(BLOCK), _digest_of_zeros(salt)
+    zeros, of_zeros = bytes(BLOCK), digest_of_zeros(salt)
     salted, digests = hashlib.sha256(bytes.fromhex(salt)), bytearray()
     for start in range(0, len(blocks), BLOCK):
         block = blocks[start : start + BLOCK]
         digests += of_zeros if block == zeros else _digest(salted, block)
     return digests
-
-
-@lru_cache(1)
-def _digest_of_zeros(salt: str) -> bytes:
-    return _digest(hashlib.sha256(bytes.fromhex(salt)), bytes(BLOCK))
 
 
 def _digest(salted: hashlib._Hash, block: bytes | bytearray) -> bytes:

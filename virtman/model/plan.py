@@ -122,6 +122,11 @@ class File(Reader):
 
 
 @dataclass(frozen=True)
+class Direct(Reader):
+    """The same past the page cache, for what is kept in memory further up."""
+
+
+@dataclass(frozen=True)
 class Hashes(Step):
     """The upper levels of a hash tree, and its leaves."""
 

@@ -57,7 +57,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from virtman.model import chain, feeding, hashtree, plan
+from virtman.model import chain, feeding, hashtree, local, plan
 from virtman.model.naming import Device
 from virtman.model.sizes import BLOCK, HEADER, PIECE, READERS, REGION, SECTOR, SPAN, padded, sectors
 from virtman.model.wanted import Wanted
@@ -74,6 +74,9 @@ def image(wanted: Wanted) -> plan.Plan:
     VMs may miss a few sectors of the cache only while something below it can fetch these. So the
     origin is put on the cache after that is there, and taken off it before that goes. Paths come
     before both: who swaps a table waits for reads, which may wait for a path.
+
+    What is read from a local copy has no parents, no cache and no stripes. VMs read it as they read
+    what is cold.
     """
     served = _served(wanted)
     if wanted.placement is None:
@@ -81,10 +84,26 @@ def image(wanted: Wanted) -> plan.Plan:
     export = next(step for step in served if isinstance(step, plan.Export))
     children = Device(wanted.image, "children")
     admission = plan.Admission(children, 0, (export.device,), export, wanted.placement.proof)
-    before, after = ((), _start(wanted)) if wanted.warm else (_start(wanted), ())
     hashes = _hashes(wanted) if wanted.is_verified else ()
+    if wanted.local:
+        copy = (*local.leaves(wanted), *local.image(wanted))
+        return (*served, admission, *hashes, *copy, *_start(replace(wanted, warm=False)))
+    before, after = ((), _start(wanted)) if wanted.warm else (_start(wanted), ())
     feeds = feeding.steps(wanted, wanted.placement)
     return (*served, admission, *hashes, *feeds, *before, *_assembled(wanted), *after)
+
+
+def spent(wanted: Wanted) -> plan.Plan:
+    """What an image does not need where it is read from now, but did before; bottom to top.
+
+    Over parents that is its copy; over its copy all between the parents and the image. Paths to
+    parents, which only the kernel knows, are not among it.
+    """
+    if not wanted.local:
+        below, above = local.devices(wanted)
+        return (*below, *above)
+    *lower, _ = _assembled(replace(wanted, warm=True))
+    return (*feeding.multipaths(wanted), *lower)
 
 
 def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan) -> plan.Plan:
@@ -98,11 +117,12 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
     :param above: and above them
     """
     void, *served = _served(wanted)
+    under_leaves, copy = local.devices(wanted)
     if wanted.tree is not None:
         upper, hashes = _hashes(wanted)
-        below = (upper, *below, *_leaves(wanted), hashes)
+        below = (upper, *below, *under_leaves, *_leaves(wanted), hashes)
     lower = (*feeding.multipaths(wanted), *_assembled(replace(wanted, warm=True)))
-    return (*voids, void, *below, *above, *lower, *served, *_start(wanted))
+    return (*voids, void, *below, *above, *copy, *lower, *served, *_start(wanted))
 
 
 def _leaves(wanted: Wanted) -> plan.Plan:

@@ -27,6 +27,8 @@ class Wanted:
     :ivar verify: whether what parents send is held against the tree
     :ivar placement: None until Volt has given this node a place
     :ivar warm: whether VMs read from the cache itself
+    :ivar copy: path of the file that a copy of all of it is in; empty if there is none
+    :ivar local: whether it is read from that copy, and from no parent
     """
 
     image: str
@@ -40,6 +42,8 @@ class Wanted:
     placement: Placement | None = None
     parents: Parents = Parents.NONE
     warm: bool = False
+    copy: str = ""
+    local: bool = False
 
     @property
     def is_verified(self) -> bool:

@@ -23,6 +23,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
+from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.model import naming, planner, sizes
 from virtman.model.chain import Instance, Inventory, Snapshot, Store
@@ -79,9 +80,16 @@ class Agent:
     """Creates and destroys VM devices; brings images up and lets go of them."""
 
     def __init__(
-        self, host: Host, stack: Stack, coordinator: Coordinator, stores: Stores, times: Times
+        self,
+        host: Host,
+        stack: Stack,
+        coordinator: Coordinator,
+        stores: Stores,
+        times: Times,
+        copies: Copies,
     ) -> None:
         self.host = host
+        self.copies = copies
         self.stack = stack
         self.coordinator = coordinator
         self.stores = stores
@@ -329,7 +337,8 @@ class Agent:
     def images(self) -> set[str]:
         """Return the images that are attached, or moving, or of which something is here."""
         attached = {one.info.name for one in self.attachments()}
-        return attached | self.written() | self.moving() | self.stack.present().keys()
+        copied = {one.image for one in self.copies.all()}
+        return attached | copied | self.written() | self.moving() | self.stack.present().keys()
 
     def written(self) -> set[str]:
         """Return the images of which VMs or stores are written down."""
@@ -553,7 +562,9 @@ class Agent:
         with self._lock:
             found = self._attachments.get(image)
             if found is None or (found.info != info and not found.users):
-                found = Attachment(info, portal, self.stack, self.coordinator, self.times)
+                found = Attachment(
+                    info, portal, self.stack, self.coordinator, self.times, self.copies
+                )
                 self._attachments[image] = found
                 self.stores.origins.learn(image, info.origin)
             return found

@@ -13,7 +13,8 @@ from virtman.privileged import context
 
 # linux/loop.h
 _CTL_GET_FREE, _CLR_FD, _SET_CAPACITY, _CONFIGURE = 0x4C82, 0x4C01, 0x4C07, 0x4C0A
-_READ_ONLY = 1
+_READ_ONLY, _DIRECT = 1, 16
+_BLOCK = 4096
 _TRIES, _PAUSE = 100, 0.05
 
 
@@ -36,10 +37,13 @@ class _Config(ctypes.Structure):
 
 
 @context.entrypoint
-def attach(path: str, offset: int, read_only: bool, durable: bool = False) -> str:
+def attach(
+    path: str, offset: int, read_only: bool, durable: bool = False, direct: bool = False
+) -> str:
     """Show a file or device, from ``offset`` bytes on, as a new block device.
 
     :param durable: have each write to the file wait until it is on the disk
+    :param direct: go past the page cache where the file system can, in blocks of 4 KiB
     :returns: path of the loop device
     :raises OSError: ENOENT, EBUSY if others were first again and again, or what the kernel said
     """
@@ -53,7 +57,8 @@ def attach(path: str, offset: int, read_only: bool, durable: bool = False) -> st
             device = f"/dev/loop{fcntl.ioctl(control, _CTL_GET_FREE)}"
             config = _Config(fd=backing)
             config.info.offset = offset
-            config.info.flags = _READ_ONLY if read_only else 0
+            config.info.flags = (_READ_ONLY if read_only else 0) | (_DIRECT if direct else 0)
+            config.block_size = _BLOCK if direct else 0
             config.info.file_name = path.encode()[:63]
             with _opened(device, flags) as loop:
                 try:

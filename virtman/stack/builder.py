@@ -20,7 +20,7 @@ from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.instance import InstanceLayer
 from virtman.stack.layers.multipath import MultipathLayer
-from virtman.stack.layers.reader import FileLayer, ReaderLayer
+from virtman.stack.layers.reader import DirectLayer, FileLayer, ReaderLayer
 from virtman.stack.layers.regions import RegionsLayer
 from virtman.stack.layers.store import StoreLayer
 from virtman.stack.layers.stripe import StripeLayer
@@ -109,6 +109,7 @@ class Stack:
             plan.Admission: lambda step: AdmissionLayer(step, transport.export(step.export)),
             plan.Reader: ReaderLayer,
             plan.File: FileLayer,
+            plan.Direct: DirectLayer,
             plan.Base: BaseLayer,
             plan.Store: StoreLayer,
             plan.Instance: InstanceLayer,
@@ -239,8 +240,16 @@ class Stack:
                 except VirtmanError as err:
                     LOG.warning("%s", err)
 
-    def prune(self, image: str, steps: plan.Plan) -> None:
-        """Take away the paths of an image that ``steps`` no longer names."""
+    def prune(self, image: str, steps: plan.Plan, spent: plan.Plan = ()) -> None:
+        """Take away the paths of an image that ``steps`` no longer names.
+
+        :param spent: what goes before them, if it is there
+        """
+        try:
+            self.down(spent)
+        except ExceptionGroup as err:
+            reasons = "; ".join(map(str, err.exceptions))
+            raise KernelFailure(f"image {image}: what it needs no more: {reasons}") from err
         wanted = {step.device for step in steps}
         below, above = self.paths(image)
         for step in reversed((*below, *above)):

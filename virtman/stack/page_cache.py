@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -50,6 +51,22 @@ def fetch(device: str, offset: int, length: int) -> None:
     with _opened(device) as descriptor:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
         os.pread(descriptor, length, offset)
+
+
+def read(device: str, offset: int, length: int) -> bytes:
+    """Return bytes, which are held then too; as for ``fetch``."""
+    with _opened(device) as descriptor:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+        found = os.pread(descriptor, length, offset)
+    if len(found) != length:
+        raise OSError(errno.EIO, f"{device}: {len(found)} of {length} bytes at {offset}")
+    return found
+
+
+def forget(device: str, offset: int, length: int) -> None:
+    """Have no bytes held that nobody uses just now; whole pages."""
+    with _opened(device) as descriptor:
+        os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
 
 @contextlib.contextmanager

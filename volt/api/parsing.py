@@ -189,6 +189,12 @@ def progress(body: bytes) -> Progress:
     return Progress(content["generation"], state, content["wanted"], content["there"], detail)
 
 
+def home(body: bytes) -> str | None:
+    """Parse the body of PUT /v1/images/{image}/home: a host, or None for the source itself."""
+    host = _load(body, schemas.HOME)["host"]
+    return None if host is None else check_name("host", host)
+
+
 def drain(body: bytes) -> bool:
     """Parse the body of PATCH /v1/hosts/{host}."""
     return bool(_load(body, schemas.DRAIN)["draining"])

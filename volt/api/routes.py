@@ -188,6 +188,13 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             (404,),
         ),
         Route(
+            *("PUT", f"{_IMAGE}/home", images.rehome, "image:rehome"),
+            "Have a host that has all of an image stand for its source.",
+            {200: of(Image)},
+            (404, 409),
+            body=schemas.HOME,
+        ),
+        Route(
             *("GET", f"{_IMAGE}/parents", images.parents, "image:parents"),
             "List whom a host could read from, best first.",
             {200: all_of("parents", Candidate)},

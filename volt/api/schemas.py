@@ -128,6 +128,8 @@ HEARTBEAT = Schema(
                         "hits": _COUNT,
                         "misses": _COUNT,
                         "ahead": {"type": "boolean"},
+                        "copied": _COUNT,
+                        "whole": {"type": "boolean"},
                     },
                     "required": ["generation"],
                     "additionalProperties": False,
@@ -174,6 +176,15 @@ CHOSEN = Schema(
             "workload": NAME | {"default": BOOT},
         },
         "oneOf": [{"required": [name]} for name in ("hosts", "rack", "all")],
+        "additionalProperties": False,
+    }
+)
+
+HOME = Schema(
+    {
+        "type": "object",
+        "properties": {"host": {"anyOf": [NAME, {"type": "null"}]}},
+        "required": ["host"],
         "additionalProperties": False,
     }
 )

@@ -48,6 +48,7 @@ _RULES: Final = [
     _rule("image:hashes", ANYBODY, "GET", f"{_IMAGE}/hashes", "Show an image's upper hashes."),
     _rule("image:delete", OPERATOR, "DELETE", _IMAGE, "Forget an image."),
     _rule("image:rotate", OPERATOR, "POST", f"{_IMAGE}/chap", "Renew an image's CHAP secret."),
+    _rule("image:rehome", OPERATOR, "PUT", f"{_IMAGE}/home", "Have a host stand for a source."),
     _rule("image:trees", READER, "GET", f"{_IMAGE}/trees", "Show an image's trees."),
     _rule(
         "image:parents",

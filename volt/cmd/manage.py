@@ -26,6 +26,7 @@ from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
+from volt.model.names import check_name
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.hosts import Hosts
@@ -127,8 +128,47 @@ def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
     with reported():
         images = _images(options).index()
-    rows = [(one.name, one.size, one.stripes, one.fanout, one.hosts, one.holds) for one in images]
-    table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS", "HOLDS"), rows)
+    rows = [
+        (one.name, one.size, one.stripes, one.fanout, one.hosts, one.holds, one.copies)
+        for one in images
+    ]
+    table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS", "HOLDS", "COPIES"), rows)
+
+
+@image.command("show")
+@click.argument("name", metavar="IMAGE")
+@click.pass_obj
+def show_image(options: cfg.ConfigOpts, name: str) -> None:
+    """Show IMAGE, and whether it needs its source."""
+    with reported():
+        found = _images(options).show(name)
+    for title in ("name", "size", "shape", "stripes", "fanout", "hosts", "holds", "copies"):
+        click.echo(f"{title}: {getattr(found, title)}")
+    click.echo(f"source: {found.source.ip}")
+    if found.home is not None:
+        click.echo(f"home: {found.home}, which stands for the source")
+    need = (
+        "independent of its source" if found.copies else "needs its source: no host has all of it"
+    )
+    click.echo(f"state: {need}")
+
+
+@image.command()
+@click.argument("name", metavar="IMAGE")
+@click.argument("host", required=False)
+@click.option("--source", "to_source", is_flag=True, help="Have the source serve itself again.")
+@click.pass_obj
+def rehome(options: cfg.ConfigOpts, name: str, host: str | None, to_source: bool) -> None:
+    """Have HOST, which has all of IMAGE, stand for the source of IMAGE.
+
+    All hosts that the source feeds read from HOST instead, and new ones need the source no more.
+    Should HOST go, another host with a whole copy takes its place.
+    """
+    if (host is None) != to_source:
+        raise click.UsageError("name a HOST, or give --source")
+    with reported():
+        _images(options).rehome(name, None if host is None else check_name("host", host))
+    click.echo(f"image {name} comes from {host or 'its source'}")
 
 
 image.add_command(warmups.warm)

@@ -74,6 +74,11 @@ _CONFIRMED = (
     )
     .values(state=State.READY, confirmed=_PLACES.c.generation)
 )
+_WHOLE = (
+    update(_PLACES)
+    .where(_PLACES.c.image == bindparam("in_image"), _PLACES.c.host == bindparam("in_host"))
+    .values(whole=bindparam("to_whole"))
+)
 _HEARD = (
     update(_TABLE)
     .where(_TABLE.c.name == bindparam("in_name"))
@@ -209,6 +214,15 @@ def confirm(session: Session, used: Iterable[tuple[str, str, int]]) -> None:
         for image, host, generation in sorted(used)
     ]
     session.connection().execute(_CONFIRMED, rows)
+
+
+def have(session: Session, said: Iterable[tuple[str, str, bool]]) -> None:
+    """Note which hosts have all of an image, or not any more: image, host, and whether."""
+    rows = [
+        {"in_image": image, "in_host": host, "to_whole": whole}
+        for image, host, whole in sorted(said)
+    ]
+    session.connection().execute(_WHOLE, rows)
 
 
 def accuse(session: Session, host: str, reporter: str, memory: int) -> int:

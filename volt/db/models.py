@@ -68,6 +68,7 @@ class ImageRow(Sourced, Base):
     ``inner`` and ``at_source`` are totals of the trees, a number a stripe. ``profiles`` has the
     newest revision of each workload's profile, for placements to tell without another query.
     ``revisions`` has the last that each workload ever had: no other profile gets its number.
+    ``home`` is the host that stands for the source; null if that serves itself.
     """
 
     __tablename__ = "images"
@@ -84,6 +85,7 @@ class ImageRow(Sourced, Base):
     created_at: Mapped[datetime]
     root_hash: Mapped[str | None] = mapped_column(String(64))
     salt: Mapped[str | None] = mapped_column(String(64))
+    home: Mapped[str | None] = mapped_column(Name)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted
@@ -170,7 +172,8 @@ class PlacementRow(Served, Base):
 
     ``generation`` is ``WAITING`` until there is a place; ``confirmed`` is the last one that
     the host said it uses; ``left`` is the image's generation when it left, and ``told`` whom
-    it read from then: pairs of parent and standby by stripe.
+    it read from then: pairs of parent and standby by stripe. ``whole`` tells whether the host
+    said that it has all of the image, and needs no parents.
     """
 
     __tablename__ = "placements"
@@ -180,6 +183,7 @@ class PlacementRow(Served, Base):
     state: Mapped[str] = mapped_column(String(16))
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
+    whole: Mapped[bool] = mapped_column(default=False)
     left: Mapped[int | None] = mapped_column(BigInteger)
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))
 

@@ -93,7 +93,8 @@ def images(
     count = select(func.count()).select_from(PlacementRow)
     count = count.where(PlacementRow.image == ImageRow.name)
     needing = select(func.count()).select_from(HoldRow).where(HoldRow.image == ImageRow.name)
-    query = select(ImageRow, count.scalar_subquery(), needing.scalar_subquery())
+    subqueries = (one.scalar_subquery() for one in (count, needing, copies(ImageRow.name)))
+    query = select(ImageRow, *subqueries)
     query = query.order_by(ImageRow.name).limit(limit)
     query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
     return [
@@ -111,9 +112,20 @@ def images(
             row.created_at,
             row.root_hash,
             row.salt,
+            whole,
+            row.home,
         )
-        for row, number, held in session.execute(query)
+        for row, number, held, whole in session.execute(query)
     ]
+
+
+def copies(image: Any) -> Select[int]:
+    """Return the query of how many hosts have all of an image, of those in its trees."""
+    return (
+        select(func.count())
+        .select_from(PlacementRow)
+        .where(PlacementRow.image == image, PlacementRow.whole, PlacementRow.left.is_(None))
+    )
 
 
 def trees(session: Session, image: ImageRow) -> Trees:
@@ -226,7 +238,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     pairs = _pairs(session, name, hosts)
     pairs |= {row.host: row.told for row in rows if row.told is not None}
     peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
-    portals = _portals(session, name, peers)
+    portals = _portals(session, name, peers | ({image.home} if image.home else set()))
     profiles = tuple(Profiled(*each) for each in sorted(image.profiles.items()))
     return [
         Placement(
@@ -237,7 +249,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             row.generation,
             row.left is None or _waited_for(session, name),
             image.peers_proof,
-            _feeds(image, pairs[row.host], portals),
+            _feeds(image, row.host, pairs[row.host], portals),
             profiles,
             row.capped,
         )
@@ -281,16 +293,28 @@ def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, 
     return {row.host: columns.portal(row) for row in rows}
 
 
-def _feeds(image: ImageRow, told: _Told, portals: Mapping[str, Portal]) -> tuple[Feed, ...]:
+def _feeds(
+    image: ImageRow, host: str, told: _Told, portals: Mapping[str, Portal]
+) -> tuple[Feed, ...]:
+    """Return who feeds a host; in place of the source that is the image's home, if it has one.
+
+    The home has all of the image. Should that turn out wrong, it must not wait for those who read
+    from it: so the source alone feeds it.
+    """
+
     def peer(name: str | None) -> Peer:
         if name is None:
             return Peer(None, columns.portal(image), image.source_proof)
         return Peer(name, portals[name], image.peers_proof)
 
-    return tuple(
-        Feed(stripe, peer(parent), None if parent is None else peer(standby))
-        for stripe, (parent, standby) in enumerate(told)
-    )
+    if host == image.home:
+        return tuple(Feed(stripe, peer(None), None) for stripe in range(len(told)))
+    feeds = []
+    for stripe, (parent, standby) in enumerate(told):
+        first, second = parent or image.home, standby or image.home
+        is_alone = parent is None or first == second
+        feeds.append(Feed(stripe, peer(first), None if is_alone else peer(second)))
+    return tuple(feeds)
 
 
 def _waited_for(session: Session, image: str) -> bool:

@@ -76,7 +76,9 @@ class NewImage:
 class Image:
     """An image, and how many hosts have a place in its trees or are leaving one.
 
-    ``holds`` is how many hosts have disks that need it, or want it to make one.
+    ``holds`` is how many hosts have disks that need it, or want it to make one. ``copies`` is
+    how many hosts have all of it, and need no parents; ``home`` is the one of them that stands for
+    the source, null if that serves itself.
     """
 
     name: str
@@ -92,6 +94,8 @@ class Image:
     created_at: datetime
     root_hash: str | None
     salt: str | None
+    copies: int
+    home: str | None
 
 
 @dataclass(frozen=True)
@@ -366,7 +370,8 @@ class News:
 class ImageReport:
     """What a host has done with an image: bytes sent to children, reads by its cache.
 
-    ``ahead`` tells whether it fetches ahead of its VMs now.
+    ``ahead`` tells whether it fetches ahead of its VMs now. ``copied`` is how many bytes of a copy
+    of all of it are there; the host needs no parents once the copy is ``whole``.
     """
 
     generation: int
@@ -374,6 +379,8 @@ class ImageReport:
     hits: int = 0
     misses: int = 0
     ahead: bool = False
+    copied: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ _IN_A_TREE = and_(
     _NODES.c.image == _PLACES.c.image, _NODES.c.host == _PLACES.c.host, _NODES.c.stripe == 0
 )
 _COMPARED: tuple[Any, ...] = (
-    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state")),
+    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state", "whole")),
     _NODES.c.accepting,
 )
 _USED = (
@@ -66,11 +66,13 @@ class Hosts:
     def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
         feeds, shares = self._hear(reports)
-        news, forgotten, untold = self._compare(reports, feeds)
+        news, forgotten, untold, had = self._compare(reports, feeds)
         for image, host in untold:
             self._placements.reconsider(image, host)
         if forgotten:
             self._placements.confirm(forgotten)
+        if had:
+            self._placements.have(had)
         return [replace(news[host], shares=shares.get(host, {})) for host, _ in beats]
 
     @retried
@@ -92,24 +94,32 @@ class Hosts:
     @retried
     def _compare(
         self, reports: Mapping[str, Report], feeds: Mapping[str, bool]
-    ) -> tuple[dict[str, News], list[tuple[str, str, int]], list[tuple[str, str]]]:
+    ) -> tuple[
+        dict[str, News],
+        list[tuple[str, str, int]],
+        list[tuple[str, str]],
+        list[tuple[str, str, bool]],
+    ]:
         """Return the news of each host, and what else is not as the hosts say.
 
-        That is: placements whose use was reported but not noted, and images and hosts where the
-        trees do not know yet whether the host may feed others. These are found here, not when
-        its word changes: whoever heard that may have died before the trees knew.
+        That is: placements whose use was reported but not noted, images and hosts where the
+        trees do not know yet whether the host may feed others, and who has all of an image, or
+        not any more. These are found here, not when its word changes: whoever heard that may have
+        died before the trees knew.
         """
-        forgotten, stale, untold = [], [], []
+        forgotten, stale, untold, had = [], [], [], []
         images: dict[str, set[str]] = {host: set() for host in reports}
         with self._reading.begin() as session:
             rows = session.connection().execute(_USED, {"hosts": sorted(reports)})
-            for image, host, generation, confirmed, state, accepting in rows:
+            for image, host, generation, confirmed, state, whole, accepting in rows:
                 images[host].add(image)
                 if accepting not in (None, feeds[host]):
                     untold.append((image, host))
                 used = reports[host].images.get(image)
                 if used is None or state == State.LEAVING:
                     continue
+                if used.whole != whole:
+                    had.append((image, host, used.whole))
                 if used.generation != generation:
                     stale.append((image, host))
                 elif confirmed != generation or state == State.JOINING:
@@ -122,7 +132,7 @@ class Hosts:
             host: News(tuple(changed[host]), tuple(sorted(report.images.keys() - images[host])))
             for host, report in reports.items()
         }
-        return news, forgotten, untold
+        return news, forgotten, untold, had
 
     @retried
     def index(self, after: str = "", limit: int = 1000) -> list[Host]:

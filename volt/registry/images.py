@@ -9,17 +9,24 @@ import logging
 from dataclasses import fields
 from datetime import datetime
 
-from sqlalchemy import Engine, func, select, update
+from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import caps, counts, forests, holds, hosts, imports, views
 from volt.db.engine import for_reading, for_writing, retried
-from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
-from volt.errors import HashesUnknown, ImageExists, ImageInUse, ImageUnknown
+from volt.db.models import HostRow, ImageRow, PlacementRow
+from volt.errors import (
+    HashesUnknown,
+    HostUnknown,
+    ImageExists,
+    ImageInUse,
+    ImageNotWhole,
+    ImageUnknown,
+)
 from volt.model.names import few
 from volt.model.objects import Candidate, CapKind, Figures, Image, NewImage, Trees
 from volt.placement.part import Change
-from volt.registry import source
+from volt.registry import placing, source
 from volt.registry.batches import Turns
 from volt.transport import RENEWED, columns, new_secret
 
@@ -101,9 +108,32 @@ class Images:
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
             row.secret = new_secret()
-            _renew_all(session, row)
+            placing.renew_all(session, row)
             hosts.note(session, RENEWED, [None], name)
         LOG.info("Image %s has another CHAP secret", name)
+
+    @retried
+    def rehome(self, name: str, host: str | None) -> Image:
+        """Have a host that has all of the image stand for its source; None: that itself again.
+
+        Raises ImageUnknown, HostUnknown, ImageNotWhole.
+        """
+        with self._turns.of(name), self._writing.begin() as session:
+            row = known(session, name, lock=True)
+            if host is not None:
+                place = session.get(PlacementRow, (name, host))
+                if place is None:
+                    raise HostUnknown(f"host {host} has no place in image {name}")
+                if not place.whole or not place.in_trees:
+                    raise ImageNotWhole(
+                        f"host {host} has no whole copy of image {name}: 'virtman image hydrate' "
+                        "makes one there"
+                    )
+            if row.home != host:
+                row.home = host
+                placing.renew_all(session, row)
+                hosts.note(session, "rehome", [host], name)
+            return views.images(session, name)[0]
 
     @retried
     def trees(self, name: str) -> Trees:
@@ -192,7 +222,7 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
         )
     if not keeps_proof and row.source_proof != new.source_proof:
         row.source_proof = new.source_proof
-        _renew_all(session, row)
+        placing.renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
 
@@ -202,13 +232,3 @@ def _differences(one: NewImage, other: NewImage) -> str:
     names = [part.name for part in fields(NewImage) if part.compare]
     differing = [name for name in names if getattr(one, name) != getattr(other, name)]
     return " and ".join(differing).replace("_", " ")
-
-
-def _renew_all(session: Session, image: ImageRow) -> None:
-    """Let all hosts with a placement fetch it again; those that wait for one wait on."""
-    image.generation += 1
-    session.execute(
-        update(PlacementRow)
-        .where(PlacementRow.image == image.name, PlacementRow.generation != WAITING)
-        .values(generation=image.generation)
-    )

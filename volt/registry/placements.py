@@ -168,6 +168,14 @@ class Placements:
             hosts.confirm(session, used)
 
     @retried
+    def have(self, said: Collection[tuple[str, str, bool]]) -> None:
+        """Note which hosts have all of an image, or not any more: image, host, and whether."""
+        with self._writing.begin() as session:
+            hosts.have(session, said)
+            for image, host, whole in sorted(said):
+                hosts.note(session, "whole" if whole else "not_whole", [host], image)
+
+    @retried
     def leave(self, image: str, host: str) -> Placement:
         """Take the host out of the trees but keep what it was told; repeatable.
 

@@ -7,12 +7,12 @@ of the hosts.
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from volt.db import forests, views
 from volt.db.hosts import Held
-from volt.db.models import ImageRow, PlacementRow
+from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.placement.links import Newcomer, PartTooSmall
 from volt.placement.part import Change
 from volt.placement.places import Places
@@ -45,7 +45,11 @@ def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
             places.leave(host)
 
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)
-    forests.renew(session, image, told)
+    if image.home in names:
+        image.home = _other_home(session, image, names)
+        renew_all(session, image)
+    else:
+        forests.renew(session, image, told)
     LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
 
 
@@ -63,6 +67,27 @@ def forget(session: Session, image: ImageRow, names: Collection[str]) -> Collect
         forests.renew(session, image, told)
     session.execute(delete(PlacementRow).where(of_image, PlacementRow.host.in_(sorted(rows))))
     return rows.keys()
+
+
+def renew_all(session: Session, image: ImageRow) -> None:
+    """Let all hosts with a placement fetch it again; those that wait for one wait on."""
+    image.generation += 1
+    session.execute(
+        update(PlacementRow)
+        .where(PlacementRow.image == image.name, PlacementRow.generation != WAITING)
+        .values(generation=image.generation)
+    )
+
+
+def _other_home(session: Session, image: ImageRow, gone: Collection[str]) -> str | None:
+    """Return who stands for the source when its home goes; None for the source itself."""
+    whole = select(PlacementRow.host).where(
+        PlacementRow.image == image.name,
+        PlacementRow.whole,
+        PlacementRow.left.is_(None),
+        PlacementRow.host.not_in(sorted(gone)),
+    )
+    return session.scalars(whole.order_by(PlacementRow.host).limit(1)).first()
 
 
 def adjust(session: Session, image: ImageRow, host: Held) -> None:

@@ -27,6 +27,7 @@ from tests.functional.volt.base import Ground
 from virtman import server
 from virtman.api.local import Api
 from virtman.background.boots import Boots
+from virtman.background.copying import Copying
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
 from virtman.background.nic import Card, Overload
@@ -46,6 +47,7 @@ from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
 from virtman.image import life
 from virtman.image.boot import Options
+from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
@@ -164,13 +166,17 @@ class Node:
         with self.process.here():
             stack.prepare()
         host = Host(self.name, self.ip, 3260)
-        stores = Stores(stack, self.records, Space(self.records, self.backing, LIMITS))
-        self.agent = Agent(host, stack, coordinator, stores, self.times)
+        space = Space(self.records, self.backing, LIMITS)
+        stores = Stores(stack, self.records, space)
+        copies = Copies(self.folder / "copies", self.folder / "whole", space)
+        copies.prepare()
+        self.agent = Agent(host, stack, coordinator, stores, self.times, copies)
         self.merger = Merger(stores)
         self.supply = Supply(stores)
         how = How(Policy.IN_ORDER, 4, SharedCap(0))
         self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
         self.boots = Boots(self.agent, Options(1, 65536, True, how), self.heartbeat.hasten)
+        self.copying = Copying(self.agent, copies, SharedCap(0), self.heartbeat.hasten)
         self.warmups = Warmups(self.boots)
         self.watch = Watch(self.agent, self.heartbeat, self.warmups.ask, called=False)
         self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)
@@ -181,7 +187,7 @@ class Node:
 
     def api(self) -> Api:
         """Return the local API."""
-        return Api(self.agent, self.moves, self.arrivals, self.boots)
+        return Api(self.agent, self.moves, self.arrivals, self.boots, self.copying)
 
     def serve(self) -> None:
         """Go on with moves, and take other agents' calls."""
@@ -194,6 +200,7 @@ class Node:
     def die(self) -> None:
         """Have the process end here, with all its connections."""
         self.process.dead = True
+        self.copying.stop()
         self.moves.stop()
         self.merger.stop()
         self.listener.stop()
@@ -273,6 +280,7 @@ class Node:
                 one._worker.submit(lambda: None).result()
 
     def stop(self) -> None:
+        self.copying.stop()
         self.moves.stop()
         self.merger.stop()
         self.listener.stop()
@@ -315,6 +323,7 @@ class Bed:
         self.folder = Path(cleanups.enter_context(tempfile.TemporaryDirectory()))
         self.volt = Volt(cleanups)
         self.nodes: list[Node] = []
+        self.trees: dict[str, tuple[HashTree, bytes]] = {}
         cleanups.callback(lambda: [node.stop() for node in self.nodes])
         self.source = self._source("debian")
         self.register("debian")
@@ -337,8 +346,20 @@ class Bed:
             shape,
             where,
             proof,
-            hashes(self.network.contents.get(image, "debian")) if hashed else None,
+            self._hashes(image) if hashed else None,
         )
+
+    def fill(self, image: str, content: bytes) -> None:
+        """Have the source serve an image that is not zeros; as long as all are."""
+        leaves = BytesIO()
+        builder = hashtree.Builder(hashtree.SALT, leaves)
+        builder.add(content)
+        self.trees[image] = builder.end()
+        self.network.bytes[image] = content + leaves.getvalue()
+        self.register(image)
+
+    def _hashes(self, image: str) -> tuple[HashTree, bytes]:
+        return self.trees.get(image) or hashes(self.network.contents.get(image, "debian"))
 
     def remake(self, image: str, content: str = "debian", *, hashed: bool = True) -> None:
         """Forget an image, whoever has it, and make it anew with other content."""

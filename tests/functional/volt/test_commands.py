@@ -73,6 +73,25 @@ class TestCommands(TestCase):
         served = self.ground.client().get("/v1/images/demo/trees").json
         assert shown == served
 
+    def test_an_image_with_a_whole_copy_is_independent_of_its_source(self):
+        self.add()
+        self.ground.placements.join(
+            "demo", "node1", Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:h", 0)
+        )
+        assert "state: needs its source" in self.run_manage("image", "show", "demo").output
+        refused = self.run_manage("image", "rehome", "demo", "node1")
+        assert "'virtman image hydrate' makes one there" in refused.output
+        report = ImageReport(generation=1, copied=1024, whole=True)
+        self.ground.hosts.heartbeat("node1", Report({"demo": report}))
+        done = self.run_manage("image", "rehome", "demo", "node1")
+        assert done.output == "image demo comes from node1\n"
+        shown = self.run_manage("image", "show", "demo").output
+        assert "home: node1" in shown
+        assert "state: independent of its source" in shown
+        assert self.run_manage("image", "rehome", "demo").exit_code == 2
+        done = self.run_manage("image", "rehome", "demo", "--source")
+        assert done.output == "image demo comes from its source\n"
+
     def test_an_image_that_is_added_again_keeps_the_secret_of_its_source(self):
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
         asked = Chap("source", "secretsecret")
@@ -339,7 +358,8 @@ class TestCommands(TestCase):
 
     def test_every_command_has_a_help(self):
         for words in (
-            "", "db upgrade", "image add", "image list", "tree show", "host list",
+            "", "db upgrade", "image add", "image list", "image show", "image rehome", "tree show",
+            "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
             "profile history", "profile export", "profile import", "profile delete", "image warm",
             "image warmups", "cap", "cap list", "cap set", "cap clear", "hold", "hold list",

@@ -6,6 +6,7 @@ the kernel would answer by giving it up. It is filled from its start on.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 _SLACK = 1024 * 1024
@@ -68,6 +69,9 @@ class Backing(Protocol):
 
     def free(self) -> int:
         """Return the bytes that there are for more volumes."""
+
+    def shares(self, folder: Path) -> bool:
+        """Tell whether what is in a folder takes from the same space."""
 
     def left(self) -> float:
         """Return the bytes that there are for what is written to volumes; perhaps no end."""

@@ -30,6 +30,10 @@ class Folder:
         stat = os.statvfs(self.folder)
         return stat.f_bavail * stat.f_frsize
 
+    def shares(self, folder: Path) -> bool:
+        """Tell whether both are on one file system."""
+        return os.stat(folder).st_dev == os.stat(self.folder).st_dev
+
     def left(self) -> float:
         """Return the same: files that are there take what they need from it."""
         return self.free()

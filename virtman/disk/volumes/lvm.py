@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 from virtman.disk.volumes.block import Block
 from virtman.errors import NoSpace
@@ -33,6 +34,10 @@ class VolumeGroup:
         """Return the bytes that no volume has."""
         with explained(f"volume group {self.name}"):
             return int(lvm.free(self.name))
+
+    def shares(self, folder: Path) -> bool:
+        """Tell that volumes have their space for themselves."""
+        return False
 
     def left(self) -> float:
         """Return that there is no end of it: volumes that are there have theirs."""

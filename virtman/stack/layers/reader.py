@@ -19,6 +19,8 @@ class ReaderLayer:
     is read from below once; and a few sectors become whole blocks.
     """
 
+    direct = False
+
     def __init__(self, step: plan.Reader) -> None:
         self.step = step
         self.backing = step.path
@@ -28,7 +30,7 @@ class ReaderLayer:
         device = sysfs.loop_of(self.backing, self.step.offset)
         with explained(f"reader {self.step.device}"):
             if device is None:
-                device = loop.attach(self.backing, self.step.offset, True)
+                device = loop.attach(self.backing, self.step.offset, True, False, self.direct)
             # as for a path: whoever reads a VM's disk through a page cache reads ahead, and the
             # origin, which is a multipath, marks what a VM reads beside it in another way
             block.merge_nothing(sysfs.kernel_name(device))
@@ -44,6 +46,12 @@ class ReaderLayer:
     def is_up(self) -> bool:
         """Tell whether the loop device is there."""
         return sysfs.loop_of(self.backing, self.step.offset) is not None
+
+
+class DirectLayer(ReaderLayer):
+    """The same past the page cache."""
+
+    direct = True
 
 
 class FileLayer(ReaderLayer):

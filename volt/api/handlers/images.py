@@ -51,6 +51,11 @@ def rotate(service: Service, image: str) -> ResponseReturnValue:
     return "", 204
 
 
+def rehome(service: Service, image: str) -> ResponseReturnValue:
+    """Have a host that has all of the image stand for its source."""
+    return vars(service.images.rehome(image, parsing.home(request.get_data())))
+
+
 def parents(service: Service, image: str) -> ResponseReturnValue:
     """Show whom a host could be given as a parent."""
     host, limit = parsing.candidates(request.args)

@@ -17,7 +17,9 @@ class MetricsTest(TestCase):
         self.port = free_port()
 
     def start(self):
-        metrics = Metrics(Figures(self.node.agent, self.node.boots), "127.0.0.1", self.port)
+        metrics = Metrics(
+            Figures(self.node.agent, self.node.boots, self.node.copying), "127.0.0.1", self.port
+        )
         with self.node.process.here():
             metrics.start()
         return metrics
@@ -80,6 +82,8 @@ class MetricsTest(TestCase):
         self.scrape()
 
     def test_without_a_port_nobody_is_answered(self):
-        metrics = Metrics(Figures(self.node.agent, self.node.boots), "127.0.0.1", 0)
+        metrics = Metrics(
+            Figures(self.node.agent, self.node.boots, self.node.copying), "127.0.0.1", 0
+        )
         metrics.start()
         metrics.stop()

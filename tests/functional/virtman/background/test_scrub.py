@@ -60,7 +60,7 @@ class ScrubTest(TestCase):
         self.node.create("vm2", "plain")
         self.rotten.add(MIB)
         with self.node.process.here():
-            Scrubbing(self.node.agent, 0, 1e6).round()
+            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
         self.assertEqual(set(), self.rotten)
 
     def test_what_comes_by_itself_leaves_alone_what_the_cache_lacks(self):
@@ -69,7 +69,7 @@ class ScrubTest(TestCase):
         self.node.kernel.lacking[self.cache()] = set(lacking)
         self.rotten.update((MIB - 4096, SIZE - 4096, MIB + piece))
         with self.node.process.here():
-            Scrubbing(self.node.agent, 0, 1e6).round()
+            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
         self.assertEqual({MIB + piece}, self.rotten)
         self.assertEqual(len(lacking) // 128, self.node.kernel.fetched)
 
@@ -81,7 +81,7 @@ class ScrubTest(TestCase):
             self.node.process.here(),
             fixtures.MockPatch("virtman.background.scrub.random.randrange", lambda _: 0),
         ):
-            Scrubbing(self.node.agent, 0, 1e6).round()
+            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
         self.assertEqual(len(blocks) // 128 * 15, self.node.kernel.fetched)
 
     def test_what_comes_by_itself_ends_when_no_vm_is_left(self):
@@ -106,7 +106,7 @@ class ScrubTest(TestCase):
 
         self.useFixture(fixtures.MockPatch("virtman.background.scrub.scrub_held", gone))
         with self.node.process.here():
-            scrubbing = Scrubbing(self.node.agent, 0, 1)
+            scrubbing = Scrubbing(self.node.agent, self.node.copying, 0, 1)
             scrubbing.round()
             scrubbing.round()
         self.assertNotIn("scrubbing image", self.log.output)
@@ -117,7 +117,7 @@ class ScrubTest(TestCase):
         self.rotten.add(5 * piece)
         with self.node.process.here():
             for _ in range(64):  # each looks at a block at random
-                Scrubbing(self.node.agent, 0, 1e6).round()
+                Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
         self.assertEqual(set(), self.rotten)
 
     def test_what_cannot_be_scrubbed_is_refused(self):

@@ -13,7 +13,14 @@ from tests.functional.virtman.doubles.model import Loop
 class LoopDevices(Double):
     """Files and devices as block devices."""
 
-    def attach(self, path: str, offset: int, read_only: bool, durable: bool = False) -> str:
+    def attach(
+        self,
+        path: str,
+        offset: int,
+        read_only: bool,
+        durable: bool = False,
+        direct: bool = False,
+    ) -> str:
         if self.kernel.by_node(path) is None and not Path(path).is_file():
             raise OSError(errno.ENOENT, path)
         name = next(

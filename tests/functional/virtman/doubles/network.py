@@ -52,15 +52,21 @@ class Network:
 
     :ivar stuck: targets that owe answers to reads, and give none
     :ivar contents: what images hold, where a test gave one another content
+    :ivar bytes: of images that are not zeros: an image, and behind it the leaves of its hash tree
     """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.bytes: dict[str, bytes] = {}
         self.targets: dict[tuple[str, int, str], Target] = {}
         self.silent: set[tuple[str, int]] = set()
         self.stuck: set[tuple[str, int, str]] = set()
         self.contents: dict[str, str] = {}
         self.kernels: list[Node] = []
+
+    def read(self, image: str, offset: int, length: int) -> bytes:
+        """Return what an export of an image has behind its header."""
+        return self.bytes[image][offset : offset + length] if image in self.bytes else bytes(length)
 
     def add_source(self, portal: Portal, sizes: list[int], chap: tuple[str, str]) -> None:
         """Serve LUNs of so many bytes."""

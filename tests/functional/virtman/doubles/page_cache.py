@@ -24,6 +24,15 @@ class PageCache(Double):
         self.kernel.ahead.append((opened.name, offset, length))
         reading.fetch(self.kernel, opened, offset, length)
 
+    def read(self, device: str, offset: int, length: int) -> bytes:
+        self.fetch(device, offset, length)
+        return self.kernel.network.read(device.split("_")[1], offset - reading.HEADER, length)
+
+    def forget(self, device: str, offset: int, length: int) -> None:
+        opened = self._opened(device)
+        opened.pages -= set(reading.pages(offset, length))
+        self.kernel.forgotten.append((opened.name, offset))
+
     def _opened(self, device: str) -> Mapping:
         found = self.kernel.mapping(device.removeprefix("/dev/mapper/"))
         if found.owner != os.getuid():

@@ -43,6 +43,16 @@ class SpaceTest(testtools.TestCase):
         chunks = 8 * MIB // 65536
         self.assertGreater(os.stat(store.path).st_size, 8 * MIB + chunks * 16)
 
+    def test_what_others_were_promised_of_the_same_file_system_is_not_promised_again(self):
+        self.free(2 * FULL)
+        space = Space(self.records, self.backing, Limits(reserve=MIB))
+        folder = self.records.stores
+        self.assertEqual(2 * FULL - 2 * MIB, space.spare(folder))
+        space.claims = lambda: [(folder, FULL + 1)]
+        self.assertEqual(FULL - 1, space.spare(folder))
+        self.assertRaises(NoSpace, space.check, 8 * MIB)
+        self.assertEqual(2 * MIB, space.reserved(folder))
+
     def test_space_is_not_promised_twice(self):
         self.free(2 * FULL - 1)
         space = Space(self.records, self.backing, Limits())

@@ -30,6 +30,17 @@ class HashTreeTest(testtools.TestCase):
         self.assertEqual(ROOT, tree.root)
         self.assertEqual((BLOCK, 4 * BLOCK), (len(upper), len(leaves)))
 
+    def test_wrong_blocks_of_image_and_leaves_are_found(self):
+        content = b"".join(number.to_bytes(4, "big") * 1024 for number in range(512))
+        tree, upper, leaves = build(content)
+        lowest = hashtree.lowest(upper, len(content))
+        self.assertEqual([], hashtree.wrong(leaves, lowest, tree.salt))
+        self.assertEqual([], hashtree.wrong(content, leaves, tree.salt))
+        rotten = bytearray(content)
+        rotten[5 * BLOCK + 7] ^= 1
+        self.assertEqual([5], hashtree.wrong(rotten, leaves, tree.salt))
+        self.assertEqual([3], hashtree.wrong(leaves[:-1] + b"x", lowest, tree.salt))
+
     @given(st.integers(1, 20_000_000))
     def test_each_block_of_a_level_stands_for_128_below(self, size):
         below = -(-size // BLOCK)

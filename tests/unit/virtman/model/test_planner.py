@@ -43,6 +43,7 @@ def fed(*feeds, **words):
     return [step for step in planner.image(wanted(*feeds, **words)) if feeding.is_fed(step)]
 
 
+FEED = Feed(parent("a"), parent("b"))
 hosts = st.sampled_from(["source", "a", "b", "c"])
 feeds = st.builds(
     lambda one, two: Feed(parent(one), parent(two) if two else None), hosts, st.none() | hosts
@@ -264,3 +265,48 @@ class PlanTest(testtools.TestCase):
         for step in here:
             for below in step.below:
                 self.assertLess(order.index(below), order.index(step.device), step)
+
+
+class LocalTest(testtools.TestCase):
+    """What is read from a copy of all of it."""
+
+    def planned(self, **words):
+        return planner.image(wanted(FEED, FEED, tree=TREE, copy="/copy", **words))
+
+    def test_no_parent_no_cache_and_no_stripe_is_needed(self):
+        kinds = {type(step) for step in self.planned(local=True)}
+        self.assertEqual(set(), kinds & {plan.Path, plan.Cache})
+        roles = {step.device.role for step in self.planned(local=True)}
+        self.assertEqual(set(), roles & {"s0", "s1", "stripe", "cache"})
+
+    def test_what_comes_from_the_copy_is_verified_by_the_tree(self):
+        steps = {step.device.role: step for step in self.planned(local=True)}
+        for top, whole, by in (("image", "whole", "hashes"), ("leaves", "leafwhole", "upper")):
+            self.assertEqual([whole], [one.role for one in steps[top].below])
+            self.assertIsInstance(steps[whole], plan.Verity)
+            self.assertEqual(by, steps[whole].below[1].role)
+
+    def test_vms_read_it_as_what_is_cold_whatever_it_was(self):
+        (origin,) = [
+            step for step in self.planned(local=True, warm=True) if step.device.role == "origin"
+        ]
+        self.assertEqual(["readers"], [one.role for one in origin.below])
+
+    def test_each_way_of_reading_has_what_the_other_one_needs_taken_away(self):
+        for local in (True, False):
+            mine = {step.device for step in self.planned(local=local)}
+            others = {step.device for step in self.planned(local=not local)}
+            fed = wanted(FEED, FEED, tree=TREE, copy="/copy", local=local)
+            spent = {step.device for step in planner.spent(fed)}
+            self.assertEqual(set(), mine & spent)
+            paths = {one for one in others if one.argument in ("a", "b") and one.role[0] != "r"}
+            self.assertEqual(set(), others - mine - paths - spent)
+
+    def test_an_image_without_a_copy_has_nothing_to_take_away(self):
+        self.assertEqual((), planner.spent(wanted(FEED, FEED, tree=TREE)))
+
+    def test_all_of_it_goes_with_the_image(self):
+        fed = wanted(FEED, FEED, tree=TREE, copy="/copy", local=True)
+        every = {step.device for step in planner.remains(fed, (), (), ())}
+        mine = {step.device for step in self.planned(local=True)} - {Device("i", "children")}
+        self.assertEqual(set(), mine - every)

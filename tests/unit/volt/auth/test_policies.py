@@ -69,6 +69,7 @@ class TestPolicies(testtools.TestCase):
         assert not own & {
             "image:create",
             "image:delete",
+            "image:rehome",
             "image:rotate",
             "import:tell",
             "import:forget",

@@ -1,0 +1,256 @@
+"""Has whole images copied to this node, and sees to it that copies are used, and stay right.
+
+An image of which there is a copy, or is to be one, stays attached: others may read from it. What
+is on record goes on after a restart, and what failed is tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from virtman.errors import CopyUnknown, InvalidRequest, VirtmanError
+from virtman.image import copies
+from virtman.image.comparison import Comparison, Findings
+from virtman.image.copies import Copies
+from virtman.image.share import SharedCap
+from virtman.image.whole import Copier, Progress, State
+from virtman.model.copying import PIECE, Copy
+from virtman.node.agent import Agent
+from virtman.periodic import Periodic
+
+LOG = logging.getLogger(__name__)
+
+_USER = "(copy)"
+"""Uses the image; no VM can be called so."""
+
+_INTERVAL = 1.0
+
+_AGAIN = 60.0
+"""Seconds after which what failed is tried again."""
+
+
+class Copying:
+    """A thread for each copy that is not whole.
+
+    :param cap: of all that this node fetches ahead of VMs
+    :param hasten: has a heartbeat sent now, as Volt may have to say how fast to fetch
+    """
+
+    def __init__(
+        self, agent: Agent, kept: Copies, cap: SharedCap, hasten: Callable[[], object]
+    ) -> None:
+        self.agent = agent
+        self.copies = kept
+        self.cap = cap
+        self._hasten = hasten
+        # Guards what follows; held for moments only.
+        self._lock = threading.Lock()
+        self._given_back = threading.Condition(self._lock)
+        self._busy: set[str] = set()
+        self._ending: set[str] = set()
+        self._copiers: dict[str, Copier] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._not_before: dict[str, float] = {}
+        self._rounds = Periodic("copying", self.look, _INTERVAL)
+
+    def start(self) -> None:
+        """Begin."""
+        self._rounds.start()
+
+    def stop(self) -> None:
+        """End all; a read that is under way ends with the process."""
+        self._rounds.stop()
+
+    def look(self) -> None:
+        """Go on with what is on record and neither done nor under way."""
+        now = time.monotonic()
+        for copy in self.copies.all():
+            with self._lock:
+                thread = self._threads.get(copy.image)
+                is_due = self._not_before.get(copy.image, 0.0) <= now
+                is_free = copy.image not in self._busy and not (thread and thread.is_alive())
+            if is_due and is_free and not self._is_done(copy):
+                self._spawn(copy.image)
+
+    def hydrate(self, image: str, rate: int = 0) -> Progress:
+        """Have a whole image copied to this node, or go on at another rate; return how far it is.
+
+        :param rate: bytes/s at which it may be fetched; 0 for no limit but those of all
+        :raises ImageUnknown: if Volt does not have it
+        :raises InvalidRequest: if nothing tells whether its blocks are right
+        :raises NoSpace: if it does not fit
+        """
+        info = self.agent.info(image)
+        if info.tree is None or not self.agent.stack.verify:
+            reason = "has no hash tree" if info.tree is None else "is not verified on this node"
+            raise InvalidRequest(
+                f"image {image} {reason}: nothing tells whether a copy is right. Add it with a "
+                "hash tree, and set [image] verify = true"
+            )
+        with self._claimed(image):
+            attachment = self.agent.attach(image, _USER)
+            try:
+                copy = self.copies.begin(info, rate)
+            except BaseException:
+                attachment.release(_USER)
+                raise
+            with self._lock:
+                copier = self._copiers.get(image)
+                self._not_before.pop(image, None)
+            if copier is not None:
+                copier.change(copy)
+        self.look()
+        found = self.progress(image)
+        assert found is not None
+        return found
+
+    def release(self, image: str) -> None:
+        """Give a copy of an image back, whole or not; parents feed the image from then on.
+
+        :raises CopyUnknown: if there is none
+        :raises ParentUnreachable: if no parents feed it; then the copy stays
+        """
+        with self._claimed(image):
+            copy = self._known(image)
+            with self._ended(image):
+                attachment = self.agent.attach(image, _USER)
+                attachment.take_back()
+                self.copies.forget(copy)
+                attachment.copied = 0
+                with self._lock:
+                    self._copiers.pop(image, None)
+            attachment.release(_USER)
+            self._hasten()
+        LOG.info("image %s: its copy is given back", image)
+
+    def progress(self, image: str) -> Progress | None:
+        """Return how far the copy of an image is; None if there is none, nor is one made."""
+        copy = self.copies.get(image)
+        with self._lock:
+            copier = self._copiers.get(image)
+        if copy is None:
+            return None
+        if copier is not None:
+            return copier.progress()
+        length = copy.layout.length
+        if copy.whole:
+            return Progress(State.WHOLE, length, length, 0, 0, copy.rate, "")
+        return Progress(State.STOPPED, length, 0, 0, 0, copy.rate, "it goes on soon")
+
+    def scrub(self, image: str, pause: Callable[[int], bool] = lambda length: False) -> Findings:
+        """Compare a whole copy with the hash tree; have what is wrong fetched again from others.
+
+        :param pause: is called with the bytes that were compared since it was called last; returns
+            whether that was enough
+        :raises CopyUnknown: if there is none
+        :raises ParentUnreachable: if something is wrong, and nobody is there to fetch it from
+        """
+        copy, attachment = self._known(image), self.agent.attached(image)
+        checked = 0
+
+        def counted(length: int) -> bool:
+            nonlocal checked
+            checked += length
+            return pause(length)
+
+        wrong = Comparison(attachment, copy).wrong(counted)
+        if wrong:
+            LOG.error("image %s: its copy was wrong at bytes %s", image, wrong)
+            with self._claimed(image):
+                attachment.take_back()
+                self._lose(copy, {at // PIECE for at in wrong})
+            self._rounds.wake()
+        return Findings(checked, tuple(wrong))
+
+    def _lose(self, copy: Copy, numbers: set[int]) -> None:
+        """Have pieces of a copy fetched again."""
+        held = copies.held(copy)
+        held.drop(numbers)
+        copies.write_held(copy, held)
+        self.copies.put(replace(copy, whole=False))
+
+    def _known(self, image: str) -> Copy:
+        copy = self.copies.get(image)
+        if copy is None:
+            raise CopyUnknown(
+                f"there is no copy of image {image} on this node: 'virtman image hydrate' makes one"
+            )
+        return copy
+
+    def _is_done(self, copy: Copy) -> bool:
+        attached = {one.info.name: one for one in self.agent.attachments()}
+        found = attached.get(copy.image)
+        return copy.whole and found is not None and found.is_local and _USER in found.users
+
+    def _spawn(self, image: str) -> None:
+        thread = threading.Thread(
+            target=self._work, args=(image,), name=f"copies {image}", daemon=True
+        )
+        with self._lock:
+            self._threads[image] = thread
+        thread.start()
+
+    def _work(self, image: str) -> None:
+        try:
+            self._go_on(image)
+        except (VirtmanError, OSError) as err:
+            LOG.warning("image %s: it is not copied: %s", image, err)
+            with self._lock:
+                self._not_before[image] = time.monotonic() + _AGAIN
+
+    def _go_on(self, image: str) -> None:
+        attachment = self.agent.attach(image, _USER)
+        copy = self.copies.get(image)
+        if copy is None:  # it was of an earlier image, or is given back
+            attachment.release(_USER)
+            return
+        if copy.whole and attachment.is_local:
+            return
+        if copy.whole:
+            copy = replace(copy, whole=False)
+            self.copies.put(copy)
+        copier = Copier(
+            attachment,
+            self.copies,
+            copy,
+            self.cap,
+            lambda: not self._rounds.is_stopped and image not in self._ending,
+            self._rounds.sleep,
+        )
+        with self._lock:
+            self._copiers[image] = copier
+        self._hasten()
+        copier.run()
+        self._hasten()
+
+    @contextlib.contextmanager
+    def _ended(self, image: str) -> Iterator[None]:
+        """Have nothing copied of an image meanwhile; it goes on afterwards, if it is on record."""
+        with self._lock:
+            self._ending.add(image)
+            thread = self._threads.get(image)
+        try:
+            if thread is not None:
+                thread.join()
+            yield
+        finally:
+            with self._lock:
+                self._ending.discard(image)
+
+    @contextlib.contextmanager
+    def _claimed(self, image: str) -> Iterator[None]:
+        """Let nobody else begin or end a copy of an image meanwhile."""
+        with self._given_back:
+            self._given_back.wait_for(lambda: image not in self._busy)
+            self._busy.add(image)
+        try:
+            yield
+        finally:
+            with self._given_back:
+                self._busy.discard(image)
+                self._given_back.notify_all()
