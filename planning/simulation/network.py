@@ -126,6 +126,8 @@ class Network:
                 begin = self._env.now
                 yield self._env.timeout(self._step_s)
                 self._changed = self._env.event()
+                if not self._sending:  # all were closed meanwhile
+                    break
                 sending = self._share()
                 next_s = float((self._left[sending] / self._rates[sending]).min())
                 yield self._env.timeout(max(0.0, next_s - self._step_s)) | self._changed

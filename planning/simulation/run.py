@@ -11,7 +11,7 @@ from typing import Any
 import simpy
 
 from planning import placed
-from planning.errors import Invalid
+from planning.errors import check
 from planning.simulation.feeding import Feeding
 from planning.simulation.guest import Read, reads
 from planning.simulation.host import Ahead, Host
@@ -65,7 +65,7 @@ class Result:
 def run(scenario: Scenario) -> Result:
     """Simulate a scenario.
 
-    :raises Invalid: if there is nobody left whose VMs could be ready
+    :raises Invalid: if all hosts die, or VMs are not ready after 11 days
     """
     return _Run(scenario).result()
 
@@ -80,6 +80,7 @@ class _Run:
         units, stripes = self._reads[-1].wanted.stop, design.rules.stripes
         self._source = Host(env, "source", OUTSIDE, units, stripes)
         self._source.has = bytearray(b"\1" * units)
+        self._source.attached.succeed()
         self._joining = placed.hosts(cluster.hosts, cluster.racks, dice)
         racks = {
             name: number
@@ -108,10 +109,11 @@ class _Run:
         self._begin()
         self._env.run(until=self._over | self._env.timeout(_NEVER))
         ready = sorted(host.ready for host in self._hosts if host.ready is not None)
-        if not ready or self._left:
-            raise Invalid(
-                f"after {_NEVER:g} s, {self._left} hosts are not ready: give them less to do"
-            )
+        check(
+            not self._left,
+            f"after {_NEVER:g} s, {self._left} hosts are not ready: give them less to do",
+        )
+        check(ready, "all hosts died before their VMs were ready: let fewer die")
         return Result(
             self._scenario,
             tuple(ready),
@@ -158,14 +160,13 @@ class _Run:
         design = self._scenario.design
         if design.cascades:
             yield host.placed
-            parent = host.parents[0]
-            if parent is not None and parent is not self._source:
-                yield parent.attached
+            # its parent may become another meanwhile, even one that waited for it
+            while (parent := host.parents[0]) is not None and not parent.attached.triggered:
+                yield parent.attached | self._env.timeout(_LOOK)
         first = design.attach_s if design.attach_first_s is None else design.attach_first_s
         share = number / max(1, len(self._hosts) - 1)
         yield self._env.timeout(first + (design.attach_s - first) * share)
-        if not host.attached.triggered:
-            host.attached.succeed()
+        host.attached.succeed()
 
     def _read(self, host: Host, read: Read) -> Generator[simpy.Event, Any, None]:
         yield self._env.timeout(read.pause_s)
@@ -201,8 +202,6 @@ class _Run:
         yield self._env.timeout(when)
         if host.ready is None and host.is_alive:
             yield from self._feeding.die(host)
-            if not host.attached.triggered:
-                host.attached.succeed()  # who waits for it goes on with its standby
             self._done()
 
     def _done(self) -> None:

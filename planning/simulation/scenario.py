@@ -128,8 +128,8 @@ class Scenario:
     :ivar joins_s: seconds over which hosts begin, at random moments
     :ivar deaths: share of the hosts that die before their VMs are ready, at random moments
     :ivar killed: numbers of hosts, in the order in which they join, that die at ``killed_s``
-    :ivar hop_s: seconds that a piece takes from host to host beside what links take
     :ivar piece: bytes that are sent on as a whole; 0: 64 KiB, or more if there are many hosts
+    :ivar hop_s: seconds that a piece takes from host to host beside what links take
     """
 
     cluster: Cluster

@@ -60,6 +60,17 @@ class NetworkTest(testtools.TestCase):
         self.env.run(until=200)
         self.assertEqual((101.0, "c", 3), self.arrived[-1])
 
+    def test_all_sessions_may_end_before_links_are_shared_out(self):
+        network = self.network(100.0, step_s=1.0)
+        session = self.session(network, "a", 1)
+        network.send(session, 1)
+        self.later(0.5, network.close, session)
+        self.env.run(until=10)
+        self.assertEqual([], self.arrived)
+        network.send(self.session(network, "b", 1), 2)
+        self.env.run(until=20)
+        self.assertEqual([(11.0, "b", 2)], self.arrived)
+
     def test_a_session_has_a_limit_of_its_own(self):
         network = self.network(100.0, most=10.0)
         network.send(self.session(network, "a", 1), 1)

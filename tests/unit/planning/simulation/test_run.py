@@ -100,6 +100,16 @@ class DeathTest(testtools.TestCase):
             self.assertEqual((5, 15), (result.dead, len(result.ready_s)))
             self.assertLess(result.last_s, run(living).last_s + 3)
 
+    def test_if_all_die_there_is_nothing_to_tell(self):
+        self.assertRaises(Invalid, run, scenario(2, self.BOOT, killed=(0, 1), killed_s=1.0))
+
+    def test_who_waits_for_parents_that_die_is_attached_all_the_same(self):
+        design = Design(TREE, cascades=True)
+        for seed in range(8):
+            storm = replace(scenario(26, self.BOOT, joins_s=3.0, deaths=0.3), design=design)
+            result = run(replace(storm, seed=seed, boot=Boot(2 * MIB, 5.0)))
+            self.assertEqual(26, len(result.ready_s) + result.dead)
+
     def test_children_of_one_who_dies_wait_until_they_notice(self):
         # a chain: whoever is second feeds all others but the first
         chain = Rules(Shape.CHAIN, stripes=1, fanout=1)
