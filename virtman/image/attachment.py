@@ -24,7 +24,7 @@ from virtman.image.share import Share
 from virtman.model import plan, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.placement import Placement
+from virtman.model.placement import Hydration, Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.mapped import Table, statuses
@@ -118,6 +118,12 @@ class Attachment:
         """Whether Volt said, with the placement, that a cap applies to what is fetched ahead."""
         placement = self._life.wanted.placement
         return placement is not None and placement.capped
+
+    @property
+    def hydration(self) -> Hydration | None:
+        """When Volt wants all of the image copied here; None for never."""
+        placement = self._life.wanted.placement
+        return placement.hydrate if placement else None
 
     @property
     def is_attached(self) -> bool:

@@ -21,6 +21,7 @@ from virtman.image.attachment import look
 from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model.copying import PIECE
+from volt.model.objects import Hydration
 
 IMAGE = "filled"
 BLOCK = 4096
@@ -235,6 +236,24 @@ class WholeTest(CopyingCase):
         self.release()
         self.node.beat()
         self.assertEqual(0, self.bed.volt.ground.images.show(IMAGE).copies)
+
+    def test_what_volt_wants_is_copied_some_time_after_it_came(self):
+        self.node.create("vm1", IMAGE)
+        images = self.bed.volt.ground.images
+        images.hydrate(IMAGE, Hydration(3600, MIB))
+        self.node.beat()
+        self.go_on()
+        self.assertIsNone(self.progress())
+        images.hydrate(IMAGE, Hydration(0, 1 << 30))
+        self.node.beat()
+        self.go_on()
+        self.assert_whole()
+        self.assertEqual(1 << 30, self.progress().rate)
+        images.hydrate(IMAGE, None)
+        self.node.beat()
+        self.go_on()
+        self.assert_whole()
+        self.assert_all_is_given_back()
 
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()
