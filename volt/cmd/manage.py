@@ -175,7 +175,10 @@ def show_image(options: cfg.ConfigOpts, name: str) -> None:
 def hydrate(
     options: cfg.ConfigOpts, *, name: str, after: int | None, rate: int, never: bool
 ) -> None:
-    """Have all hosts that have IMAGE, or will, copy all of it, so that they need no parents."""
+    """Have hosts copy all of IMAGE, so that they need no parents.
+
+    These are all hosts that have IMAGE, and those that it comes to later.
+    """
     if (after is None) != never:
         raise click.UsageError("give either --after or --never")
     with reported():

@@ -348,6 +348,19 @@ class EndedTest(CopyingCase):
         self.assertIsNone(self.progress())
         self.assertEqual([], list((self.node.folder / "whole").iterdir()))
 
+    def test_an_image_that_is_made_anew_meanwhile_is_not_kept_by_its_copy(self):
+        self.hydrate()
+        self.bed.delete(IMAGE)
+        self.bed.fill(IMAGE, content()[::-1])
+        self.node.beat()  # Volt does not know this host's place any more
+        self.go_on()
+        self.assertIsNone(self.progress())
+        self.node.settle()
+        self.node.create("vm1", IMAGE)
+        self.assert_fed()
+        self.hydrate()
+        self.assertEqual(content()[::-1], self.file().read_bytes()[:SIZE])
+
     def test_files_without_a_record_go(self):
         self.node.stop()
         file = self.node.folder / "whole" / "other.copy"
