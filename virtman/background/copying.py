@@ -56,6 +56,8 @@ class Copying:
         self._copiers: dict[str, Copier] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._not_before: dict[str, float] = {}
+        # Images that Volt wants copied here, and since when they are attached.
+        self._wanted: dict[str, float] = {}
         self._rounds = Periodic("copying", self.look, _INTERVAL)
 
     def start(self) -> None:
@@ -67,8 +69,9 @@ class Copying:
         self._rounds.stop()
 
     def look(self) -> None:
-        """Go on with what is on record and neither done nor under way."""
+        """Begin what Volt wants; go on with what is on record and neither done nor under way."""
         now = time.monotonic()
+        self._begin_wanted(now)
         for copy in self.copies.all():
             with self._lock:
                 thread = self._threads.get(copy.image)
@@ -76,6 +79,22 @@ class Copying:
                 is_free = copy.image not in self._busy and not (thread and thread.is_alive())
             if is_due and is_free and not self._is_done(copy):
                 self._spawn(copy.image)
+
+    def _begin_wanted(self, now: float) -> None:
+        """Begin to copy the images that Volt wants copied, once they are here for long enough."""
+        wanted = {
+            one.info.name: one.hydration
+            for one in self.agent.attachments()
+            if one.hydration is not None and self.copies.get(one.info.name) is None
+        }
+        self._wanted = {image: self._wanted.get(image, now) for image in wanted}
+        for image, how in wanted.items():
+            if now - self._wanted[image] >= how.after:
+                try:
+                    self._begin(image, how.rate)
+                except VirtmanError as err:
+                    LOG.warning("image %s: it is not copied: %s", image, err)
+                    self._wanted[image] = now - how.after + _AGAIN
 
     def hydrate(self, image: str, rate: int = 0) -> Progress:
         """Have a whole image copied to this node, or go on at another rate; return how far it is.
@@ -85,6 +104,13 @@ class Copying:
         :raises InvalidRequest: if nothing tells whether its blocks are right
         :raises NoSpace: if it does not fit
         """
+        self._begin(image, rate)
+        self.look()
+        found = self.progress(image)
+        assert found is not None
+        return found
+
+    def _begin(self, image: str, rate: int) -> None:
         info = self.agent.info(image)
         if info.tree is None or not self.agent.stack.verify:
             reason = "has no hash tree" if info.tree is None else "is not verified on this node"
@@ -104,10 +130,6 @@ class Copying:
                 self._not_before.pop(image, None)
             if copier is not None:
                 copier.change(copy)
-        self.look()
-        found = self.progress(image)
-        assert found is not None
-        return found
 
     def release(self, image: str) -> None:
         """Give a copy of an image back, whole or not; parents feed the image from then on.

@@ -91,11 +91,11 @@ def show(client: Client, name: str, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def hydrate(client: Client, name: str, rate: int | None, wait: bool, as_json: bool) -> None:
-    """Copy all of IMAGE to this node in the background, so that it needs no parents any more.
+    """Copy all of IMAGE to this node, so that it needs no parents.
 
-    Once all is here and was found right, VMs read IMAGE from the copy, and so do the children of
-    this node. IMAGE stays attached until the copy is given back with 'virtman image release'. If it
-    is being copied already, it goes on at this rate.
+    That goes on in the background. Once all is here and was found right, VMs read IMAGE from the
+    copy, and so do the children of this node. IMAGE stays attached until the copy is given back
+    with 'virtman image release'. If it is being copied already, it goes on at this rate.
     """
     copy = client.hydrate(name, rate)
     if wait:
@@ -113,9 +113,10 @@ def hydrate(client: Client, name: str, rate: int | None, wait: bool, as_json: bo
 @click.argument("name", metavar="IMAGE", shell_complete=complete.images)
 @click.pass_obj
 def release(client: Client, name: str) -> None:
-    """Give the copy of IMAGE on this node back, whole or not, and its space.
+    """Give the copy of IMAGE on this node back, and its space.
 
-    First IMAGE is read from its parents again. If none of these answers, the copy stays.
+    It need not be whole. First IMAGE is read from its parents again. If none of these answers, the
+    copy stays.
     """
     client.release(name)
 

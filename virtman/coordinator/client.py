@@ -33,7 +33,7 @@ from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, Profi
 from virtman.model import address
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
-from virtman.model.placement import SOURCE, Feed, Parent, Placement
+from virtman.model.placement import SOURCE, Feed, Hydration, Parent, Placement
 
 UNCHANGED: Final = 304
 
@@ -319,6 +319,7 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
         # a Volt that knows no profiles, or no caps, names none
         {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
         answer.get("capped", False),
+        Hydration(**answer["hydrate"]) if answer.get("hydrate") else None,
     )
 
 

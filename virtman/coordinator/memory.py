@@ -14,7 +14,7 @@ from virtman.coordinator.interface import ImageInfo
 from virtman.errors import ProfileInvalid
 from virtman.model import address
 from virtman.model.hashtree import HashTree
-from virtman.model.placement import Feed, Parent, Placement
+from virtman.model.placement import Feed, Hydration, Parent, Placement
 from virtman.model.profile import decode
 
 
@@ -139,7 +139,8 @@ def _form(known: Known) -> dict[str, Any]:
     ]
     about = {"image": place.image, "size": place.size, "generation": place.generation}
     profiles = dict(place.profiles)
-    ahead = {"profiles": profiles, "capped": place.capped}
+    hydrate = asdict(place.hydrate) if place.hydrate else None
+    ahead = {"profiles": profiles, "capped": place.capped, "hydrate": hydrate}
     placement = {**about, **address.proof_form(place.proof), "feeds": feeds, **ahead}
     return {"info": asdict(known.info), "placement": placement}
 
@@ -165,6 +166,7 @@ def _known(text: Any) -> Known:
             # an agent that knew no profiles, or no caps, kept none
             dict(place.get("profiles", {})),
             place.get("capped", False),
+            Hydration(**place["hydrate"]) if place.get("hydrate") else None,
         ),
     )
 

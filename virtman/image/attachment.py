@@ -24,7 +24,7 @@ from virtman.image.share import Share
 from virtman.model import plan, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.placement import Placement
+from virtman.model.placement import Hydration, Placement
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures, Member
 from virtman.stack.mapped import Table, statuses
@@ -77,7 +77,7 @@ class Attachment:
     @property
     def vms(self) -> frozenset[str]:
         """VMs that want the image."""
-        return frozenset(one for one in self.users if not one.startswith("("))
+        return frozenset(one for one in self.users if not _is_no_vm(one))
 
     @property
     def devices(self) -> Mapping[Device, str]:
@@ -118,6 +118,12 @@ class Attachment:
         """Whether Volt said, with the placement, that a cap applies to what is fetched ahead."""
         placement = self._life.wanted.placement
         return placement is not None and placement.capped
+
+    @property
+    def hydration(self) -> Hydration | None:
+        """When Volt wants all of the image copied here; None for never."""
+        placement = self._life.wanted.placement
+        return placement.hydrate if placement else None
 
     @property
     def is_attached(self) -> bool:
@@ -335,7 +341,9 @@ class Attachment:
 
     def _rejoin(self) -> None:
         if self._life.is_here and self._life.is_remade():
-            # who joined now would feed the earlier image to others
+            # who joined now would feed the earlier image to others; only VMs keep that here
+            with self._lock:
+                self._users = {one for one in self._users if not _is_no_vm(one)}
             self._idle()
             raise life.remade(self.info.name, self._life.health.running())
         self._life.rejoin()
@@ -394,6 +402,10 @@ class Attachment:
     def _idle_soon(self) -> None:
         with contextlib.suppress(RuntimeError):  # stopped meanwhile
             self._worker.submit(self._logged, self._idle)
+
+
+def _is_no_vm(user: str) -> bool:
+    return user.startswith("(")
 
 
 def look(attachments: Iterable[Attachment]) -> Mapping[str, Table]:

@@ -39,6 +39,17 @@ class Feed:
 
 
 @dataclass(frozen=True)
+class Hydration:
+    """When this host copies all of an image: seconds after it came, and at how many bytes/s.
+
+    A rate of 0 is no limit but those for all that is fetched ahead of VMs.
+    """
+
+    after: int
+    rate: int
+
+
+@dataclass(frozen=True)
 class Placement:
     """Where Volt has put this host in an image's trees: one feed a stripe.
 
@@ -46,6 +57,7 @@ class Placement:
     :ivar profiles: newest revision of the boot profile of each workload; this, and the next, may
         change without the generation
     :ivar capped: whether Volt caps what this host fetches ahead of VMs
+    :ivar hydrate: when this host shall copy all of the image; None for never
     """
 
     image: str
@@ -55,6 +67,7 @@ class Placement:
     feeds: tuple[Feed, ...]
     profiles: Mapping[str, int] = field(default_factory=dict, hash=False)  # a dict has no hash
     capped: bool = False
+    hydrate: Hydration | None = None
 
     def parents(self) -> set[str]:
         """Return the hosts that feed this one, without those who only take over."""

@@ -16,6 +16,7 @@ from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import check_name
 from volt.model.objects import (
     Chosen,
+    Hydration,
     ImageReport,
     Importing,
     NewImage,
@@ -187,6 +188,12 @@ def progress(body: bytes) -> Progress:
     detail = content.get("detail", "")
     state = Warming(content["state"])
     return Progress(content["generation"], state, content["wanted"], content["there"], detail)
+
+
+def hydration(body: bytes) -> Hydration:
+    """Parse the body of PUT /v1/images/{image}/hydrate: seconds, and bytes a second."""
+    content = _load(body, schemas.HYDRATION)
+    return Hydration(int(content["after"]), int(content.get("rate", 0)))
 
 
 def home(body: bytes) -> str | None:

@@ -188,6 +188,19 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             (404,),
         ),
         Route(
+            *("PUT", f"{_IMAGE}/hydrate", images.hydrate, "image:hydrate"),
+            "Have hosts copy all of an image some time after it came to them.",
+            {200: of(Image)},
+            (404,),
+            body=schemas.HYDRATION,
+        ),
+        Route(
+            *("DELETE", f"{_IMAGE}/hydrate", images.dehydrate, "image:dehydrate"),
+            "Have no more hosts copy all of an image.",
+            {204: None},
+            (404,),
+        ),
+        Route(
             *("PUT", f"{_IMAGE}/home", images.rehome, "image:rehome"),
             "Have a host that has all of an image stand for its source.",
             {200: of(Image)},

@@ -180,6 +180,15 @@ CHOSEN = Schema(
     }
 )
 
+HYDRATION = Schema(
+    {
+        "type": "object",
+        "properties": {"after": _COUNT | {"maximum": 1_000_000_000}, "rate": _COUNT},
+        "required": ["after"],
+        "additionalProperties": False,
+    }
+)
+
 HOME = Schema(
     {
         "type": "object",

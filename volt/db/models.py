@@ -68,7 +68,8 @@ class ImageRow(Sourced, Base):
     ``inner`` and ``at_source`` are totals of the trees, a number a stripe. ``profiles`` has the
     newest revision of each workload's profile, for placements to tell without another query.
     ``revisions`` has the last that each workload ever had: no other profile gets its number.
-    ``home`` is the host that stands for the source; null if that serves itself.
+    ``home`` is the host that stands for the source; null if that serves itself. Hosts copy all of
+    it ``hydrate_after`` seconds after it came, at ``hydrate_rate`` bytes/s; null for not at all.
     """
 
     __tablename__ = "images"
@@ -86,6 +87,8 @@ class ImageRow(Sourced, Base):
     root_hash: Mapped[str | None] = mapped_column(String(64))
     salt: Mapped[str | None] = mapped_column(String(64))
     home: Mapped[str | None] = mapped_column(Name)
+    hydrate_after: Mapped[int | None]
+    hydrate_rate: Mapped[int | None] = mapped_column(BigInteger)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted

@@ -16,6 +16,7 @@ from volt.model.objects import (
     Candidate,
     Feed,
     Host,
+    Hydration,
     Image,
     ImageReport,
     NewImage,
@@ -114,9 +115,15 @@ def images(
             row.salt,
             whole,
             row.home,
+            _hydration(row),
         )
         for row, number, held, whole in session.execute(query)
     ]
+
+
+def _hydration(image: ImageRow) -> Hydration | None:
+    after = image.hydrate_after
+    return None if after is None else Hydration(after, image.hydrate_rate or 0)
 
 
 def copies(image: Any) -> Select[int]:
@@ -252,6 +259,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             _feeds(image, row.host, pairs[row.host], portals),
             profiles,
             row.capped,
+            _hydration(image),
         )
         for row in rows
     ]

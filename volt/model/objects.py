@@ -73,12 +73,23 @@ class NewImage:
 
 
 @dataclass(frozen=True)
+class Hydration:
+    """When hosts copy all of an image: so many seconds after it came, at ``rate`` bytes a second.
+
+    A rate of 0 is no limit but those for all that is fetched ahead of VMs.
+    """
+
+    after: int
+    rate: int
+
+
+@dataclass(frozen=True)
 class Image:
     """An image, and how many hosts have a place in its trees or are leaving one.
 
     ``holds`` is how many hosts have disks that need it, or want it to make one. ``copies`` is
     how many hosts have all of it, and need no parents; ``home`` is the one of them that stands for
-    the source, null if that serves itself.
+    the source, null if that serves itself. ``hydrate`` is when hosts copy all of it; null is never.
     """
 
     name: str
@@ -96,6 +107,7 @@ class Image:
     salt: str | None
     copies: int
     home: str | None
+    hydrate: Hydration | None
 
 
 @dataclass(frozen=True)
@@ -130,7 +142,8 @@ class Placement:
 
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
     they read from parents who were given to them after it left. ``profiles`` are the image's.
-    ``capped`` tells whether a cap applies to what the host fetches ahead in the image.
+    ``capped`` tells whether a cap applies to what the host fetches ahead in the image, and
+    ``hydrate`` when it copies all of it.
     """
 
     image: str
@@ -143,6 +156,7 @@ class Placement:
     stripes: tuple[Feed, ...]
     profiles: tuple[Profiled, ...]
     capped: bool
+    hydrate: Hydration | None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from volt.errors import (
     ImageUnknown,
 )
 from volt.model.names import few
-from volt.model.objects import Candidate, CapKind, Figures, Image, NewImage, Trees
+from volt.model.objects import Candidate, CapKind, Figures, Hydration, Image, NewImage, Trees
 from volt.placement.part import Change
 from volt.registry import placing, source
 from volt.registry.batches import Turns
@@ -133,6 +133,25 @@ class Images:
                 row.home = host
                 placing.renew_all(session, row)
                 hosts.note(session, "rehome", [host], name)
+            return views.images(session, name)[0]
+
+    @retried
+    def hydrate(self, name: str, how: Hydration | None) -> Image:
+        """Have hosts copy all of an image some time after it came to them; None: not any more.
+
+        Copies that are there stay. Raises ImageUnknown, HashesUnknown.
+        """
+        with self._turns.of(name), self._writing.begin() as session:
+            row = known(session, name, lock=True)
+            if row.root_hash is None and how is not None:
+                raise HashesUnknown(
+                    f"image {name} has no hash tree: nothing tells whether a copy is right"
+                )
+            wanted = (how.after, how.rate) if how else (None, None)
+            if (row.hydrate_after, row.hydrate_rate) != wanted:
+                row.hydrate_after, row.hydrate_rate = wanted
+                placing.renew_all(session, row)
+                hosts.note(session, "hydrate", [None], name)
             return views.images(session, name)[0]
 
     @retried

@@ -92,6 +92,16 @@ class TestCommands(TestCase):
         done = self.run_manage("image", "rehome", "demo", "--source")
         assert done.output == "image demo comes from its source\n"
 
+    def test_hosts_are_told_to_copy_an_image(self):
+        assert self.add().exit_code == 0
+        self.ground.placements.join(
+            "demo", "node1", Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:h", 0)
+        )
+        assert "no hash tree" in self.run_manage("image", "hydrate", "demo", "--after", "9").output
+        assert self.run_manage("image", "hydrate", "demo").exit_code == 2
+        done = self.run_manage("image", "hydrate", "demo", "--never")
+        assert done.output == "image demo is copied by its hosts: never\n"
+
     def test_an_image_that_is_added_again_keeps_the_secret_of_its_source(self):
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
         asked = Chap("source", "secretsecret")
@@ -358,7 +368,8 @@ class TestCommands(TestCase):
 
     def test_every_command_has_a_help(self):
         for words in (
-            "", "db upgrade", "image add", "image list", "image show", "image rehome", "tree show",
+            "", "db upgrade", "image add", "image list", "image show", "image rehome",
+            "image hydrate", "tree show",
             "host list",
             "token", "token create", "token list", "token revoke", "profile", "profile list",
             "profile history", "profile export", "profile import", "profile delete", "image warm",

@@ -51,6 +51,17 @@ def rotate(service: Service, image: str) -> ResponseReturnValue:
     return "", 204
 
 
+def hydrate(service: Service, image: str) -> ResponseReturnValue:
+    """Have hosts copy all of the image some time after it came to them."""
+    return vars(service.images.hydrate(image, parsing.hydration(request.get_data())))
+
+
+def dehydrate(service: Service, image: str) -> ResponseReturnValue:
+    """Have no more hosts copy all of the image."""
+    service.images.hydrate(image, None)
+    return "", 204
+
+
 def rehome(service: Service, image: str) -> ResponseReturnValue:
     """Have a host that has all of the image stand for its source."""
     return vars(service.images.rehome(image, parsing.home(request.get_data())))

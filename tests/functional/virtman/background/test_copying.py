@@ -21,6 +21,7 @@ from virtman.image.attachment import look
 from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model.copying import PIECE
+from volt.model.objects import Hydration
 
 IMAGE = "filled"
 BLOCK = 4096
@@ -236,6 +237,24 @@ class WholeTest(CopyingCase):
         self.node.beat()
         self.assertEqual(0, self.bed.volt.ground.images.show(IMAGE).copies)
 
+    def test_what_volt_wants_is_copied_some_time_after_it_came(self):
+        self.node.create("vm1", IMAGE)
+        images = self.bed.volt.ground.images
+        images.hydrate(IMAGE, Hydration(3600, MIB))
+        self.node.beat()
+        self.go_on()
+        self.assertIsNone(self.progress())
+        images.hydrate(IMAGE, Hydration(0, 1 << 30))
+        self.node.beat()
+        self.go_on()
+        self.assert_whole()
+        self.assertEqual(1 << 30, self.progress().rate)
+        images.hydrate(IMAGE, None)
+        self.node.beat()
+        self.go_on()
+        self.assert_whole()
+        self.assert_all_is_given_back()
+
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()
         self.assertIn("(copy)", str(self.assertRaises(DeviceBusy, self.node.drop, IMAGE)))
@@ -328,6 +347,19 @@ class EndedTest(CopyingCase):
         self.restart(boot=True)
         self.assertIsNone(self.progress())
         self.assertEqual([], list((self.node.folder / "whole").iterdir()))
+
+    def test_an_image_that_is_made_anew_meanwhile_is_not_kept_by_its_copy(self):
+        self.hydrate()
+        self.bed.delete(IMAGE)
+        self.bed.fill(IMAGE, content()[::-1])
+        self.node.beat()  # Volt does not know this host's place any more
+        self.go_on()
+        self.assertIsNone(self.progress())
+        self.node.settle()
+        self.node.create("vm1", IMAGE)
+        self.assert_fed()
+        self.hydrate()
+        self.assertEqual(content()[::-1], self.file().read_bytes()[:SIZE])
 
     def test_files_without_a_record_go(self):
         self.node.stop()

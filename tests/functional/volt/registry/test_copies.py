@@ -2,9 +2,11 @@
 
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from tests.functional.volt.registry.base import TreesCase
+from tests.functional.volt.registry.base import NOW, TreesCase
 from volt import errors
-from volt.model.objects import ImageReport, Report
+from volt.model.objects import Hydration, ImageReport, NewImage, Report
+from volt.placement.rules import Shape
+from volt.transport import Portal
 
 
 class TestCopies(TreesCase):
@@ -99,6 +101,28 @@ class TestCopies(TreesCase):
         self.ground.hosts.expire(["b"])
         assert self.images.show("x").home is None
         assert self.parents("c") == [None, None]
+
+    def test_hosts_hear_at_once_that_they_shall_copy_an_image_and_when(self):
+        self.create_hashed("y")
+        self.join("a", image="y")
+        before = self.placements.show("y", "a").generation
+        assert self.images.hydrate("y", Hydration(60, 5)).hydrate == Hydration(60, 5)
+        self.join("b", image="y")
+        for host in "ab":
+            assert self.placements.show("y", host).hydrate == Hydration(60, 5)
+        assert self.placements.show("y", "a").generation > before
+        self.images.hydrate("y", None)
+        assert self.placements.show("y", "a").hydrate is None
+        assert self.images.show("y").hydrate is None
+
+    def test_an_image_without_hashes_is_not_copied(self):
+        self.assertRaises(errors.HashesUnknown, self.images.hydrate, "x", Hydration(0, 0))
+
+    def create_hashed(self, name):
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        hashes = {"root_hash": "a" * 64, "salt": "b" * 64, "upper_hashes": bytes(4096)}
+        new = NewImage(name, 1 << 20, Shape.FOREST, 2, 2, source, **hashes)
+        self.images.create(new, NOW)
 
     def test_the_source_can_serve_itself_again(self):
         self.join("a", "b")

@@ -69,6 +69,8 @@ class TestPolicies(testtools.TestCase):
         assert not own & {
             "image:create",
             "image:delete",
+            "image:dehydrate",
+            "image:hydrate",
             "image:rehome",
             "image:rotate",
             "import:tell",
