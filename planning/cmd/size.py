@@ -114,11 +114,11 @@ def size(json_file: Path | None, **given: Any) -> None:
         sizing = Sizing(site)
         answers = sizing.answers()
         for one in answers:
-            click.echo(f"{one.what}: {_value(one)}\n    {one.reason}")
+            click.echo(f"{one.what}: {_value(one)}\n{_indented(one.reason, 4)}")
         verdict = "in time" if sizing.is_reached else f"later than {site.wanted_s:g} s"
         click.echo(f"the last VM is ready after {sizing.last_s:.1f} s: {verdict}, limited by")
         for limit in sizing.limits:
-            click.echo(f"    {limit.what}: {limit.seconds:.1f} s\n        {limit.reason}")
+            click.echo(f"    {limit.what}: {limit.seconds:.1f} s\n{_indented(limit.reason, 8)}")
         found = {
             "answers": [asdict(one) for one in answers],
             "limits": [asdict(one) for one in sizing.limits],
@@ -126,6 +126,10 @@ def size(json_file: Path | None, **given: Any) -> None:
             "reached": sizing.is_reached,
         }
         options.write_json(json_file, found)
+
+
+def _indented(text: str, by: int) -> str:
+    return click.wrap_text(text, initial_indent=" " * by, subsequent_indent=" " * by)
 
 
 def _value(answer: Answer) -> str:
