@@ -56,6 +56,7 @@ class Copying:
         self._copiers: dict[str, Copier] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._not_before: dict[str, float] = {}
+        self._troubles: dict[str, str] = {}
         # Images that Volt wants copied here, and since when they are attached.
         self._wanted: dict[str, float] = {}
         self._rounds = Periodic("copying", self.look, _INTERVAL)
@@ -128,6 +129,9 @@ class Copying:
             with self._lock:
                 copier = self._copiers.get(image)
                 self._not_before.pop(image, None)
+                self._troubles.pop(image, None)
+                if copier is not None and copier.progress().state is State.STOPPED:
+                    del self._copiers[image]  # another one goes on
             if copier is not None:
                 copier.change(copy)
 
@@ -154,7 +158,7 @@ class Copying:
         """Return how far the copy of an image is; None if there is none, nor is one made."""
         copy = self.copies.get(image)
         with self._lock:
-            copier = self._copiers.get(image)
+            copier, trouble = self._copiers.get(image), self._troubles.get(image, "")
         if copy is None:
             return None
         if copier is not None:
@@ -162,7 +166,8 @@ class Copying:
         length = copy.layout.length
         if copy.whole:
             return Progress(State.WHOLE, length, length, 0, 0, copy.rate, "")
-        return Progress(State.STOPPED, length, 0, 0, 0, copy.rate, "it goes on soon")
+        state = State.STOPPED if trouble else State.COPYING  # or about to
+        return Progress(state, length, 0, 0, 0, copy.rate, trouble)
 
     def scrub(self, image: str, pause: Callable[[int], bool] = lambda length: False) -> Findings:
         """Compare a whole copy with the hash tree; have what is wrong fetched again from others.
@@ -224,6 +229,7 @@ class Copying:
             LOG.warning("image %s: it is not copied: %s", image, err)
             with self._lock:
                 self._not_before[image] = time.monotonic() + _AGAIN
+                self._troubles[image] = str(err)
 
     def _go_on(self, image: str) -> None:
         attachment = self.agent.attach(image, _USER)

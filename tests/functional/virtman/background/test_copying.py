@@ -261,6 +261,17 @@ class WholeTest(CopyingCase):
         self.assertEqual(frozenset(), self.node.agent.attached(IMAGE).vms)
         self.assert_all_is_given_back()
 
+    def test_what_is_about_to_begin_has_not_stopped(self):
+        with fixtures.MockPatchObject(copying.Copying, "_spawn", lambda *_: None):
+            self.hydrate()
+            self.assertEqual((State.COPYING, ""), (self.progress().state, self.progress().verdict))
+        with fixtures.MockPatchObject(whole.Copier, "_wrong", lambda copier: [7]):
+            self.go_on()
+        self.assertEqual(State.STOPPED, self.progress().state)
+        with fixtures.MockPatchObject(copying.Copying, "_spawn", lambda *_: None):
+            self.hydrate()
+            self.assertEqual((State.COPYING, ""), (self.progress().state, self.progress().verdict))
+
     def test_what_cannot_be_copied_is_refused(self):
         self.bed.register("plain", hashed=False)
         with self.node.process.here():
