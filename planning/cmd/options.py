@@ -123,3 +123,30 @@ def write_csv(file: Path | None, titles: Sequence[str], rows: Iterable[Sequence[
     if file is not None:
         with file.open("w", newline="") as stream:
             csv.writer(stream).writerows([titles, *rows])
+
+
+# Of commands that are about a site.
+of_hosts = click.option(
+    "--hosts", type=hosts, metavar="N", required=True, help="That boot at once."
+)
+of_racks = click.option(
+    "--racks",
+    type=hosts,
+    metavar="N",
+    default="1",
+    show_default=True,
+    help="Over which hosts are spread.",
+)
+of_links = click.option(
+    "--link-rate",
+    type=rate,
+    metavar="RATE",
+    required=True,
+    help="Of each host's link, each way.",
+)
+of_source = click.option(
+    "--source-rate",
+    type=rate,
+    metavar="RATE",
+    help="Of the source's link.  [default: as a host's]",
+)

@@ -40,7 +40,7 @@ _below_one = click.FloatRange(0, 1, max_open=True)
 
 
 @main.command("run")
-@click.option("--hosts", type=options.hosts, metavar="N", required=True, help="That boot at once.")
+@options.of_hosts
 @click.option(
     "--vms",
     type=options.hosts,
@@ -49,21 +49,8 @@ _below_one = click.FloatRange(0, 1, max_open=True)
     show_default=True,
     help="On each host; they read the same copy.",
 )
-@click.option(
-    "--racks",
-    type=options.hosts,
-    metavar="N",
-    default="1",
-    show_default=True,
-    help="Over which hosts are spread.",
-)
-@click.option(
-    "--link-rate",
-    type=options.rate,
-    metavar="RATE",
-    required=True,
-    help="Of each host's link, each way.",
-)
+@options.of_racks
+@options.of_links
 @click.option(
     "--uplink-rate",
     type=options.rate,
@@ -76,12 +63,7 @@ _below_one = click.FloatRange(0, 1, max_open=True)
     metavar="RATE",
     help="Of all that goes from rack to rack.  [default: no limit]",
 )
-@click.option(
-    "--source-rate",
-    type=options.rate,
-    metavar="RATE",
-    help="Of the source's link.  [default: as a host's]",
-)
+@options.of_source
 @click.option(
     "--others",
     type=_below_one,

@@ -15,35 +15,17 @@ from planning.sizing import Answer, Site, Sizing
 
 
 @click.command("size")
-@click.option("--hosts", type=options.hosts, metavar="N", required=True, help="That boot at once.")
+@options.of_hosts
 @click.option("--vms", type=options.hosts, metavar="N", help="In all.  [default: one a host]")
-@click.option(
-    "--racks",
-    type=options.hosts,
-    metavar="N",
-    default="1",
-    show_default=True,
-    help="Over which hosts are spread.",
-)
-@click.option(
-    "--link-rate",
-    type=options.rate,
-    metavar="RATE",
-    required=True,
-    help="Of each host's link, each way.",
-)
+@options.of_racks
+@options.of_links
 @click.option(
     "--uplink-rate",
     type=options.rate,
     metavar="RATE",
     help="Of all uplinks of a rack together, each way; needed for more than one rack.",
 )
-@click.option(
-    "--source-rate",
-    type=options.rate,
-    metavar="RATE",
-    help="Of the source's link.  [default: as a host's]",
-)
+@options.of_source
 @click.option(
     "--others",
     type=click.FloatRange(0, 1, max_open=True),
