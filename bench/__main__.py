@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench import agent, fanout, hops, openstack, report, storm, volt
+from bench import agent, churn, fanout, hops, openstack, report, storm, volt
 from bench import plot as picture
 from bench.peers import PEERS
 from bench.peers.virtman import SHAPES
@@ -42,15 +42,47 @@ main.add_command(model, "model")
     show_default=True,
     help="Measure on this database; may be given several times.",
 )
+@click.option("--images", type=click.IntRange(1, 1000), default=1, show_default=True)
+@click.option(
+    "--places", type=click.IntRange(1, 1000), default=1, show_default=True,
+    help="Images that each host joins.",
+)  # fmt: skip
+@click.option(
+    "--workers", type=click.IntRange(1, 64),
+    help="Of Volt; by default 4, and 1 on SQLite.",
+)  # fmt: skip
 @_json
-def measure_volt(hosts: int, databases: tuple[str, ...], target: Path | None) -> None:
-    """Let many hosts join one image, report and die."""
+def measure_volt(
+    hosts: int,
+    databases: tuple[str, ...],
+    images: int,
+    places: int,
+    workers: int | None,
+    target: Path | None,
+) -> None:
+    """Let many hosts join images, report and die."""
+    if places > images:
+        raise click.BadParameter("must not be above --images", param_hint="--places")
     runs = []
     for database in databases:
         with report.Progress(database) as progress:
-            runs.append(volt.measure(database, hosts, progress))
+            load = volt.Load(hosts, images, places)
+            runs.append(volt.measure(database, load, workers, progress))
     report.show_volt(runs)
     _write(target, runs)
+
+
+@main.command("churn")
+@click.option("--hosts", type=click.IntRange(10, 10_000), default=5_000, show_default=True)
+@click.option("--minutes", type=click.FloatRange(2, 60), default=5, show_default=True)
+@click.option("--workers", type=click.IntRange(1, 64), default=3, show_default=True)
+@_json
+def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None) -> None:
+    """Let hosts come, go, die and wait for news, while Volt and PostgreSQL are killed."""
+    with report.Progress("churn") as progress:
+        run = churn.measure(hosts, minutes, workers, progress)
+    report.show_churn(run)
+    _write(target, [run])
 
 
 @main.command("fanout")

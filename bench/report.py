@@ -11,8 +11,15 @@ from rich.table import Table
 VOLT = (
     ("workers", "workers", "{}"),
     ("hosts", "hosts", "{:,}"),
+    ("images", "images", "{}"),
+    ("  that each host joins", "places", "{}"),
+    ("pgbench, transactions a second", "pgbench_per_s", "{:,.0f}"),
     ("joins a second", "joins_per_s", "{:,.0f}"),
     ("join, p99", "join_p99_ms", "{:.0f} ms"),
+    ("cores for joins: of Volt", "join_cores_volt", "{:.2f}"),
+    ("  of the database", "join_cores_database", "{:.2f}"),
+    ("  of the bench", "join_cores_bench", "{:.2f}"),
+    ("bytes that a host takes in the database", "database_bytes_per_host", "{:,.0f}"),
     ("heartbeats a second", "heartbeats_per_s", "{:,.0f}"),
     ("heartbeat, p99", "heartbeat_p99_ms", "{:.0f} ms"),
     ("cores for heartbeats", "heartbeat_cores", "{:.2f}"),
@@ -21,6 +28,21 @@ VOLT = (
     ("peak resident memory of a worker", "rss_bytes_per_worker", "{:,} bytes"),
     ("hosts that fell silent", "silent", "{:,}"),
     ("out of the trees once due after", "expire_1000_s", "{:.1f} s"),
+)
+CHURN = (
+    ("hosts", "hosts", "{:,}"),
+    ("images", "images", "{}"),
+    ("workers", "workers", "{}"),
+    ("requests a second", "requests_per_s", "{:,.0f}"),
+    ("requests that Volt did not live to answer", "requests_lost", "{:,}"),
+    ("hosts that died", "hosts_died", "{:,}"),
+    ("workers killed", "workers_killed", "{}"),
+    ("all of Volt killed", "volts_killed", "{}"),
+    ("databases killed", "databases_killed", "{}"),
+    ("cores of Volt", "cores_volt", "{:.2f}"),
+    ("  of the database", "cores_database", "{:.2f}"),
+    ("memory of the largest worker, half way", "rss_bytes_early", "{:,} bytes"),
+    ("  in the end", "rss_bytes_late", "{:,} bytes"),
 )
 FANOUT = (
     ("nodes", "nodes", "{}"),
@@ -141,6 +163,18 @@ def show_volt(runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         for fault in run["faults"]:
             Console().print(f"[red]{run['database']}: {fault}[/red]")
+
+
+def show_churn(run: Mapping[str, Any]) -> None:
+    """Print a table of figures, the requests, and what went wrong."""
+    table = Table("", "churn")
+    for title, name, form in CHURN:
+        table.add_row(title, _cell(run[name], form))
+    for request, number in run["requests"].items():
+        table.add_row(f"  {request}", f"{number:,}")
+    Console().print(table)
+    for fault in (*run["complaints"], *run["faults"]):
+        Console().print(f"[red]{fault}[/red]")
 
 
 def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:

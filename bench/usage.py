@@ -24,10 +24,19 @@ class Cores:
 
 def peak_memory(pid: int) -> int:
     """Return the most bytes that were resident, shared ones with them."""
+    return _status(pid, "VmHWM")
+
+
+def memory(pid: int) -> int:
+    """Return the bytes that are resident, shared ones with them."""
+    return _status(pid, "VmRSS")
+
+
+def _status(pid: int, key: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
-    raise AssertionError("every process with memory has a peak")
+    raise AssertionError("every process with memory has this line")
 
 
 def seconds(pid: int) -> float:

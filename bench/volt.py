@@ -6,14 +6,17 @@ REST as from hosts.
 
 import asyncio
 import math
+import os
 import socket
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
-from itertools import count, islice
+from dataclasses import asdict, dataclass
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.report import Progress, Step
 from bench.rows import RowCounter
@@ -24,6 +27,7 @@ from lab.databases import Mariadb, Postgresql, Server
 from lab.volt import Volt
 
 WORKERS = {"postgresql": 4, "mariadb": 4, "sqlite": 1}
+YARDSTICK = 10  # seconds of pgbench
 SERVERS: dict[str, type[Server]] = {"postgresql": Postgresql, "mariadb": Mariadb}
 IN_FLIGHT = 64
 REPORTING = 640  # connections with heartbeats: a worker gathers them for a fifth of a second
@@ -37,26 +41,55 @@ SILENT = 1000
 SHOWN = 20  # faults of the trees: more say no more
 PATIENCE = 120.0  # seconds until silent hosts must be out
 LONGEST = 1800.0  # seconds for the joins: something is wrong if they take longer
-IMAGE = "/v1/images/bench"
+ROWS_OF = "bench0"  # the image whose joins' rows are counted
+
+
+Each = TypeVar("Each")
 
 
 class Refused(Exception):
     """Volt answered with an error."""
 
 
-def measure(database: str, hosts: int, progress: Progress) -> dict[str, Any]:
-    """Return one entry of ``runs``."""
+@dataclass(frozen=True)
+class Load:
+    """What hosts do.
+
+    :ivar images: how many there are
+    :ivar places: how many of them a host joins
+    """
+
+    hosts: int
+    images: int = 1
+    places: int = 1
+
+    def joins(self) -> Sequence[tuple[str, str]]:
+        """Return who joins what: hosts in order, images dealt to them in turn."""
+        return [
+            (f"h{host:05}", f"bench{(host + place) % self.images}")
+            for host in range(self.hosts)
+            for place in range(self.places)
+        ]
+
+
+def measure(database: str, load: Load, workers: int | None, progress: Progress) -> dict[str, Any]:
+    """Return one entry of ``runs``.
+
+    :param workers: of Volt; None for as many as suit the database
+    """
     with ExitStack() as stack:
         server = stack.enter_context(SERVERS[database]()) if database in SERVERS else None
+        yardstick = _yardstick(server, progress)
         url = server.create("volt") if server else _sqlite(stack)
         source = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        run = _Run(database, hosts, server, progress)
-        figures = {"database": database, "workers": WORKERS[database], "hosts": hosts}
+        run = _Run(database, load, server, progress)
+        count = workers or WORKERS[database]
+        figures = {"database": database, "workers": count, **asdict(load), **yardstick}
 
         def served(expiry: int) -> Volt:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             options = {"heartbeat": {"interval": INTERVAL, "expiry": expiry}}
-            return stack.enter_context(Volt(folder, url, WORKERS[database], options))
+            return stack.enter_context(Volt(folder, url, count, options))
 
         # Rows are counted with pauses in which hosts that say nothing would be expired.
         volt = served(NEVER)
@@ -67,21 +100,25 @@ def measure(database: str, hosts: int, progress: Progress) -> dict[str, Any]:
 
 class _Run:
     def __init__(
-        self, database: str, hosts: int, server: Server | None, progress: Progress
+        self, database: str, load: Load, server: Server | None, progress: Progress
     ) -> None:
-        self._database, self._count, self._progress = database, hosts, progress
+        self._database, self._load, self._progress = database, load, progress
         self._server = server
-        self._generations: dict[str, int] = {}
+        self._generations: dict[str, dict[str, int]] = defaultdict(dict)  # by host and image
 
     async def joins(self, volt: Volt, source_port: int) -> dict[str, Any]:
         """Let all hosts join, and report once."""
         self._open(volt, IN_FLIGHT)
-        await self._create_image(source_port)
+        for number in range(self._load.images):
+            await self._create_image(f"bench{number}", source_port)
+        before = self._size()
         figures = await self._joins()
         self._open(volt, REPORTING)
         hosts = list(self._generations)
         await self._beat(hosts, INTERVAL, [], self._progress.step("first heartbeats", len(hosts)))
-        return figures | {"rss_bytes_per_worker": max(map(peak_memory, volt.workers()))}
+        grown = None if before is None else (self._size() - before) / len(hosts)
+        memory = max(map(peak_memory, volt.workers()))
+        return figures | {"rss_bytes_per_worker": memory, "database_bytes_per_host": grown}
 
     async def life(self, volt: Volt) -> dict[str, Any]:
         """Let all hosts report for a while, then some fall silent."""
@@ -90,33 +127,47 @@ class _Run:
         silent, expired, faults = await self._expiry()
         return {**beats, "silent": silent, "expire_1000_s": expired, "faults": faults}
 
+    def _size(self) -> Any:
+        """Return the bytes of the database; None if it does not say."""
+        if not isinstance(self._server, Postgresql):
+            return None
+        return self._server.query("SELECT pg_database_size('volt')")[0][0]
+
     def _open(self, volt: Volt, connections: int) -> None:
         self._volt = volt
         self._clients = [volt.client() for _ in range(connections)]
 
-    async def _create_image(self, port: int) -> None:
+    async def _create_image(self, image: str, port: int) -> None:
         iqn = "iqn.2026-11.org.virtman:source"
         source = {"ip": "127.0.0.1", "port": port, "iqn": iqn, "lun": 0}
-        body = {"name": "bench", "size": 1 << 30, "source": source}
+        body = {"name": image, "size": 1 << 30, "source": source}
         await self._ask(self._clients[0], "POST", "/v1/images", body)
 
     async def _joins(self) -> dict[str, Any]:
-        """Let all hosts join, with pauses in which the rows of single joins are counted."""
-        step = self._progress.step("joins", self._count)
+        """Let all hosts join; of a single image, with pauses to count the rows of a join."""
+        joins = self._load.joins()
+        step = self._progress.step("joins", len(joins))
         took: list[float] = []
         spent, rows, begun = 0.0, dict.fromkeys(map(str, PROBED_AT)), 0
-        for stop in sorted({*(n for n in PROBED_AT if n < self._count), self._count}):
-            names = [f"h{number:05}" for number in range(begun, stop)]
+        probed = PROBED_AT if self._server is not None and self._load.images == 1 else ()
+        shares = [0.0, 0.0, 0.0]
+        for stop in sorted({*(n for n in probed if n < len(joins)), len(joins)}):
+            part = joins[begun:stop]
             begun = stop
+            busy = self._volt_cores(), self._database_cores(), Cores([os.getpid()])
             began = time.monotonic()
             async with asyncio.timeout(LONGEST):
-                await self._together(names, lambda c, name: self._timed_join(c, name, took, step))
-            spent += time.monotonic() - began
-            if stop in PROBED_AT and self._server is not None:
+                await self._together(part, lambda c, pair: self._timed_join(c, pair, took, step))
+            lasted = time.monotonic() - began
+            spent += lasted
+            shares = [sum + one.used() * lasted for sum, one in zip(shares, busy, strict=True)]
+            if stop in probed and self._server is not None:
                 rows[str(stop)] = await self._probe(self._server, stop)
+        names = ("join_cores_volt", "join_cores_database", "join_cores_bench")
         return {
-            "joins_per_s": self._count / spent,
+            "joins_per_s": len(joins) / spent,
             "join_p99_ms": _p99(took) * 1000,
+            **{name: share / spent for name, share in zip(names, shares, strict=True)},
             "rows_touched": rows,
         }
 
@@ -127,20 +178,25 @@ class _Run:
         await counter.begin()
         names = [f"probe{number}" for number in range(PROBES)]
         for name in names:
-            await self._join(self._clients[0], name)
+            await self._join(self._clients[0], name, ROWS_OF)
             step.advance()
         touched = await counter.end()
         for name in names:
-            await self._ask(self._clients[0], "DELETE", f"{IMAGE}/hosts/{name}")
+            await self._ask(self._clients[0], "DELETE", f"/v1/images/{ROWS_OF}/hosts/{name}")
             del self._generations[name]
         return touched / PROBES
+
+    def _volt_cores(self) -> Cores:
+        return Cores(self._volt.processes())
+
+    def _database_cores(self) -> Cores:
+        return Cores(self._server.processes() if self._server else ())
 
     async def _heartbeats(self) -> dict[str, Any]:
         hosts = list(self._generations)
         step = self._progress.step("heartbeats", int((HELD / INTERVAL + 1) * len(hosts)))
         await self._beat(hosts, INTERVAL, [], step)  # not measured: Volt has just started
-        volt = Cores(self._volt.processes())
-        database = Cores(self._server.processes() if self._server else ())
+        volt, database = self._volt_cores(), self._database_cores()
         took: list[float] = []
         began = time.monotonic()
         await self._beat(hosts, HELD, took, step)
@@ -163,24 +219,37 @@ class _Run:
         await self._together(silent, lambda client, host: self._heartbeat(client, host, []))
         due = time.monotonic() + EXPIRY
         beating = asyncio.create_task(self._beat(living, math.inf, [], None))
-        expired = await self._wait_for_expiry(len(living), due, step)
-        trees = await self._ask(self._volt.client(), "GET", f"{IMAGE}/trees")
+        expired = await self._wait_for_expiry(living, due, step)
+        trees = {
+            image: await self._ask(self._volt.client(), "GET", f"/v1/images/{image}/trees")
+            for image in self._images()
+        }
         if beating.done():
             beating.result()  # raises what ended it: the living fell silent too
         beating.cancel()
-        faults = islice(invariants.faults(trees, living), SHOWN)
-        return len(silent), expired, list(faults)
+        faults = chain.from_iterable(
+            invariants.faults(trees[image], [one for one in living if image in self._joined(one)])
+            for image in trees
+        )
+        return len(silent), expired, list(islice(faults, SHOWN))
 
-    async def _wait_for_expiry(self, left: int, due: float, step: Step) -> float | None:
-        client, present = self._volt.client(), len(self._generations)
+    async def _wait_for_expiry(self, living: Sequence[str], due: float, step: Step) -> float | None:
+        client, present = self._volt.client(), self._load.hosts * self._load.places
         while time.monotonic() < due + PATIENCE:
-            hosts = (await self._ask(client, "GET", IMAGE))["hosts"]
-            step.advance(present - hosts)
-            present = hosts
-            if hosts <= left:
+            shown = [await self._ask(client, "GET", f"/v1/images/{one}") for one in self._images()]
+            places = sum(image["hosts"] for image in shown)
+            step.advance((present - places) // self._load.places)
+            present = places
+            if places <= len(living) * self._load.places:
                 return max(0.0, time.monotonic() - due)
             await asyncio.sleep(0.1)
         return None
+
+    def _images(self) -> Sequence[str]:
+        return [f"bench{number}" for number in range(self._load.images)]
+
+    def _joined(self, host: str) -> Collection[str]:
+        return self._generations[host].keys()
 
     async def _beat(
         self, hosts: Sequence[str], seconds: float, took: list[float], step: Step | None
@@ -205,30 +274,36 @@ class _Run:
         await asyncio.gather(*map(go_on, self._clients, shares))
 
     async def _heartbeat(self, client: Client, host: str, took: list[float]) -> None:
-        image = {"generation": self._generations[host], "sent": 1 << 30, "hits": 9, "misses": 9}
-        body = {"images": {"bench": image}, "received_rate": 1 << 20, "sent_rate": 1 << 20}
+        images = {
+            image: {"generation": generation, "sent": 1 << 30, "hits": 9, "misses": 9}
+            for image, generation in self._generations[host].items()
+        }
+        body = {"images": images, "received_rate": 1 << 20, "sent_rate": 1 << 20}
         began = time.monotonic()
         news = await self._ask(client, "PUT", f"/v1/hosts/{host}/heartbeat", body)
         took.append(time.monotonic() - began)
         for placement in news["placements"]:
-            self._generations[host] = placement["generation"]
+            self._generations[host][placement["image"]] = placement["generation"]
 
-    async def _timed_join(self, client: Client, host: str, took: list[float], step: Step) -> None:
+    async def _timed_join(
+        self, client: Client, pair: tuple[str, str], took: list[float], step: Step
+    ) -> None:
         began = time.monotonic()
-        await self._join(client, host)
+        await self._join(client, *pair)
         took.append(time.monotonic() - began)
         step.advance()
 
-    async def _join(self, client: Client, host: str) -> None:
+    async def _join(self, client: Client, host: str, image: str) -> None:
         iqn = f"iqn.2026-11.org.virtman:{host}"
         portal = {"ip": "192.0.2.1", "port": 3260, "iqn": iqn, "lun": 0}
-        placement = await self._ask(client, "PUT", f"{IMAGE}/hosts/{host}", {"portal": portal})
-        self._generations[host] = placement["generation"]
+        path = f"/v1/images/{image}/hosts/{host}"
+        placement = await self._ask(client, "PUT", path, {"portal": portal})
+        self._generations[host][image] = placement["generation"]
 
     async def _together(
-        self, hosts: Iterable[str], act: Callable[[Client, str], Awaitable[None]]
+        self, hosts: Iterable[Each], act: Callable[[Client, Each], Awaitable[None]]
     ) -> None:
-        """Act for all hosts, with a request in flight on each connection."""
+        """Act for all, with a request in flight on each connection."""
         waiting = iter(hosts)
 
         async def go_on(client: Client) -> None:
@@ -247,6 +322,16 @@ class _Run:
 def _sqlite(stack: ExitStack) -> str:
     folder = stack.enter_context(tempfile.TemporaryDirectory())
     return f"sqlite:///{folder}/volt.sqlite"
+
+
+def _yardstick(server: Server | None, progress: Progress) -> dict[str, float | None]:
+    """Return what this database does by itself on this machine, so that machines compare."""
+    step = progress.step("pgbench", 1)
+    found = None
+    if isinstance(server, Postgresql):
+        found = server.transactions_per_s(IN_FLIGHT, YARDSTICK)
+    step.advance()
+    return {"pgbench_per_s": found}
 
 
 def _p99(took: list[float]) -> float:

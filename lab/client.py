@@ -45,12 +45,15 @@ class Client:
     async def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """Return the answer, whatever its status; raises ConnectionLost."""
-        content = b"" if body is None else json.dumps(body).encode()
+        """Return the answer, whatever its status; raises ConnectionLost.
+
+        A body of bytes is sent as it is, any other as JSON.
+        """
+        kind, content = _encoded(body)
         more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         head = (
             f"{method} {path} HTTP/1.1\r\nHost: {self._address}:{self._port}\r\n{self._access}"
-            f"{more}Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+            f"{more}Content-Type: application/{kind}\r\nContent-Length: {len(content)}\r\n\r\n"
         )
         try:
             connection = await self._connected()
@@ -105,6 +108,13 @@ class _Connection(asyncio.Protocol):
         self.closed = True
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionResetError("Volt closed the connection"))
+
+
+def _encoded(body: object) -> tuple[str, bytes]:
+    """Return a body's media type, less what is before the slash, and its bytes."""
+    if isinstance(body, bytes):
+        return "octet-stream", body
+    return "json", b"" if body is None else json.dumps(body).encode()
 
 
 def _parse(data: bytearray) -> Answer | None:

@@ -8,6 +8,7 @@ its data in a temporary folder, and dies with the process that started it.
 """
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -43,12 +44,8 @@ class Server:
                 shutil.chown(self.folder, ACCOUNT)
             self._initialize()
             self.port = free_port()
-            self._process = processes.start(
-                _as_account(self._command(durable)), self.kind, self.log, cwd=self.folder
-            )
-            wait_until(lambda: self._answers() or not self._process.alive(), self.kind, START)
-            if not self._process.alive():
-                raise DatabaseLost(f"{self.kind} ended: {self.log.read_text()[-4000:]}")
+            self._words = _as_account(self._command(durable))
+            self.start()
         except BaseException:
             self.stop()
             raise
@@ -59,13 +56,24 @@ class Server:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
+    def start(self) -> None:
+        """Start the server on the data that it has, and wait until it answers."""
+        self._process = processes.start(self._words, self.kind, self.log, cwd=self.folder)
+        wait_until(lambda: self._answers() or not self._process.alive(), self.kind, START)
+        if not self._process.alive():
+            raise DatabaseLost(f"{self.kind} ended: {self.log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """End the server without a word; its data stay."""
+        members = self.processes()
+        self._process.end()
+        # PostgreSQL's sessions lead groups of their own, and end once the first one is gone.
+        wait_until(lambda: not any(map(processes.stat_of, members)), f"{self.kind}'s end", 10)
+
     def stop(self) -> None:
         """End the server without a word, and remove its data."""
         if hasattr(self, "_process"):
-            members = self.processes()
-            self._process.end()
-            # PostgreSQL's sessions lead groups of their own, and end once the first one is gone.
-            wait_until(lambda: not any(map(processes.stat_of, members)), f"{self.kind}'s end", 10)
+            self.kill()
         shutil.rmtree(self.folder)
 
     def create(self, name: str, template: str | None = None) -> str:
@@ -140,6 +148,24 @@ class Postgresql(Server):
         ) as connection:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def transactions_per_s(self, clients: int, seconds: int) -> float:
+        """Return what pgbench reaches here with so many clients: short writes, each durable."""
+        self.create("pgbench")
+        where = ["-h", ADDRESS, "-p", str(self.port), "-U", "volt"]
+        program = _newest("/usr/lib/postgresql/*/bin/pgbench")
+        self._pgbench(program, *where, "-i", "-q", "-s", "10", "pgbench")
+        load = ["-N", "-c", str(clients), "-j", "2", "-T", str(seconds)]
+        said = self._pgbench(program, *where, *load, "pgbench")
+        self.drop("pgbench")
+        return float(re.findall(r"^tps = ([0-9.]+)", said, re.MULTILINE)[-1])
+
+    def _pgbench(self, *command: str | Path) -> str:
+        env = os.environ | {"PGPASSWORD": self.password}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DatabaseLost(f"{command[0]}: {done.stderr[-2000:]}")
+        return done.stdout
 
     def _initialize(self) -> None:
         secret = self.folder / "password"

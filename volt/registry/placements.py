@@ -17,7 +17,7 @@ from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import analyze, forests, hosts, views
-from volt.db.engine import for_reading, for_writing, retried
+from volt.db.engine import for_reading, for_writing, hurry, retried
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.errors import HostUnknown, PlacementStale
 from volt.model.objects import Placement, State
@@ -97,6 +97,7 @@ class Placements:
     def _arrive(self, image: str, wanted: Mapping[str, _Join]) -> set[str]:
         """Let those of the hosts that have no place wait for one; return who is new."""
         with self._writing.begin() as session:
+            hurry(session)  # they are told nothing before they have a place
             images.known(session, image)
             present = views.standings(session, image, wanted)
             _wait(session, image, [one for host, one in wanted.items() if host not in present])

@@ -4,9 +4,10 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
-from sqlalchemy import update
+from sqlalchemy import event, update
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
+from tests.functional.volt import databases
 from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
@@ -284,3 +285,29 @@ class TestConcurrency(TreesCase):
             late = Placements(impatient, Turns())
             self.assertRaises(errors.DatabaseBusy, late.join, "x", "a", portal())
         self.join("a")
+
+
+class TestCommits(TreesCase):
+    """What a join waits for."""
+
+    scenarios = ()
+    database = "postgresql"
+
+    def setUp(self):
+        super().setUp()
+        # the tests' server waits for no commit, unless it is told to
+        name = self.ground.engine.url.database
+        databases.server("postgresql").query(f"ALTER DATABASE {name} SET synchronous_commit = on")
+        self.ground.engine.dispose()
+
+    def test_a_join_waits_for_the_disk_once(self):
+        waits = []
+
+        @event.listens_for(self.ground.engine, "commit")
+        def note(connection):
+            shown = connection.exec_driver_sql("SHOW synchronous_commit").scalar()
+            if connection.exec_driver_sql("SELECT pg_current_xact_id_if_assigned()").scalar():
+                waits.append(shown)
+
+        self.join("a")
+        assert waits == ["off", "on"], waits
