@@ -59,6 +59,8 @@ class Copying:
         self._troubles: dict[str, str] = {}
         # Images that Volt wants copied here, and since when they are attached.
         self._wanted: dict[str, float] = {}
+        # Until when no copy is made at Volt's word: none can be, or one was just given back.
+        self._declined: dict[str, float] = {}
         self._rounds = Periodic("copying", self.look, _INTERVAL)
 
     def start(self) -> None:
@@ -73,6 +75,7 @@ class Copying:
         """Begin what Volt wants; go on with what is on record and neither done nor under way."""
         now = time.monotonic()
         self._begin_wanted(now)
+        self._say_what_is_declined(now)
         for copy in self.copies.all():
             with self._lock:
                 thread = self._threads.get(copy.image)
@@ -90,12 +93,24 @@ class Copying:
         }
         self._wanted = {image: self._wanted.get(image, now) for image in wanted}
         for image, how in wanted.items():
-            if now - self._wanted[image] >= how.after:
+            is_due = now - self._wanted[image] >= how.after
+            if is_due and now >= self._declined.get(image, now):
                 try:
                     self._begin(image, how.rate)
                 except VirtmanError as err:
                     LOG.warning("image %s: it is not copied: %s", image, err)
-                    self._wanted[image] = now - how.after + _AGAIN
+                    self._declined[image] = now + _AGAIN
+
+    def _say_what_is_declined(self, now: float) -> None:
+        """Have Volt hear which images it should have copied by other hosts."""
+        said = False
+        for one in self.agent.attachments():
+            image = one.info.name
+            declines = now < self._declined.get(image, now) or image in self._troubles
+            said |= declines and not one.declines
+            one.declines = declines
+        if said:
+            self._hasten()
 
     def hydrate(self, image: str, rate: int = 0) -> Progress:
         """Have a whole image copied to this node, or go on at another rate; return how far it is.
@@ -130,6 +145,7 @@ class Copying:
                 copier = self._copiers.get(image)
                 self._not_before.pop(image, None)
                 self._troubles.pop(image, None)
+                self._declined.pop(image, None)
                 if copier is not None and copier.progress().state is State.STOPPED:
                     del self._copiers[image]  # another one goes on
             if copier is not None:
@@ -150,6 +166,9 @@ class Copying:
                 attachment.copied = 0
                 with self._lock:
                     self._copiers.pop(image, None)
+                    self._troubles.pop(image, None)
+                    self._declined[image] = time.monotonic() + _AGAIN
+                attachment.declines = True
             attachment.release(_USER)
             self._hasten()
         LOG.info("image %s: its copy is given back", image)
@@ -252,6 +271,7 @@ class Copying:
         )
         with self._lock:
             self._copiers[image] = copier
+            self._troubles.pop(image, None)
         self._hasten()
         copier.run()
         self._hasten()

@@ -141,6 +141,10 @@ class Copies:
         self.put(now)
         return now
 
+    def room(self) -> int:
+        """Return how many bytes copies could still take that are made from now on."""
+        return max(0, self.space.spare(self.folder))
+
     def claims(self) -> list[tuple[Path, int]]:
         """Return the bytes that copies may still take, and in which folders."""
         return [

@@ -14,6 +14,7 @@ from volt.db.any_of import among
 from volt.db.models import WAITING, HoldRow, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
     Candidate,
+    CopyPolicy,
     Feed,
     Host,
     Hydration,
@@ -45,7 +46,7 @@ def _of(table: Any, *columns: str) -> Select[Any]:
 
 
 _PLACED = (
-    _of(_PLACES, "host", "state", "generation", "left", "told")
+    _of(_PLACES, "host", "state", "generation", "left", "told", "chosen")
     .add_columns(caps.applies(_PLACES).label("capped"))
     .where(_PLACES.c.generation != WAITING)
     .order_by(_PLACES.c.host)
@@ -115,15 +116,25 @@ def images(
             row.salt,
             whole,
             row.home,
-            _hydration(row),
+            _policy(row),
         )
         for row, number, held, whole in session.execute(query)
     ]
 
 
-def _hydration(image: ImageRow) -> Hydration | None:
+def _policy(image: ImageRow) -> CopyPolicy | None:
     after = image.hydrate_after
-    return None if after is None else Hydration(after, image.hydrate_rate or 0)
+    if after is None:
+        return None
+    return CopyPolicy(after, image.hydrate_rate or 0, image.hydrate_copies)
+
+
+def _hydration(image: ImageRow, chosen: bool) -> Hydration | None:
+    """Return when a host copies all of an image."""
+    how = _policy(image)
+    if how is None or not (chosen or how.copies is None):
+        return None
+    return Hydration(how.after, how.rate)
 
 
 def copies(image: Any) -> Select[int]:
@@ -259,7 +270,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             _feeds(image, row.host, pairs[row.host], portals),
             profiles,
             row.capped,
-            _hydration(image),
+            _hydration(image, row.chosen),
         )
         for row in rows
     ]

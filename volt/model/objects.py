@@ -74,13 +74,36 @@ class NewImage:
 
 @dataclass(frozen=True)
 class Hydration:
-    """When hosts copy all of an image: so many seconds after it came, at ``rate`` bytes a second.
+    """When a host copies all of an image: so many seconds after it came, and how fast.
 
-    A rate of 0 is no limit but those for all that is fetched ahead of VMs.
+    ``rate`` is in bytes a second; 0 is no limit but those for all that is fetched ahead of VMs.
     """
 
     after: int
     rate: int
+
+
+@dataclass(frozen=True)
+class CopyPolicy(Hydration):
+    """When hosts copy all of an image, and how many of them: None is all that have it."""
+
+    copies: int | None = None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of all of an image that a host has, makes, or shall make.
+
+    ``chosen`` is whether Volt asked this host among others, ``copied`` the bytes that are there.
+    ``declines`` is whether the host said that it cannot have one, or shall not.
+    """
+
+    host: str
+    rack: str | None
+    whole: bool
+    chosen: bool
+    copied: int
+    declines: bool
 
 
 @dataclass(frozen=True)
@@ -89,7 +112,8 @@ class Image:
 
     ``holds`` is how many hosts have disks that need it, or want it to make one. ``copies`` is
     how many hosts have all of it, and need no parents; ``home`` is the one of them that stands for
-    the source, null if that serves itself. ``hydrate`` is when hosts copy all of it; null is never.
+    the source, null if that serves itself. ``hydrate`` is when hosts copy all of it, and how
+    many do; null is never.
     """
 
     name: str
@@ -107,7 +131,7 @@ class Image:
     salt: str | None
     copies: int
     home: str | None
-    hydrate: Hydration | None
+    hydrate: CopyPolicy | None
 
 
 @dataclass(frozen=True)
@@ -143,7 +167,7 @@ class Placement:
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
     they read from parents who were given to them after it left. ``profiles`` are the image's.
     ``capped`` tells whether a cap applies to what the host fetches ahead in the image, and
-    ``hydrate`` when it copies all of it.
+    ``hydrate`` when it copies all of it; null is never.
     """
 
     image: str
@@ -385,7 +409,8 @@ class ImageReport:
     """What a host has done with an image: bytes sent to children, reads by its cache.
 
     ``ahead`` tells whether it fetches ahead of its VMs now. ``copied`` is how many bytes of a copy
-    of all of it are there; the host needs no parents once the copy is ``whole``.
+    of all of it are there; the host needs no parents once the copy is ``whole``. It ``declines`` to
+    make one that it cannot, or that was given back there a moment ago.
     """
 
     generation: int
@@ -395,6 +420,7 @@ class ImageReport:
     ahead: bool = False
     copied: int = 0
     whole: bool = False
+    declines: bool = False
 
 
 @dataclass(frozen=True)
@@ -402,6 +428,7 @@ class Report:
     """A heartbeat: the whole state of a host; network traffic in bytes a second.
 
     ``disks`` is how many VMs and snapshots the host has, by image; 0 if it waits for the image.
+    ``room`` is the bytes that copies of whole images could still take.
     """
 
     images: Mapping[str, ImageReport]
@@ -409,6 +436,7 @@ class Report:
     sent_rate: int = 0
     overloaded: bool = False
     disks: Mapping[str, int] = field(default_factory=dict)
+    room: int = 0
 
 
 @dataclass(frozen=True)

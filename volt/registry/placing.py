@@ -46,7 +46,7 @@ def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
 
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)
     if image.home in names:
-        image.home = _other_home(session, image, names)
+        image.home = other_home(session, image, names)
         renew_all(session, image)
     else:
         forests.renew(session, image, told)
@@ -79,8 +79,8 @@ def renew_all(session: Session, image: ImageRow) -> None:
     )
 
 
-def _other_home(session: Session, image: ImageRow, gone: Collection[str]) -> str | None:
-    """Return who stands for the source when its home goes; None for the source itself."""
+def other_home(session: Session, image: ImageRow, gone: Collection[str] = ()) -> str | None:
+    """Return who can stand for the source once these hosts are gone; None for the source itself."""
     whole = select(PlacementRow.host).where(
         PlacementRow.image == image.name,
         PlacementRow.whole,

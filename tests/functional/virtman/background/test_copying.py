@@ -21,7 +21,7 @@ from virtman.image.attachment import look
 from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model.copying import PIECE
-from volt.model.objects import Hydration
+from volt.model.objects import CopyPolicy
 
 IMAGE = "filled"
 BLOCK = 4096
@@ -240,11 +240,11 @@ class WholeTest(CopyingCase):
     def test_what_volt_wants_is_copied_some_time_after_it_came(self):
         self.node.create("vm1", IMAGE)
         images = self.bed.volt.ground.images
-        images.hydrate(IMAGE, Hydration(3600, MIB))
+        images.hydrate(IMAGE, CopyPolicy(3600, MIB))
         self.node.beat()
         self.go_on()
         self.assertIsNone(self.progress())
-        images.hydrate(IMAGE, Hydration(0, 1 << 30))
+        images.hydrate(IMAGE, CopyPolicy(0, 1 << 30))
         self.node.beat()
         self.go_on()
         self.assert_whole()
@@ -254,6 +254,48 @@ class WholeTest(CopyingCase):
         self.go_on()
         self.assert_whole()
         self.assert_all_is_given_back()
+
+    def test_another_host_copies_what_one_gives_back(self):
+        with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
+            other = self.bed.node("b")
+            for node in (self.node, other):
+                node.create("vm1", IMAGE)
+                node.settle()
+                node.beat()
+            self.bed.volt.ground.images.hydrate(IMAGE, CopyPolicy(0, 0, 1))
+            self.take_turns(self.node, other)
+            self.assert_whole()
+            self.assertIsNone(other.copying.progress(IMAGE))
+            self.release()
+            self.take_turns(self.node, other)
+            self.assertIsNone(self.progress())
+            self.assertEqual(State.WHOLE, other.copying.progress(IMAGE).state)
+
+    def take_turns(self, *nodes):
+        """Let Volt and each node hear of each other, and do what follows."""
+        for node in (*nodes, *nodes):
+            node.beat()
+            with node.process.here():
+                node.copying.look()
+            for thread in list(node.copying._threads.values()):
+                thread.join()
+            node.beat()
+            self.bed.volt.ground.copies.tend()
+
+    def test_a_host_that_has_no_space_says_so(self):
+        self.node.create("vm1", IMAGE)
+        with fixtures.MockPatchObject(copies.Copies, "begin", lambda *_: self.refuse()):
+            self.bed.volt.ground.images.hydrate(IMAGE, CopyPolicy(0, 0))
+            with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
+                self.node.beat()
+                self.go_on()
+        self.node.beat()
+        report = self.bed.volt.ground.hosts.show("a").report
+        self.assertTrue(report.images[IMAGE].declines)
+        self.assertGreater(report.room, 0)
+
+    def refuse(self):
+        raise NoSpace("no space")
 
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()

@@ -1,0 +1,96 @@
+"""What is known of the copies of all of an image, that hosts have or shall make."""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import Select, select, update
+from sqlalchemy.orm import Session
+
+from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
+from volt.model.copies import Keeper
+from volt.model.objects import Copy, ImageReport
+
+_LEAVES = 128
+"""Bytes of an image for each of the lowest level of its hash tree, which a copy has too."""
+
+_IN_TREES = PlacementRow.left.is_(None) & (PlacementRow.generation != WAITING)
+
+
+def wanted(session: Session) -> dict[str, int]:
+    """Return of which images so many copies are wanted."""
+    query = select(ImageRow.name, ImageRow.hydrate_copies)
+    rows = session.execute(query.where(ImageRow.hydrate_copies.is_not(None)))
+    return {name: copies or 0 for name, copies in rows}
+
+
+def keepers(session: Session, image: str) -> list[Keeper]:
+    """Return the hosts that have a copy, or were chosen."""
+    return _keepers(session, image, PlacementRow.whole | PlacementRow.chosen)
+
+
+def hosts(session: Session, image: str) -> list[Keeper]:
+    """Return all hosts that have a place in the image's trees."""
+    return _keepers(session, image)
+
+
+def of_image(session: Session, image: str) -> list[Copy]:
+    """Return the copies of an image, and those that shall be or have begun, by host."""
+    found = []
+    for place, row, _ in session.execute(_rows(image).order_by(PlacementRow.host)):
+        said = _of(json.loads(row.report), image)
+        if place.whole or place.chosen or said.copied:
+            about = row.name, row.rack, place.whole, place.chosen
+            found.append(Copy(*about, said.copied, said.declines))
+    return found
+
+
+def mark(session: Session, image: str, chosen: Collection[str]) -> None:
+    """Note who is chosen, and that nobody else is."""
+    of_image = PlacementRow.image == image
+    others = PlacementRow.host.not_in(sorted(chosen))
+    session.execute(
+        update(PlacementRow).where(of_image, PlacementRow.chosen, others).values(chosen=False)
+    )
+    session.execute(
+        update(PlacementRow)
+        .where(of_image, PlacementRow.host.in_(sorted(chosen)))
+        .values(chosen=True)
+    )
+
+
+def _keepers(session: Session, image: str, *which: Any) -> list[Keeper]:
+    return [
+        _keeper(place, row, image, size)
+        for place, row, size in session.execute(_rows(image).where(*which))
+    ]
+
+
+def _rows(image: str) -> Select[PlacementRow, HostRow, int]:
+    return (
+        select(PlacementRow, HostRow, ImageRow.size)
+        .join(HostRow, HostRow.name == PlacementRow.host)
+        .join(ImageRow, ImageRow.name == PlacementRow.image)
+        .where(PlacementRow.image == image, _IN_TREES)
+    )
+
+
+def _keeper(place: PlacementRow, host: HostRow, image: str, size: int) -> Keeper:
+    report = json.loads(host.report)
+    said = _of(report, image)
+    return Keeper(
+        host.name,
+        host.rack,
+        place.whole,
+        place.chosen,
+        said.declines,
+        said.copied > 0,
+        report.get("room", 0) >= size + size // _LEAVES,
+        not (host.draining or host.overloaded),
+        report.get("received_rate", 0) + report.get("sent_rate", 0),
+    )
+
+
+def _of(report: dict[str, Any], image: str) -> ImageReport:
+    """Return what a host said of an image, if anything."""
+    return ImageReport(**report.get("images", {}).get(image, {"generation": 0}))
