@@ -163,7 +163,7 @@ class Copying:
                 attachment = self.agent.attach(image, _USER)
                 attachment.take_back()
                 self.copies.forget(copy)
-                attachment.copied = 0
+                attachment.copied, attachment.complete = 0, ()
                 with self._lock:
                     self._copiers.pop(image, None)
                     self._troubles.pop(image, None)

@@ -308,7 +308,7 @@ def _form(report: Report) -> dict[str, Any]:
     """Return a heartbeat; an older Volt takes it, as long as there is nothing new to say."""
     form = asdict(report)
     for image in form["images"].values():
-        for name in ("ahead", "copied", "whole", "declines"):
+        for name in ("ahead", "copied", "whole", "complete", "declines"):
             if not image[name]:
                 del image[name]
     return form

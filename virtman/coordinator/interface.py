@@ -92,6 +92,7 @@ class ImageReport:
     :ivar ahead: this host fetches ahead of its VMs now
     :ivar copied: bytes of a copy of all of it that are here
     :ivar whole: all of it is here, and it needs no parents
+    :ivar complete: the stripes of which all is here
     :ivar declines: a copy cannot be made here now, or was given back a moment ago
     """
 
@@ -102,6 +103,7 @@ class ImageReport:
     ahead: bool = False
     copied: int = 0
     whole: bool = False
+    complete: tuple[int, ...] = ()
     declines: bool = False
 
 

@@ -130,6 +130,11 @@ HEARTBEAT = Schema(
                         "ahead": {"type": "boolean"},
                         "copied": _COUNT,
                         "whole": {"type": "boolean"},
+                        "complete": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 0, "maximum": 7},
+                            "maxItems": 8,
+                        },
                         "declines": {"type": "boolean"},
                     },
                     "required": ["generation"],

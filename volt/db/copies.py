@@ -1,20 +1,44 @@
 """What is known of the copies of all of an image, that hosts have or shall make."""
 
 import json
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.orm import Session
 
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.model.copies import Keeper
-from volt.model.objects import Copy, ImageReport
+from volt.model.objects import Copies, Copy, ImageReport
 
 _LEAVES = 128
 """Bytes of an image for each of the lowest level of its hash tree, which a copy has too."""
 
 _IN_TREES = PlacementRow.left.is_(None) & (PlacementRow.generation != WAITING)
+
+
+def count(session: Session, images: Mapping[str, int]) -> dict[str, Copies]:
+    """Return how many hosts have all of these images, and of each stripe.
+
+    :param images: the number of stripes of each
+    """
+    query = (
+        select(PlacementRow.image, PlacementRow.whole, PlacementRow.complete, func.count())
+        .where(PlacementRow.image.in_(sorted(images)), PlacementRow.left.is_(None))
+        .where(PlacementRow.whole | (PlacementRow.complete != 0))
+        .group_by(PlacementRow.image, PlacementRow.whole, PlacementRow.complete)
+    )
+    whole: Counter[str] = Counter()
+    of_stripe: Counter[tuple[str, int]] = Counter()
+    for image, is_whole, complete, number in session.execute(query):
+        whole[image] += number if is_whole else 0
+        for stripe in range(images[image]):
+            of_stripe[image, stripe] += number if is_whole or complete >> stripe & 1 else 0
+    return {
+        image: Copies(whole[image], tuple(of_stripe[image, stripe] for stripe in range(stripes)))
+        for image, stripes in images.items()
+    }
 
 
 def wanted(session: Session) -> dict[str, int]:

@@ -178,8 +178,9 @@ class PlacementRow(Served, Base):
     ``generation`` is ``WAITING`` until there is a place; ``confirmed`` is the last one that
     the host said it uses; ``left`` is the image's generation when it left, and ``told`` whom
     it read from then: pairs of parent and standby by stripe. ``whole`` tells whether the host
-    said that it has all of the image, and needs no parents; ``chosen`` whether it is one of those
-    hosts that shall, where not all shall.
+    said that it has all of the image, and needs no parents; ``complete`` has a bit for each stripe
+    of which it has all, the lowest for stripe 0. ``chosen`` tells whether it is one of those hosts
+    that shall have all, where not all shall.
     """
 
     __tablename__ = "placements"
@@ -190,6 +191,7 @@ class PlacementRow(Served, Base):
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
     whole: Mapped[bool] = mapped_column(default=False)
+    complete: Mapped[int] = mapped_column(default=0)
     chosen: Mapped[bool] = mapped_column(default=False)
     left: Mapped[int | None] = mapped_column(BigInteger)
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))

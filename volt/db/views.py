@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select, union
 from sqlalchemy.orm import Session
 
-from volt.db import caps, forests, hosts
+from volt.db import caps, copies, forests, hosts
 from volt.db.any_of import among
 from volt.db.models import WAITING, HoldRow, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
@@ -95,10 +95,12 @@ def images(
     count = select(func.count()).select_from(PlacementRow)
     count = count.where(PlacementRow.image == ImageRow.name)
     needing = select(func.count()).select_from(HoldRow).where(HoldRow.image == ImageRow.name)
-    subqueries = (one.scalar_subquery() for one in (count, needing, copies(ImageRow.name)))
+    subqueries = (one.scalar_subquery() for one in (count, needing))
     query = select(ImageRow, *subqueries)
     query = query.order_by(ImageRow.name).limit(limit)
     query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
+    rows = session.execute(query).all()
+    kept = copies.count(session, {row.name: row.stripes for row, *_ in rows})
     return [
         Image(
             row.name,
@@ -114,11 +116,12 @@ def images(
             row.created_at,
             row.root_hash,
             row.salt,
-            whole,
+            kept[row.name].whole,
+            kept[row.name].stripes,
             row.home,
             _policy(row),
         )
-        for row, number, held, whole in session.execute(query)
+        for row, number, held in rows
     ]
 
 
@@ -137,25 +140,16 @@ def _hydration(image: ImageRow, chosen: bool) -> Hydration | None:
     return Hydration(how.after, how.rate)
 
 
-def copies(image: Any) -> Select[int]:
-    """Return the query of how many hosts have all of an image, of those in its trees."""
-    return (
-        select(func.count())
-        .select_from(PlacementRow)
-        .where(PlacementRow.image == image, PlacementRow.whole, PlacementRow.left.is_(None))
-    )
-
-
 def trees(session: Session, image: ImageRow) -> Trees:
     """Return all stripe trees of the image."""
     places = forests.whole(session, image)
     now = hosts.tick(session)
     rows = session.execute(
-        select(PlacementRow.state, HostRow)
+        select(PlacementRow.state, PlacementRow.whole, HostRow)
         .join(HostRow, HostRow.name == PlacementRow.host)
         .where(PlacementRow.image == image.name)
     )
-    members = {row.name: (State(state), host(row, now)) for state, row in rows}
+    members = {row.name: (State(state), whole, host(row, now)) for state, whole, row in rows}
     drawn = tuple(
         Tree(
             stripe,
@@ -172,7 +166,15 @@ def trees(session: Session, image: ImageRow) -> Trees:
     )
 
 
-def _node(image: str, places: Places, stripe: int, depth: int, state: State, about: Host) -> Node:
+def _node(
+    image: str,
+    places: Places,
+    stripe: int,
+    depth: int,
+    state: State,
+    whole: bool,
+    about: Host,
+) -> Node:
     place = places.node(about.host, stripe)
     report = about.report.images.get(image, ImageReport(generation=0))
     return Node(
@@ -188,6 +190,7 @@ def _node(image: str, places: Places, stripe: int, depth: int, state: State, abo
         about.draining,
         about.report.overloaded,
         about.silent,
+        whole,
     )
 
 

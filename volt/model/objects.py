@@ -111,7 +111,8 @@ class Image:
     """An image, and how many hosts have a place in its trees or are leaving one.
 
     ``holds`` is how many hosts have disks that need it, or want it to make one. ``copies`` is
-    how many hosts have all of it, and need no parents; ``home`` is the one of them that stands for
+    how many hosts have all of it, and need no parents, and ``complete`` how many have all of each
+    stripe; ``home`` is the one of them that stands for
     the source, null if that serves itself. ``hydrate`` is when hosts copy all of it, and how
     many do; null is never.
     """
@@ -130,6 +131,7 @@ class Image:
     root_hash: str | None
     salt: str | None
     copies: int
+    complete: tuple[int, ...]
     home: str | None
     hydrate: CopyPolicy | None
 
@@ -354,7 +356,8 @@ class Node:
     """A host in one tree; parent None is the source, depth 1 is fed by it.
 
     ``sent`` (bytes), ``hits`` and ``misses`` are what the host last reported of this image,
-    in all its trees; ``silent`` is the seconds since then.
+    in all its trees; ``silent`` is the seconds since then. ``whole`` tells whether it has all of
+    the image, and needs no parents.
     """
 
     host: str
@@ -369,6 +372,7 @@ class Node:
     draining: bool
     overloaded: bool
     silent: int
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -409,8 +413,9 @@ class ImageReport:
     """What a host has done with an image: bytes sent to children, reads by its cache.
 
     ``ahead`` tells whether it fetches ahead of its VMs now. ``copied`` is how many bytes of a copy
-    of all of it are there; the host needs no parents once the copy is ``whole``. It ``declines`` to
-    make one that it cannot, or that was given back there a moment ago.
+    of all of it are there, and ``complete`` are the stripes of which the copy has all; the host
+    needs no parents once the copy is ``whole``. It ``declines`` to make one that it cannot, or that
+    was given back there a moment ago.
     """
 
     generation: int
@@ -420,6 +425,7 @@ class ImageReport:
     ahead: bool = False
     copied: int = 0
     whole: bool = False
+    complete: tuple[int, ...] = ()
     declines: bool = False
 
 
@@ -481,12 +487,21 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """How many hosts have all of an image, and how many have all of each stripe."""
+
+    whole: int
+    stripes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Figures:
     """How much there is of everything at this moment, for those who watch Volt.
 
     ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
     image and stripe, ``generations`` are by image. ``caps`` are all that there are. ``holds``
-    counts, by image, the hosts that need it, and those of them that have expired.
+    counts, by image, the hosts that need it, and those of them that have expired. ``copies`` are
+    those of all of an image, and of each stripe, by image; ``wanted`` is how many there shall be.
     """
 
     hosts: int
@@ -497,3 +512,5 @@ class Figures:
     generations: Mapping[str, int]
     caps: Sequence[Cap]
     holds: Mapping[str, tuple[int, int]]
+    copies: Mapping[str, Copies]
+    wanted: Mapping[str, int]

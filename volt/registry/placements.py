@@ -168,12 +168,14 @@ class Placements:
             hosts.confirm(session, used)
 
     @retried
-    def have(self, said: Collection[tuple[str, str, bool]]) -> None:
-        """Note which hosts have all of an image, or not any more: image, host, and whether."""
+    def have(self, said: Collection[hosts.Had]) -> None:
+        """Note which hosts have all of an image, or not any more."""
         with self._writing.begin() as session:
             hosts.have(session, said)
-            for image, host, whole in sorted(said):
-                hosts.note(session, "whole" if whole else "not_whole", [host], image)
+            for one in sorted(said):
+                if one.is_new:
+                    kind = "whole" if one.whole else "not_whole"
+                    hosts.note(session, kind, [one.host], one.image)
 
     @retried
     def leave(self, image: str, host: str) -> Placement:

@@ -225,7 +225,7 @@ class WholeTest(CopyingCase):
         self.hydrate()
         self.node.beat()
         image = self.bed.volt.ground.images.show(IMAGE)
-        self.assertEqual((1, None), (image.copies, image.home))
+        self.assertEqual((1, (1, 1), None), (image.copies, image.complete, image.home))
         self.bed.volt.ground.images.rehome(IMAGE, "a")
         self.node.beat()
         self.assert_whole()
@@ -235,7 +235,8 @@ class WholeTest(CopyingCase):
         self.assertEqual({"a"}, set(other.agent.attached(IMAGE).parents))
         self.release()
         self.node.beat()
-        self.assertEqual(0, self.bed.volt.ground.images.show(IMAGE).copies)
+        image = self.bed.volt.ground.images.show(IMAGE)
+        self.assertEqual((0, (0, 0)), (image.copies, image.complete))
 
     def test_what_volt_wants_is_copied_some_time_after_it_came(self):
         self.node.create("vm1", IMAGE)

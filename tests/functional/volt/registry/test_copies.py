@@ -42,6 +42,19 @@ class TestCopies(TreesCase):
         kinds = [(one.kind, one.host) for one in self.ground.hosts.events()]
         assert {("whole", "a"), ("whole", "b"), ("not_whole", "a")} < set(kinds)
 
+    def test_a_host_with_all_of_some_stripes_is_counted_there_and_no_event(self):
+        self.join("a", "b")
+        self.beat("a")
+        report = ImageReport(self.generation("b"), copied=256, complete=(1,))
+        self.ground.hosts.heartbeat("b", Report({"x": report}))
+        assert (self.copies(), self.images.show("x").complete) == (1, (1, 2))
+        found = self.images.figures()
+        assert (found.copies["x"].whole, found.copies["x"].stripes) == (1, (1, 2))
+        assert found.wanted == {}
+        assert [one.host for one in self.ground.hosts.events() if "whole" in one.kind] == ["a"]
+        self.placements.leave("x", "a")
+        assert self.images.show("x").complete == (0, 1)
+
     def test_only_a_host_with_all_of_it_may_stand_for_the_source(self):
         self.join("a")
         self.assertRaises(errors.ImageNotWhole, self.images.rehome, "x", "a")

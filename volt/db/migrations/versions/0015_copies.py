@@ -1,4 +1,4 @@
-"""How many whole copies of an image there shall be, and which hosts are chosen to have one."""
+"""How many whole copies of an image there shall be, on which hosts, and how far they are."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,9 +11,13 @@ def upgrade() -> None:
     op.add_column(
         "placements", sa.Column("chosen", sa.Boolean, nullable=False, server_default=sa.false())
     )
+    op.add_column(
+        "placements", sa.Column("complete", sa.Integer, nullable=False, server_default="0")
+    )
     op.add_column("images", sa.Column("hydrate_copies", sa.Integer))
 
 
 def downgrade() -> None:
     op.drop_column("images", "hydrate_copies")
+    op.drop_column("placements", "complete")
     op.drop_column("placements", "chosen")
