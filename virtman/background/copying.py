@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from virtman.background.claims import Claims
 from virtman.errors import CopyUnknown, InvalidRequest, VirtmanError
 from virtman.image import copies
 from virtman.image.comparison import Comparison, Findings
@@ -50,8 +51,7 @@ class Copying:
         self._hasten = hasten
         # Guards what follows; held for moments only.
         self._lock = threading.Lock()
-        self._given_back = threading.Condition(self._lock)
-        self._busy: set[str] = set()
+        self._claims = Claims(self._lock)
         self._ending: set[str] = set()
         self._copiers: dict[str, Copier] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -80,7 +80,7 @@ class Copying:
             with self._lock:
                 thread = self._threads.get(copy.image)
                 is_due = self._not_before.get(copy.image, 0.0) <= now
-                is_free = copy.image not in self._busy and not (thread and thread.is_alive())
+                is_free = copy.image not in self._claims and not (thread and thread.is_alive())
             if is_due and is_free and not self._is_done(copy):
                 self._spawn(copy.image)
 
@@ -134,7 +134,7 @@ class Copying:
                 f"image {image} {reason}: nothing tells whether a copy is right. Add it with a "
                 "hash tree, and set [image] verify = true"
             )
-        with self._claimed(image):
+        with self._claims.claimed(image):
             attachment = self.agent.attach(image, _USER)
             try:
                 copy = self.copies.begin(info, rate)
@@ -157,7 +157,7 @@ class Copying:
         :raises CopyUnknown: if there is none
         :raises ParentUnreachable: if no parents feed it; then the copy stays
         """
-        with self._claimed(image):
+        with self._claims.claimed(image):
             copy = self._known(image)
             with self._ended(image):
                 attachment = self.agent.attach(image, _USER)
@@ -207,7 +207,7 @@ class Copying:
         wrong = Comparison(attachment, copy).wrong(counted)
         if wrong:
             LOG.error("image %s: its copy was wrong at bytes %s", image, wrong)
-            with self._claimed(image):
+            with self._claims.claimed(image):
                 attachment.take_back()
                 self._lose(copy, {at // PIECE for at in wrong})
             self._rounds.wake()
@@ -252,7 +252,7 @@ class Copying:
 
     def _go_on(self, image: str) -> None:
         attachment = self.agent.attach(image, _USER)
-        copy = self.copies.get(image)
+        copy = self.copies.mended(attachment.info)
         if copy is None:  # it was of an earlier image, or is given back
             attachment.release(_USER)
             return
@@ -289,16 +289,3 @@ class Copying:
         finally:
             with self._lock:
                 self._ending.discard(image)
-
-    @contextlib.contextmanager
-    def _claimed(self, image: str) -> Iterator[None]:
-        """Let nobody else begin or end a copy of an image meanwhile."""
-        with self._given_back:
-            self._given_back.wait_for(lambda: image not in self._busy)
-            self._busy.add(image)
-        try:
-            yield
-        finally:
-            with self._given_back:
-                self._busy.discard(image)
-                self._given_back.notify_all()

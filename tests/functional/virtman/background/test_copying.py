@@ -1,6 +1,7 @@
 """All of an image is brought here, checked and then read from here, whatever fails on the way."""
 
 import threading
+from dataclasses import replace
 
 import fixtures
 
@@ -384,6 +385,22 @@ class EndedTest(CopyingCase):
         self.restart(boot=True)
         self.assertEqual(set(), set(there) & set(self.fetched()))
         self.assert_whole()
+
+    def test_a_look_changes_no_record_and_a_new_agent_mends_it(self):
+        self.hydrate()
+        kept, info = self.node.agent.copies, self.node.agent.info(IMAGE)
+        self.assertEqual((str(self.file()), True), kept.of(info))
+        other = replace(info, size=info.size + 512)
+        self.assertEqual(("", False), kept.of(other))
+        with open(self.file(), "r+b") as file:
+            file.truncate(MIB)
+        self.assertEqual((str(self.file()), False), kept.of(info))
+        self.assertTrue(kept.get(IMAGE).whole)
+        kept.prepare()
+        self.assertFalse(kept.get(IMAGE).whole)
+        self.assertEqual(0, copies.held(kept.get(IMAGE)).count())
+        self.assertIsNone(kept.mended(other))
+        self.assertFalse(self.file().exists())
 
     def test_a_copy_that_was_cut_is_made_anew(self):
         self.hydrate()
