@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, bindparam, func, select, true, update
 from sqlalchemy.orm import Session
 
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
@@ -15,6 +15,16 @@ from volt.model.objects import Copies, Copy, ImageReport
 _LEAVES = 128
 """Bytes of an image for each of the lowest level of its hash tree, which a copy has too."""
 
+_FEW = 4
+"""Hosts that stand by for a source."""
+
+_UNDERSTUDIES = (
+    select(PlacementRow.host)
+    .where(PlacementRow.image == bindparam("image"), PlacementRow.whole == true())
+    .where(PlacementRow.left.is_(None), PlacementRow.generation != WAITING)
+    .order_by(PlacementRow.host)
+    .limit(_FEW)
+)
 _IN_TREES = PlacementRow.left.is_(None) & (PlacementRow.generation != WAITING)
 
 
@@ -56,6 +66,20 @@ def keepers(session: Session, image: str) -> list[Keeper]:
 def hosts(session: Session, image: str) -> list[Keeper]:
     """Return all hosts that have a place in the image's trees."""
     return _keepers(session, image)
+
+
+def understudies(session: Session, image: str) -> list[str]:
+    """Return some hosts that have all of an image: they stand by for its source."""
+    return list(session.connection().execute(_UNDERSTUDIES, {"image": image}).scalars())
+
+
+def any_whole(session: Session, image: str, hosts: Collection[str]) -> bool:
+    """Tell whether one of these hosts has all of an image, whether or not it is leaving."""
+    of_image = PlacementRow.image == image, PlacementRow.whole == true()
+    found = session.scalars(
+        select(PlacementRow.host).where(*of_image, PlacementRow.host.in_(sorted(hosts))).limit(1)
+    )
+    return found.first() is not None
 
 
 def of_image(session: Session, image: str) -> list[Copy]:

@@ -23,7 +23,15 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
-from volt.db.models import AccusationRow, ClockRow, EventRow, HoldRow, HostRow, PlacementRow
+from volt.db.models import (
+    AccusationRow,
+    ClockRow,
+    EventRow,
+    HoldRow,
+    HostRow,
+    NodeRow,
+    PlacementRow,
+)
 from volt.model.objects import Report, State
 
 UNKNOWN = "?"
@@ -78,6 +86,12 @@ _WHOLE = (
     update(_PLACES)
     .where(_PLACES.c.image == bindparam("in_image"), _PLACES.c.host == bindparam("in_host"))
     .values(whole=bindparam("to_whole"), complete=bindparam("to_complete"))
+)
+_NODES: Any = NodeRow.__table__
+_ROOTS = (
+    update(_NODES)
+    .where(_NODES.c.image == bindparam("in_image"), _NODES.c.host == bindparam("in_host"))
+    .values(whole=bindparam("to_whole"))
 )
 _HEARD = (
     update(_TABLE)
@@ -242,6 +256,9 @@ def have(session: Session, said: Iterable[Had]) -> None:
         for one in sorted(said)
     ]
     session.connection().execute(_WHOLE, rows)
+    session.connection().execute(
+        _ROOTS, [{name: row[name] for name in ("in_image", "in_host", "to_whole")} for row in rows]
+    )
 
 
 def accuse(session: Session, host: str, reporter: str, memory: int) -> int:

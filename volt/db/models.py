@@ -196,7 +196,11 @@ class PlacementRow(Served, Base):
     left: Mapped[int | None] = mapped_column(BigInteger)
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))
 
-    __table_args__ = (Index(None, "host"), Index(None, "image", "generation"))
+    __table_args__ = (
+        Index(None, "host"),
+        Index(None, "image", "generation"),
+        Index(None, "image", "whole", "host"),
+    )
 
     @property
     def in_trees(self) -> bool:
@@ -224,6 +228,7 @@ class NodeRow(Base):
     fed: Mapped[int]
     foreign: Mapped[int]
     accepting: Mapped[bool]
+    whole: Mapped[bool] = mapped_column(default=False)
     open: Mapped[bool]
 
     __table_args__ = (

@@ -1,6 +1,7 @@
 """How rows become the objects that callers see."""
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -258,8 +259,10 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     rows = session.connection().execute(_PLACED, {"image": name, "hosts": hosts}).all()
     pairs = _pairs(session, name, hosts)
     pairs |= {row.host: row.told for row in rows if row.told is not None}
-    peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
-    portals = _portals(session, name, peers | ({image.home} if image.home else set()))
+    peers = {peer for told in pairs.values() for pair in told for peer in pair}
+    standing_by = copies.understudies(session, name) if None in peers else []
+    peers |= {image.home, *standing_by}
+    portals = _portals(session, name, {peer for peer in peers if peer is not None})
     profiles = tuple(Profiled(*each) for each in sorted(image.profiles.items()))
     return [
         Placement(
@@ -270,7 +273,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             row.generation,
             row.left is None or _waited_for(session, name),
             image.peers_proof,
-            _feeds(image, row.host, pairs[row.host], portals),
+            _feeds(image, row.host, pairs[row.host], portals, standing_by),
             profiles,
             row.capped,
             _hydration(image, row.chosen),
@@ -316,12 +319,17 @@ def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, 
 
 
 def _feeds(
-    image: ImageRow, host: str, told: _Told, portals: Mapping[str, Portal]
+    image: ImageRow,
+    host: str,
+    told: _Told,
+    portals: Mapping[str, Portal],
+    standing_by: Sequence[str],
 ) -> tuple[Feed, ...]:
     """Return who feeds a host; in place of the source that is the image's home, if it has one.
 
     The home has all of the image. Should that turn out wrong, it must not wait for those who read
-    from it: so the source alone feeds it.
+    from it: so the source alone feeds it. Where only the source feeds any other, or would stand by,
+    a host stands by that has all of the image.
     """
 
     def peer(name: str | None) -> Peer:
@@ -334,8 +342,10 @@ def _feeds(
     feeds = []
     for stripe, (parent, standby) in enumerate(told):
         first, second = parent or image.home, standby or image.home
-        is_alone = parent is None or first == second
-        feeds.append(Feed(stripe, peer(first), None if is_alone else peer(second)))
+        others = [one for one in standing_by if one not in (host, first)]
+        if second in (None, first) and others:
+            second = others[zlib.crc32(host.encode()) % len(others)]
+        feeds.append(Feed(stripe, peer(first), None if first == second else peer(second)))
     return tuple(feeds)
 
 

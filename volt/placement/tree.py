@@ -55,11 +55,14 @@ class Tree(Links):
         slots = self._limits.source_slots
         return slots is None or self.totals.at_source < slots
 
-    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, int, str]:
-        """Return by what parents for a host are sorted, the best first."""
+    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, bool, int, str]:
+        """Return by what parents for a host are sorted, the best first.
+
+        Whoever is whole is a root: what it sends comes from nobody else.
+        """
         is_foreign, limit = parent.is_foreign_to(node), self._limits.foreign_children
         is_full = is_foreign and limit is not None and parent.foreign >= limit
-        return is_full, is_foreign, parent.level, parent.host
+        return is_full, is_foreign, not parent.whole, parent.level, parent.host
 
     def add_leaf(self, node: Node) -> None:
         """Hang a host that feeds nobody; as a spare of the source if no slot is free."""
@@ -167,17 +170,17 @@ class Tree(Links):
         slots += [_Slot(leaf.parent, nearest, leaf) for leaf in leaves if leaf.level == nearest]
         return min(slots, key=lambda slot: self._slot_order(node, slot))
 
-    def _slot_order(self, node: Node, slot: _Slot) -> tuple[bool, bool, bool, str]:
-        """Return by what slots of one level are sorted: the same rack, then free ones first."""
+    def _slot_order(self, node: Node, slot: _Slot) -> tuple[bool, bool, bool, bool, str]:
+        """Return by what slots of one level are sorted: the same rack, whole parents, free ones."""
         leaf = slot.leaf
         name = leaf.host if leaf is not None else str(slot.parent)
         if slot.parent is None:
-            return False, False, leaf is not None, name
+            return False, False, False, leaf is not None, name
         parent = self.nodes[slot.parent]
         # One of another rack in the place of another such leaves the parent as mixed as it is.
         keeps = leaf is not None and parent.is_foreign_to(leaf)
-        is_full, is_foreign, *_ = self.parent_order(node, parent)
-        return is_full and not keeps, is_foreign, leaf is not None, name
+        is_full, is_foreign, is_part, *_ = self.parent_order(node, parent)
+        return is_full and not keeps, is_foreign, is_part, leaf is not None, name
 
     def _may_yield(self, leaf: Node) -> bool:
         """Tell whether this is a leaf that may make room for an inner host."""

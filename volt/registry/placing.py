@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from volt.db import forests, views
+from volt.db import copies, forests, views
 from volt.db.hosts import Held
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.placement.links import Newcomer, PartTooSmall
@@ -44,7 +44,10 @@ def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
         for host in filter(places.holds, names):
             places.leave(host)
 
+    stood_by = copies.any_whole(session, image.name, names)
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)
+    if stood_by:
+        told |= forests.near_source(session, image.name)
     if image.home in names:
         image.home = other_home(session, image, names)
         renew_all(session, image)

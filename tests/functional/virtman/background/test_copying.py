@@ -239,6 +239,21 @@ class WholeTest(CopyingCase):
         image = self.bed.volt.ground.images.show(IMAGE)
         self.assertEqual((0, (0, 0)), (image.copies, image.complete))
 
+    def test_a_host_with_a_copy_stands_by_for_a_source_that_dies(self):
+        other = self.bed.node("b")
+        other.create("vm2", IMAGE)
+        self.hydrate()
+        for node in (self.node, other):
+            node.beat()
+            node.settle()
+        self.bed.network.targets = {
+            key: one for key, one in self.bed.network.targets.items() if one.kernel is not None
+        }
+        third = self.bed.node("c")
+        third.create("vm3", IMAGE)
+        third.settle()
+        self.assertTrue(third.agent.attached(IMAGE).parents)
+
     def test_what_volt_wants_is_copied_some_time_after_it_came(self):
         self.node.create("vm1", IMAGE)
         images = self.bed.volt.ground.images

@@ -2,7 +2,7 @@
 
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
-from tests.functional.volt.registry.base import NOW, TreesCase
+from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.model.objects import CopyPolicy, Hydration, ImageReport, NewImage, Report
 from volt.placement.rules import Shape
@@ -54,6 +54,68 @@ class TestCopies(TreesCase):
         assert [one.host for one in self.ground.hosts.events() if "whole" in one.kind] == ["a"]
         self.placements.leave("x", "a")
         assert self.images.show("x").complete == (0, 1)
+
+    def told(self, host):
+        """Parents and standbys of a host, by name; the source is 'source', nobody is None."""
+        return [
+            tuple(one and (one.host or "source") for one in (feed.parent, feed.standby))
+            for feed in self.placements.show("x", host).stripes
+        ]
+
+    def test_a_host_with_all_of_it_stands_by_for_the_source(self):
+        names = [f"h{number}" for number in range(9)]
+        self.join(*names)
+        before = {host: (self.told(host), self.generation(host)) for host in names}
+        near = {host for host, (told, _) in before.items() if "source" in sum(told, ())}
+        assert len(near) < len(names)
+        self.beat("h7")
+        for host, (told, generation) in before.items():
+            assert (self.generation(host) > generation) == (host in near)
+            for then, (parent, standby) in zip(told, self.told(host), strict=True):
+                assert parent == then[0]
+                assert standby not in (parent, host)
+                spare = None if parent == "source" else "source"
+                wanted = "h7" if "h7" not in (host, parent) else spare
+                assert standby == (wanted if then[1] in (None, "source") else then[1])
+        self.beat("h7", whole=False)
+        assert {host: self.told(host) for host in names} == {
+            host: told for host, (told, _) in before.items()
+        }
+
+    def test_who_stood_by_and_goes_is_replaced_and_all_hear_of_it(self):
+        self.join("a", "b", "c", "d")
+        self.beat("c")
+        self.beat("d")
+        first = self.fed_by_source().pop()
+        for gone, left in (("c", "d"), ("d", None)):
+            before = self.generation(first)
+            if first != gone:
+                self.placements.remove("x", gone)
+                assert self.generation(first) > before
+            told = dict(self.told("a"))
+            assert set(told.values()) <= {left, "source", "b", "c", "d", None} - {gone}
+        assert self.told("a")[0][1] in (None, "source", "b")
+
+    def test_a_whole_hosts_new_portal_is_told_to_those_for_whom_it_stands_by(self):
+        self.join("a", "b", "c")
+        self.beat("c")
+        [first, *_] = sorted(self.fed_by_source() - {"c"})
+        before = self.generation(first)
+        self.placements.join("x", "c", portal(9))
+        assert self.generation(first) > before
+        standbys = [one.standby for one in self.placements.show("x", first).stripes]
+        assert portal(9) in [one.portal for one in standbys if one]
+
+    def test_a_leaf_hangs_below_a_host_with_all_of_it_if_that_has_room(self):
+        self.join("a", "b", "c")
+        roomy = {
+            stripe: {one.host for one in self.images.parents("x", "z", 9) if one.stripe == stripe}
+            for stripe in (0, 1)
+        }
+        whole = sorted(roomy[0])[-1]
+        self.beat(whole)
+        best = [one.host for one in self.images.parents("x", "z", 9) if one.stripe == 0]
+        assert best[0] == whole
 
     def test_only_a_host_with_all_of_it_may_stand_for_the_source(self):
         self.join("a")

@@ -14,10 +14,16 @@ def upgrade() -> None:
     op.add_column(
         "placements", sa.Column("complete", sa.Integer, nullable=False, server_default="0")
     )
+    op.create_index("ix_placements_image_whole_host", "placements", ["image", "whole", "host"])
+    op.add_column(
+        "nodes", sa.Column("whole", sa.Boolean, nullable=False, server_default=sa.false())
+    )
     op.add_column("images", sa.Column("hydrate_copies", sa.Integer))
 
 
 def downgrade() -> None:
     op.drop_column("images", "hydrate_copies")
+    op.drop_column("nodes", "whole")
+    op.drop_index("ix_placements_image_whole_host", "placements")
     op.drop_column("placements", "complete")
     op.drop_column("placements", "chosen")
