@@ -311,6 +311,8 @@ def _form(report: Report) -> dict[str, Any]:
         for name in ("ahead", "copied", "whole", "complete", "declines"):
             if not image[name]:
                 del image[name]
+    if not form["room"]:
+        del form["room"]
     return form
 
 
