@@ -280,5 +280,5 @@ def _return(session: Session, image: str, names: Collection[str]) -> None:
             update(PlacementRow)
             .where(PlacementRow.image == image, PlacementRow.host.in_(names))
             .values(state=State.JOINING, confirmed=0, generation=WAITING, left=None, told=None)
-            .values(whole=False)  # until it says so again
+            .values(whole=False, complete=0, chosen=False)  # until it says so, and is asked anew
         )

@@ -300,6 +300,18 @@ class TestCopies(TreesCase):
         self.ground.copies.tend()
         assert self.chosen() == {"b"}
 
+    def test_who_comes_back_is_one_of_many_again(self):
+        self.want(1, "a", "b")
+        self.say("a", copied=512, whole=True, complete=(0, 1))
+        self.placements.leave("y", "a")
+        self.ground.copies.tend()
+        assert self.chosen() == {"b"}
+        self.join("a", image="y")
+        assert self.chosen() == {"b"}
+        assert (self.images.show("y").copies, self.images.show("y").complete) == (0, (0, 0))
+        self.say("a", copied=512, whole=True)
+        assert self.images.show("y").copies == 1
+
     def test_a_copy_that_nobody_asked_for_counts_too(self):
         self.create_hashed("y")
         self.join(*"abc", image="y")
