@@ -149,7 +149,7 @@ def heartbeat(body: bytes) -> Report:
     """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
     content = _load(body, schemas.HEARTBEAT)
     images = {
-        check_name("image", name): ImageReport(**fields)
+        check_name("image", name): ImageReport.of(fields)
         for name, fields in content.pop("images").items()
     }
     for name in content.get("disks", ()):

@@ -141,4 +141,4 @@ def _keeper(place: PlacementRow, host: HostRow, image: str, size: int) -> Keeper
 
 def _of(report: dict[str, Any], image: str) -> ImageReport:
     """Return what a host said of an image, if anything."""
-    return ImageReport(**report.get("images", {}).get(image, {"generation": 0}))
+    return ImageReport.of(report.get("images", {}).get(image, {"generation": 0}))

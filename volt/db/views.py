@@ -84,7 +84,7 @@ def without_secret(row: ImageRow) -> NewImage:
 def host(row: HostRow, now: int) -> Host:
     """Return a host as of that tick."""
     content = json.loads(row.report)
-    reports = {name: ImageReport(**one) for name, one in content.pop("images", {}).items()}
+    reports = {name: ImageReport.of(one) for name, one in content.pop("images", {}).items()}
     report = replace(Report(reports, **content), overloaded=row.overloaded)
     return Host(row.name, row.rack, row.draining, now - row.seen, report)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
@@ -427,6 +428,11 @@ class ImageReport:
     whole: bool = False
     complete: tuple[int, ...] = ()
     declines: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "ImageReport":
+        """Return the report that JSON says, which knows no tuples."""
+        return cls(**{**fields, "complete": tuple(fields.get("complete", ()))})
 
 
 @dataclass(frozen=True)
