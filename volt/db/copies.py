@@ -18,13 +18,21 @@ _LEAVES = 128
 _FEW = 4
 """Hosts that stand by for a source."""
 
-_UNDERSTUDIES = (
-    select(PlacementRow.host)
-    .where(PlacementRow.image == bindparam("image"), PlacementRow.whole == true())
-    .where(PlacementRow.left.is_(None), PlacementRow.generation != WAITING)
-    .order_by(PlacementRow.host)
-    .limit(_FEW)
-)
+_PLACES: Any = PlacementRow.__table__
+
+
+def standing_by(*columns: str) -> Select[Any]:
+    """Return the query of some hosts that have all of an image: they stand by for its source."""
+    return (
+        select(*(_PLACES.c[name] for name in columns))
+        .where(_PLACES.c.image == bindparam("image"), _PLACES.c.whole == true())
+        .where(_PLACES.c.left.is_(None), _PLACES.c.generation != WAITING)
+        .order_by(_PLACES.c.host)
+        .limit(_FEW)
+    )
+
+
+_UNDERSTUDIES = standing_by("host")
 _IN_TREES = PlacementRow.left.is_(None) & (PlacementRow.generation != WAITING)
 
 
@@ -69,17 +77,8 @@ def hosts(session: Session, image: str) -> list[Keeper]:
 
 
 def understudies(session: Session, image: str) -> list[str]:
-    """Return some hosts that have all of an image: they stand by for its source."""
+    """Return those who stand by for an image's source."""
     return list(session.connection().execute(_UNDERSTUDIES, {"image": image}).scalars())
-
-
-def any_whole(session: Session, image: str, hosts: Collection[str]) -> bool:
-    """Tell whether one of these hosts has all of an image, whether or not it is leaving."""
-    of_image = PlacementRow.image == image, PlacementRow.whole == true()
-    found = session.scalars(
-        select(PlacementRow.host).where(*of_image, PlacementRow.host.in_(sorted(hosts))).limit(1)
-    )
-    return found.first() is not None
 
 
 def of_image(session: Session, image: str) -> list[Copy]:

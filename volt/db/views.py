@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, union
+from sqlalchemy import Select, bindparam, false, func, select, true, union, union_all
 from sqlalchemy.orm import Session
 
 from volt.db import caps, copies, forests, hosts
@@ -59,7 +59,11 @@ _WAITING = select(*(_PLACES.c[name] for name in _STANDING)).where(
     _PLACES.c.image == bindparam("image"), _PLACES.c.generation == WAITING
 )
 _STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
-_PORTALS = _of(_PLACES, "host", *columns.PORTAL)
+_PORTAL = ("host", *columns.PORTAL)
+_PORTALS = _of(_PLACES, *_PORTAL)
+# SQLite takes no limit there but in brackets
+_STANDING_BY = select(copies.standing_by(*_PORTAL).subquery()).add_columns(true().label("whole"))
+_AND_STANDING_BY = union_all(_PORTALS.add_columns(false().label("whole")), _STANDING_BY)
 _Key = tuple[str, str]
 _Told = list[list[str | None]]
 
@@ -260,9 +264,11 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     pairs = _pairs(session, name, hosts)
     pairs |= {row.host: row.told for row in rows if row.told is not None}
     peers = {peer for told in pairs.values() for pair in told for peer in pair}
-    standing_by = copies.understudies(session, name) if None in peers else []
-    peers |= {image.home, *standing_by}
-    portals = _portals(session, name, {peer for peer in peers if peer is not None})
+    named = {peer for peer in (*peers, image.home) if peer is not None}
+    if None in peers:
+        portals, standing_by = _portals_near_source(session, name, named)
+    else:
+        portals, standing_by = _portals(session, name, named), []
     profiles = tuple(Profiled(*each) for each in sorted(image.profiles.items()))
     return [
         Placement(
@@ -316,6 +322,16 @@ def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, 
         return {}
     rows = session.connection().execute(_PORTALS, {"image": image, "hosts": sorted(hosts)})
     return {row.host: columns.portal(row) for row in rows}
+
+
+def _portals_near_source(
+    session: Session, image: str, hosts: Collection[str]
+) -> tuple[dict[str, Portal], list[str]]:
+    """Return where these hosts serve, and those who stand by for the source; and who these are."""
+    asked = {"image": image, "hosts": sorted(hosts)}
+    rows = session.connection().execute(_AND_STANDING_BY, asked).all()
+    standing_by = sorted(row.host for row in rows if row.whole)
+    return {row.host: columns.portal(row) for row in rows}, standing_by
 
 
 def _feeds(

@@ -201,7 +201,7 @@ class Placements:
                 row.told = views.told(session, image_row, host)
                 row.state = State.LEAVING
                 row.left = image_row.generation + 1
-                placing.leave(session, image_row, [host])
+                placing.leave(session, image_row, [host], row.whole)
                 hosts.note(session, "leave", [host], image)
             return views.placements(session, [(image, host)])[0]
 

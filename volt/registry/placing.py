@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from volt.db import copies, forests, views
+from volt.db import forests, views
 from volt.db.hosts import Held
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.placement.links import Newcomer, PartTooSmall
@@ -33,8 +33,10 @@ def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]
     return _change(session, image, act, Change((), racks, len(newcomers), idle))
 
 
-def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
+def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bool) -> None:
     """Take hosts out of the trees and place again whom they fed.
+
+    If one of them ``had_all`` of the image, it may have stood by for the source.
 
     One that the trees lack is out of them already, whatever its placement says: else it could
     never be forgotten, nor could those that go with it.
@@ -44,9 +46,8 @@ def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
         for host in filter(places.holds, names):
             places.leave(host)
 
-    stood_by = copies.any_whole(session, image.name, names)
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)
-    if stood_by:
+    if had_all:
         told |= forests.near_source(session, image.name)
     if image.home in names:
         image.home = other_home(session, image, names)
@@ -63,7 +64,7 @@ def forget(session: Session, image: ImageRow, names: Collection[str]) -> Collect
     rows = {row.host: row for row in found}
     placed = sorted(host for host, row in rows.items() if row.in_trees)
     if placed:
-        leave(session, image, placed)
+        leave(session, image, placed, any(rows[host].whole for host in placed))
     told = views.forget_told(session, image.name, rows)
     if told:
         image.generation += 1
