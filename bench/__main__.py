@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench import agent, churn, fanout, hops, openstack, report, storm, volt
+from bench import agent, churn, fanout, hops, openstack, report, storm, volt, whole
 from bench import plot as picture
 from bench.peers import PEERS
 from bench.peers.virtman import SHAPES
@@ -169,6 +169,40 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
         raise click.ClickException(str(err)) from err
     report.show_agent(run)
     _write(target, [run])
+
+
+@main.command("whole")
+@click.option(
+    "--nodes", type=click.IntRange(2, 64), default=7, show_default=True,
+    help="How many copy the image.",
+)  # fmt: skip
+@click.option(
+    "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
+)
+@click.option(
+    "--bytes", "size", default="64M", show_default=True,
+    callback=lambda context, parameter, value: _bytes(value),
+    help="Of the image, such as 64M or 64MiB; a multiple of 512.",
+)  # fmt: skip
+@click.option(
+    "--plot", type=click.Path(path_type=Path), callback=lambda *given: _picture(given[2]),
+    help="Also draw the copies, as SVG or PNG by the file's suffix.",
+)  # fmt: skip
+@_json
+def measure_whole(
+    nodes: int, link_rate: str, size: int, plot: Path | None, target: Path | None
+) -> None:
+    """Have nodes copy whole images: what that takes, sends, and makes VMs wait."""
+    try:
+        with report.Progress(f"{nodes} nodes, {link_rate}") as progress:
+            runs = whole.measure(nodes, link_rate, size, progress)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    ratios = whole.ratios(runs)
+    report.show_whole(ratios)
+    _write(target, runs, ratios)
+    if plot is not None:
+        picture.draw_copies(runs, plot)
 
 
 @main.command("hops")

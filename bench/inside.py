@@ -100,8 +100,11 @@ def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[-(-length // 4) * 4 :]
 
 
-class _Agent(http.client.HTTPConnection):
+class Agent(http.client.HTTPConnection):
+    """A connection to the local API of the node's agent."""
+
     def connect(self) -> None:
+        """Connect to the agent's socket."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(SOCKET)
 
@@ -110,7 +113,7 @@ def create(image: str, *vms: str) -> object:
     """Create VMs; return the seconds that each took, and what processes ended meanwhile."""
 
     def make(vm: str) -> None:
-        agent = _Agent("localhost")
+        agent = Agent("localhost")
         agent.request("PUT", f"/v1/instances/{vm}", json.dumps({"image": image}))
         answer = agent.getresponse()
         text = answer.read()

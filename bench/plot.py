@@ -1,4 +1,4 @@
-"""Boots at once as a picture: what each way to boot took, what it sent, what was there when."""
+"""Boots at once, and copies of whole images, as pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,10 @@ _PAGE = 5.0  # inches a row of runs
 
 
 def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Draw all runs, a row for each number of nodes and link rate; SVG or PNG by the suffix."""
+    """Draw all boots, a row for each number of nodes and link rate; SVG or PNG by the suffix.
+
+    That is: what each way to boot took, what it sent, and what was there when.
+    """
     # takes long to load
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -24,6 +27,34 @@ def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
         _times(row[0], found, f"{nodes} nodes, {link}: VMs ready after")
         _bytes(row[1], found)
         _curves(row[2], found)
+    FigureCanvasAgg(figure)
+    figure.savefig(file, format=file.suffix[1:])
+
+
+def draw_copies(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Draw copies of whole images: when nodes had all, and what a VM's reads took beside them."""
+    # takes long to load
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(10, _PAGE), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    copied = [run for run in runs if "copied_s" in run]
+    for place, run in enumerate(copied):
+        left.plot(run["copied_s"], [place] * len(run["copied_s"]), "o", alpha=0.6)
+    left.axvline(copied[0]["limit_s"], color="grey", linestyle="--", label="limit of a link")
+    left.set(title=f"{copied[0]['nodes']} nodes: all is there after", xlabel="s")
+    left.set_yticks(range(len(copied)), [run["run"] for run in copied])
+    left.invert_yaxis()
+    left.set_xlim(left=0)
+    left.legend()
+    beside = [run for run in runs if "p95_ms" in run]
+    for name in ("p50_ms", "p95_ms"):
+        right.plot([run["run"] for run in beside], [run[name] for run in beside], "o-",
+                   label=name.removesuffix("_ms"))  # fmt: skip
+    right.set(title="reads of 4 KiB of a VM beside copies", ylabel="ms")
+    right.set_ylim(bottom=0)
+    right.legend()
     FigureCanvasAgg(figure)
     figure.savefig(file, format=file.suffix[1:])
 

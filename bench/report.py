@@ -111,6 +111,20 @@ OPENSTACK = (
     ("volumes made", "volumes", "{}"),
     ("sent by the storage node", "storage_sent_bytes", "{:,} bytes"),
 )
+WHOLE = (
+    (
+        "whole image to all at once, the last over the limit",
+        "all_at_once_last_over_limit",
+        "{:.2f}",
+    ),
+    ("images that the source sent", "source_over_image", "{:.2f}"),
+    ("  with starts one after the other", "source_over_image_staggered", "{:.2f}"),
+    ("reads of a VM beside a capped copy over none, p95", "p95_capped_over_none", "{:.2f}"),
+    ("  with no cap", "p95_uncapped_over_none", "{:.2f}"),
+    ("longest read of a VM at letting go", "pause_own_s", "{:.2f} s"),
+    ("  of a VM on a node below", "pause_others_s", "{:.2f} s"),
+    ("reads from a whole image over those of the disk", "reads_over_disk", "{:.2f}"),
+)
 
 
 _COLUMNS = 4
@@ -245,6 +259,14 @@ def show_openstack(runs: Sequence[Mapping[str, Any]]) -> None:
     for run in runs:
         for what in run["left"]:
             Console().print(f"{run['mode']} left behind: {what}")
+
+
+def show_whole(ratios: Mapping[str, float]) -> None:
+    """Print a table of what the runs of one bed say about each other."""
+    table = Table("", "whole copies")
+    for title, name, form in WHOLE:
+        table.add_row(title, _cell(ratios[name], form))
+    Console().print(table)
 
 
 def _table(

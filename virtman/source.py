@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -145,17 +145,42 @@ def _leaves(image: str) -> Iterator[memoryview]:
 
 
 def remove(image: str, host: str, volt: str, access: Access) -> None:
-    """Make the image unknown to Volt, then stop serving it.
+    """Make the image unknown to Volt, which refuses while hosts need it; then stop serving it.
 
     :raises ImageUnknown: if it is neither known nor served
     """
+    _stop(image, host, lambda: VoltClient(volt, host, _TIMEOUT, access).forget(image))
+
+
+def withdraw(
+    image: str, host: str, volt: str, access: Access, *, forced: bool
+) -> tuple[bool, str | None]:
+    """Stop serving an image, which Volt forgets if no host needs it.
+
+    :param forced: although hosts need the image, and none has all of it
+    :returns: whether the image stays known, and which host stands for its source then
+    :raises ImageUnknown: if it is neither known nor served
+    :raises CoordinatorRefused: if hosts need it, and none has all of it
+    """
+    left: tuple[bool, str | None] = (False, None)
+
+    def ask() -> None:
+        nonlocal left
+        left = VoltClient(volt, host, _TIMEOUT, access).withdraw(image, forced)
+
+    _stop(image, host, ask)
+    return left
+
+
+def _stop(image: str, host: str, ask: Callable[[], None]) -> None:
+    """Stop serving an image once Volt has been asked."""
     naming.check("image", image)
     naming.check("host", host)
     become_privileged()
     steps = _steps(image, Storage(host, "", 0), sizes.SECTOR, "", Path())
     sources = [transport.source(step) for step in steps]
     try:
-        VoltClient(volt, host, _TIMEOUT, access).forget(image)
+        ask()
     except ImageUnknown:
         if not any(source.is_up() for source in sources):  # else an earlier removal ended here
             raise

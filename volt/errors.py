@@ -162,6 +162,12 @@ class ImageNotWhole(Conflict):
     code = "volt.image.not_whole"
 
 
+class ImageLastCopy(Conflict):
+    """Hosts need the image, and none has all of it: its source is the only one that does."""
+
+    code = "volt.image.last_copy"
+
+
 class ImageInUse(Conflict):
     """Hosts still have places in the image's trees, or disks that need it."""
 

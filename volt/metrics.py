@@ -127,6 +127,7 @@ class _State(Collector):
                 for state, number in (("heard", needing - gone), ("gone", gone))
             ),
         )
+        yield from self._copies()
         yield _gauge(
             "volt_cap_bytes_per_second",
             "What may be fetched ahead of VMs, of an image or by a rack's hosts.",
@@ -138,6 +139,31 @@ class _State(Collector):
             "What hosts that fetch ahead were granted of a cap.",
             ["kind", "name"],
             (([cap.kind, cap.name], cap.granted) for cap in now.caps),
+        )
+
+    def _copies(self) -> Iterator[Metric]:
+        found = sorted(self._figures.copies.items())
+        yield _gauge(
+            "volt_image_copies",
+            "Hosts that have all of an image; with one, it is independent of its source.",
+            ["image"],
+            (([image], copies.whole) for image, copies in found),
+        )
+        yield _gauge(
+            "volt_image_stripe_copies",
+            "Hosts that have all of a stripe of an image.",
+            ["image", "stripe"],
+            (
+                ([image, str(stripe)], number)
+                for image, copies in found
+                for stripe, number in enumerate(copies.stripes)
+            ),
+        )
+        yield _gauge(
+            "volt_image_copies_wanted",
+            "Whole copies that there shall be of an image, where not all its hosts copy it.",
+            ["image"],
+            (([image], number) for image, number in sorted(self._figures.wanted.items())),
         )
 
 

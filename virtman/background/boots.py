@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from virtman.background.claims import Claims
 from virtman.errors import ProfileUnbound, ProfileUnknown
 from virtman.image.attachment import Attachment
 from virtman.image.boot import Boot, Options, known_profile
@@ -33,9 +33,8 @@ class Boots:
         self._hasten = hasten
         # Guards the two below; held for moments only.
         self._lock = threading.Lock()
-        self._given_back = threading.Condition(self._lock)
         self._boots: dict[str, Boot] = {}
-        self._busy: set[str] = set()
+        self._claims = Claims(self._lock)
         self._numbers = itertools.count(1)
         self._rounds = Periodic("boots", self.look, _INTERVAL)
 
@@ -54,7 +53,7 @@ class Boots:
             self._boots = {name: boot for name, boot in self._boots.items() if name in found}
             for name, one in found.items():
                 reads = one.reads
-                if reads is not None and name not in self._busy and self._is_new(name, reads):
+                if reads is not None and name not in self._claims and self._is_new(name, reads):
                     boot = self._boot(one, reads)
                     self._spawn(boot, boot.run)
 
@@ -74,7 +73,7 @@ class Boots:
         :raises ProfileUnbound: if it can have no profile
         :raises ProfileUnknown: if it has none
         """
-        with self._claimed(image):
+        with self._claims.claimed(image):
             boot = self._boots.get(image)
             if boot is not None and boot.helps(workload):
                 return boot
@@ -82,21 +81,8 @@ class Boots:
 
     def count_anew(self, attachment: Attachment) -> Boot:
         """Begin to count what VMs read, instead of what goes on for them; who asks follows it."""
-        with self._claimed(attachment.info.name):
+        with self._claims.claimed(attachment.info.name):
             return self._boot(attachment, attachment.count_anew())
-
-    @contextlib.contextmanager
-    def _claimed(self, image: str) -> Iterator[None]:
-        """Let nobody else begin to follow boots from an image meanwhile."""
-        with self._given_back:
-            self._given_back.wait_for(lambda: image not in self._busy)
-            self._busy.add(image)
-        try:
-            yield
-        finally:
-            with self._given_back:
-                self._busy.discard(image)
-                self._given_back.notify_all()
 
     def _warm(self, image: str, workload: str) -> Boot:
         info = self.agent.info(image)

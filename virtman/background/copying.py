@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from virtman.background.claims import Claims
 from virtman.errors import CopyUnknown, InvalidRequest, VirtmanError
 from virtman.image import copies
 from virtman.image.comparison import Comparison, Findings
@@ -50,8 +51,7 @@ class Copying:
         self._hasten = hasten
         # Guards what follows; held for moments only.
         self._lock = threading.Lock()
-        self._given_back = threading.Condition(self._lock)
-        self._busy: set[str] = set()
+        self._claims = Claims(self._lock)
         self._ending: set[str] = set()
         self._copiers: dict[str, Copier] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -59,6 +59,8 @@ class Copying:
         self._troubles: dict[str, str] = {}
         # Images that Volt wants copied here, and since when they are attached.
         self._wanted: dict[str, float] = {}
+        # Until when no copy is made at Volt's word: none can be, or one was just given back.
+        self._declined: dict[str, float] = {}
         self._rounds = Periodic("copying", self.look, _INTERVAL)
 
     def start(self) -> None:
@@ -73,11 +75,12 @@ class Copying:
         """Begin what Volt wants; go on with what is on record and neither done nor under way."""
         now = time.monotonic()
         self._begin_wanted(now)
+        self._say_what_is_declined(now)
         for copy in self.copies.all():
             with self._lock:
                 thread = self._threads.get(copy.image)
                 is_due = self._not_before.get(copy.image, 0.0) <= now
-                is_free = copy.image not in self._busy and not (thread and thread.is_alive())
+                is_free = copy.image not in self._claims and not (thread and thread.is_alive())
             if is_due and is_free and not self._is_done(copy):
                 self._spawn(copy.image)
 
@@ -90,12 +93,24 @@ class Copying:
         }
         self._wanted = {image: self._wanted.get(image, now) for image in wanted}
         for image, how in wanted.items():
-            if now - self._wanted[image] >= how.after:
+            is_due = now - self._wanted[image] >= how.after
+            if is_due and now >= self._declined.get(image, now):
                 try:
                     self._begin(image, how.rate)
                 except VirtmanError as err:
                     LOG.warning("image %s: it is not copied: %s", image, err)
-                    self._wanted[image] = now - how.after + _AGAIN
+                    self._declined[image] = now + _AGAIN
+
+    def _say_what_is_declined(self, now: float) -> None:
+        """Have Volt hear which images it should have copied by other hosts."""
+        said = False
+        for one in self.agent.attachments():
+            image = one.info.name
+            declines = now < self._declined.get(image, now) or image in self._troubles
+            said |= declines and not one.declines
+            one.declines = declines
+        if said:
+            self._hasten()
 
     def hydrate(self, image: str, rate: int = 0) -> Progress:
         """Have a whole image copied to this node, or go on at another rate; return how far it is.
@@ -119,7 +134,7 @@ class Copying:
                 f"image {image} {reason}: nothing tells whether a copy is right. Add it with a "
                 "hash tree, and set [image] verify = true"
             )
-        with self._claimed(image):
+        with self._claims.claimed(image):
             attachment = self.agent.attach(image, _USER)
             try:
                 copy = self.copies.begin(info, rate)
@@ -130,6 +145,7 @@ class Copying:
                 copier = self._copiers.get(image)
                 self._not_before.pop(image, None)
                 self._troubles.pop(image, None)
+                self._declined.pop(image, None)
                 if copier is not None and copier.progress().state is State.STOPPED:
                     del self._copiers[image]  # another one goes on
             if copier is not None:
@@ -141,15 +157,18 @@ class Copying:
         :raises CopyUnknown: if there is none
         :raises ParentUnreachable: if no parents feed it; then the copy stays
         """
-        with self._claimed(image):
+        with self._claims.claimed(image):
             copy = self._known(image)
             with self._ended(image):
                 attachment = self.agent.attach(image, _USER)
                 attachment.take_back()
                 self.copies.forget(copy)
-                attachment.copied = 0
+                attachment.copied, attachment.complete = 0, ()
                 with self._lock:
                     self._copiers.pop(image, None)
+                    self._troubles.pop(image, None)
+                    self._declined[image] = time.monotonic() + _AGAIN
+                attachment.declines = True
             attachment.release(_USER)
             self._hasten()
         LOG.info("image %s: its copy is given back", image)
@@ -188,7 +207,7 @@ class Copying:
         wrong = Comparison(attachment, copy).wrong(counted)
         if wrong:
             LOG.error("image %s: its copy was wrong at bytes %s", image, wrong)
-            with self._claimed(image):
+            with self._claims.claimed(image):
                 attachment.take_back()
                 self._lose(copy, {at // PIECE for at in wrong})
             self._rounds.wake()
@@ -233,7 +252,7 @@ class Copying:
 
     def _go_on(self, image: str) -> None:
         attachment = self.agent.attach(image, _USER)
-        copy = self.copies.get(image)
+        copy = self.copies.mended(attachment.info)
         if copy is None:  # it was of an earlier image, or is given back
             attachment.release(_USER)
             return
@@ -252,6 +271,7 @@ class Copying:
         )
         with self._lock:
             self._copiers[image] = copier
+            self._troubles.pop(image, None)
         self._hasten()
         copier.run()
         self._hasten()
@@ -269,16 +289,3 @@ class Copying:
         finally:
             with self._lock:
                 self._ending.discard(image)
-
-    @contextlib.contextmanager
-    def _claimed(self, image: str) -> Iterator[None]:
-        """Let nobody else begin or end a copy of an image meanwhile."""
-        with self._given_back:
-            self._given_back.wait_for(lambda: image not in self._busy)
-            self._busy.add(image)
-        try:
-            yield
-        finally:
-            with self._given_back:
-                self._busy.discard(image)
-                self._given_back.notify_all()

@@ -50,6 +50,7 @@ class Heartbeat:
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
             self.agent.needs(),
+            self.agent.copies.room(),
         )
         news = self.agent.coordinator.heartbeat(report)
         for one in attached:

@@ -96,12 +96,25 @@ def add(
 @source.command()
 @click.argument("name", metavar="IMAGE")
 @settings.volt
-def remove(name: str, host: str, volt: str, token_file: str, cafile: str) -> None:
-    """Remove IMAGE from Volt and stop serving it.
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Stop serving IMAGE although hosts need it, and none has all of it. What they have not "
+    "read yet they cannot read until IMAGE is added again.",
+)
+def remove(name: str, host: str, volt: str, token_file: str, cafile: str, force: bool) -> None:
+    """Stop serving IMAGE, and remove it from Volt unless hosts need it.
 
-    Run as root. Refused while hosts use IMAGE.
+    Run as root. If hosts need IMAGE, one that has all of it stands for the source from then on. If
+    none has, this is refused.
     """
     from virtman import source as sources  # noqa: PLC0415 - see above
     from virtman.coordinator.auth import Access  # noqa: PLC0415
 
-    sources.remove(name, host, volt, Access(token_file, cafile))
+    stays, home = sources.withdraw(name, host, volt, Access(token_file, cafile), forced=force)
+    if not stays:
+        click.echo(f"{name}: not served any more, and removed from Volt")
+    elif home is not None:
+        click.echo(f"{name}: not served any more; {home} stands for the source")
+    else:
+        click.echo(f"{name}: not served any more; no host has all of it")

@@ -134,6 +134,15 @@ class VoltClient(Connection, Coordinator):
         """Make an image unknown again; one that hosts still use is refused."""
         self._call("DELETE", f"/v1/images/{quote(name, safe='')}")
 
+    def withdraw(self, name: str, forced: bool) -> tuple[bool, str | None]:
+        """Have an image's source go; return whether the image stays, and who stands for the source.
+
+        :param forced: although hosts need the image, and none has all of it
+        """
+        force = "?force=true" if forced else ""
+        left = self._call("DELETE", f"/v1/images/{quote(name, safe='')}/source{force}")
+        return (True, left["home"]) if left else (False, None)
+
     def join(self, image: str, portal: Portal) -> Placement:
         """Take a place in an image's trees."""
         body = {"portal": asdict(portal), "rack": self.rack}
@@ -299,9 +308,11 @@ def _form(report: Report) -> dict[str, Any]:
     """Return a heartbeat; an older Volt takes it, as long as there is nothing new to say."""
     form = asdict(report)
     for image in form["images"].values():
-        for name in ("ahead", "copied", "whole"):
+        for name in ("ahead", "copied", "whole", "complete", "declines"):
             if not image[name]:
                 del image[name]
+    if not form["room"]:
+        del form["room"]
     return form
 
 

@@ -92,6 +92,8 @@ class ImageReport:
     :ivar ahead: this host fetches ahead of its VMs now
     :ivar copied: bytes of a copy of all of it that are here
     :ivar whole: all of it is here, and it needs no parents
+    :ivar complete: the stripes of which all is here
+    :ivar declines: a copy cannot be made here now, or was given back a moment ago
     """
 
     generation: int
@@ -101,6 +103,8 @@ class ImageReport:
     ahead: bool = False
     copied: int = 0
     whole: bool = False
+    complete: tuple[int, ...] = ()
+    declines: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +114,7 @@ class Report:
     :ivar overloaded: this host asks for no new children
     :ivar disks: how many VMs and snapshots are here, by image: Volt keeps these images for them;
         0 if this host wants the image
+    :ivar room: bytes that copies of whole images could still take
     """
 
     images: Mapping[str, ImageReport]
@@ -117,6 +122,7 @@ class Report:
     sent_rate: int = 0
     overloaded: bool = False
     disks: Mapping[str, int] = field(default_factory=dict)
+    room: int = 0
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class Attachment:
     :param portal: where this node serves the image
     :ivar share: how fast it may be fetched ahead of VMs
     :ivar copied: bytes of a copy of all of it that are here
+    :ivar complete: stripes of which that copy has all
+    :ivar declines: whether a copy that Volt wants cannot be made here now, or shall not
     """
 
     def __init__(
@@ -56,6 +58,8 @@ class Attachment:
         self.times = times
         self.share = Share()
         self.copied = 0
+        self.complete: tuple[int, ...] = ()
+        self.declines = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
         self._life = Life(info, portal, stack, coordinator, times, self._witness, copies)
@@ -206,6 +210,8 @@ class Attachment:
             ahead,
             self.info.size if self.is_local else self.copied,
             self.is_local,
+            tuple(range(self.info.stripes)) if self.is_local else self.complete,
+            self.declines,
         )
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:

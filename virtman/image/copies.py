@@ -64,7 +64,7 @@ class Copies:
         space.claims = self.claims
 
     def prepare(self) -> None:
-        """Make the folders, read the records, and remove what these do not name."""
+        """Make the folders, read and mend the records, and remove what these do not name."""
         atomic_file.prepare(self.records)
         atomic_file.prepare(self.folder)
         found = (Copy(**json.loads(one.read_text())) for one in self.records.glob("*.json"))
@@ -73,6 +73,8 @@ class Copies:
         for file in self.folder.iterdir():
             if file.suffix in _SUFFIXES and str(file) not in named:
                 file.unlink()
+        for one in self.all():
+            self._measured(one)
 
     def all(self) -> list[Copy]:
         """Return all copies, by name of the image."""
@@ -91,29 +93,19 @@ class Copies:
     def of(self, info: ImageInfo) -> tuple[str, bool]:
         """Return the file of an image's copy, empty for none, and whether all of it is there.
 
-        A copy of an earlier image of this name goes; one whose file has gone, or was cut, is
-        no whole one any more.
+        One of an earlier image of this name is none.
         """
         found = self.get(info.name)
-        if found is None:
+        if found is None or not _is_of(found, info):
             return "", False
-        if found.mark != planner.mark(info.size, info.identity):
-            self.forget(found)
-            return "", False
-        if found.whole and _length(found) != found.layout.length:
-            forget_held(found)
-            self.put(replace(found, whole=False))
-            return found.path, False
-        return found.path, found.whole
+        return found.path, found.whole and _has_its_length(found)
 
     def begin(self, info: ImageInfo, rate: int) -> Copy:
         """Write down that an image is to be copied, or how fast from now on.
 
         :raises NoSpace: if not even the leaves of its hash tree fit
         """
-        self.of(info)  # one of an earlier image goes
-        with self._lock:
-            found = self._copies.get(info.name)
+        found = self.mended(info)
         if found is not None:
             copy = replace(found, rate=rate)
         else:
@@ -122,6 +114,29 @@ class Copies:
             copy = Copy(info.name, mark, info.size, path, rate)
             self._check(copy, copy.layout.leaves)
         self.put(copy)
+        return copy
+
+    def mended(self, info: ImageInfo) -> Copy | None:
+        """Return the copy of an image, with a record that is true; None if there is none.
+
+        One of an earlier image of this name goes; nothing lies on it any more.
+        """
+        found = self.get(info.name)
+        if found is None:
+            return None
+        if not _is_of(found, info):
+            self.forget(found)
+            return None
+        return self._measured(found)
+
+    def _measured(self, copy: Copy) -> Copy:
+        """Return a copy with a true record; nothing of a file counts that was cut, or has gone."""
+        if _has_its_length(copy):
+            return copy
+        forget_held(copy)
+        if copy.whole:
+            copy = replace(copy, whole=False)
+            self.put(copy)
         return copy
 
     def promise(self, copy: Copy, needs: int) -> Copy:
@@ -140,6 +155,10 @@ class Copies:
         now = replace(self._copies.get(copy.image, copy), whole=True)
         self.put(now)
         return now
+
+    def room(self) -> int:
+        """Return how many bytes copies could still take that are made from now on."""
+        return max(0, self.space.spare(self.folder))
 
     def claims(self) -> list[tuple[Path, int]]:
         """Return the bytes that copies may still take, and in which folders."""
@@ -219,10 +238,15 @@ def _taken(copy: Copy) -> int:
     return 0
 
 
-def _length(copy: Copy) -> int:
+def _is_of(copy: Copy, info: ImageInfo) -> bool:
+    return copy.mark == planner.mark(info.size, info.identity)
+
+
+def _has_its_length(copy: Copy) -> bool:
+    """Tell whether the file is there, and was not cut."""
     with contextlib.suppress(OSError):
-        return os.stat(copy.path).st_size
-    return 0
+        return os.stat(copy.path).st_size == copy.layout.length
+    return False
 
 
 def _free(folder: Path) -> int:

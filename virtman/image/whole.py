@@ -320,6 +320,8 @@ class Copier:
                 self._held.add(came)
             copies.write_held(self._copy, self._held)
         self._attachment.copied = min(self._held.count() * PIECE, self._attachment.info.size)
+        stripes = self._attachment.info.stripes
+        self._attachment.complete = copying.complete(self._layout, self._held, stripes)
         if self._attachment.member().device:  # else children could not get it from here
             for start, length in passing:
                 self._caches.forget(start, length)

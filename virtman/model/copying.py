@@ -133,6 +133,23 @@ class Held:
         return bytes(self._bits)
 
 
+def complete(layout: Layout, held: Held, stripes: int) -> tuple[int, ...]:
+    """Return the stripes of which all pieces are there.
+
+    Pieces come in order, so one that lacks is found near the end.
+    """
+    last = layout.first_of_leaves - 1
+    return tuple(
+        stripe
+        for stripe in range(stripes)
+        if all(
+            number in held
+            for number in range(last, -1, -1)
+            if pieces.stripe(number * PIECE, stripes) == stripe
+        )
+    )
+
+
 def stored(digests: bytes, zeros: bytes) -> int:
     """Return how many bytes those blocks have that are not zeros.
 

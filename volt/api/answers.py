@@ -12,6 +12,7 @@ from volt.model.objects import (
     Candidate,
     Cap,
     Certificate,
+    Copy,
     Event,
     Hold,
     Host,
@@ -78,7 +79,7 @@ def described() -> dict[str, Schema]:
     """Return the schemas of the dataclasses that answers are made of, and of those in them."""
     found: list[type] = []
     pending: list[Any] = [
-        *(Image, Trees, Candidate, Placement, Profile, Revision),
+        *(Image, Trees, Candidate, Copy, Placement, Profile, Revision),
         *(Cap, Hold, Import, Host, Event, Certificate, Listener, Warmup, Wish),
     ]
     while pending:

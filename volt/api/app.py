@@ -74,6 +74,7 @@ def from_conf(conf: cfg.ConfigOpts, worker: Worker, rules: policy.Enforcer) -> F
         worker.caps,
         worker.holds,
         worker.imports,
+        worker.copies,
     )
     return create_app(service, guard)
 

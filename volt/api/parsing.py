@@ -16,7 +16,7 @@ from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model.names import check_name
 from volt.model.objects import (
     Chosen,
-    Hydration,
+    CopyPolicy,
     ImageReport,
     Importing,
     NewImage,
@@ -149,7 +149,7 @@ def heartbeat(body: bytes) -> Report:
     """Parse the body of PUT /v1/hosts/{host}/heartbeat."""
     content = _load(body, schemas.HEARTBEAT)
     images = {
-        check_name("image", name): ImageReport(**fields)
+        check_name("image", name): ImageReport.of(fields)
         for name, fields in content.pop("images").items()
     }
     for name in content.get("disks", ()):
@@ -190,10 +190,10 @@ def progress(body: bytes) -> Progress:
     return Progress(content["generation"], state, content["wanted"], content["there"], detail)
 
 
-def hydration(body: bytes) -> Hydration:
-    """Parse the body of PUT /v1/images/{image}/hydrate: seconds, and bytes a second."""
+def hydration(body: bytes) -> CopyPolicy:
+    """Parse the body of PUT /v1/images/{image}/hydrate."""
     content = _load(body, schemas.HYDRATION)
-    return Hydration(int(content["after"]), int(content.get("rate", 0)))
+    return CopyPolicy(int(content["after"]), int(content.get("rate", 0)), content.get("copies"))
 
 
 def home(body: bytes) -> str | None:
@@ -245,6 +245,11 @@ def held(query: Query) -> tuple[str | None, str | None]:
     """Parse the parameters of GET /v1/holds: which image's or host's are wanted, if not all."""
     given = parameters(query, schemas.HELD)
     return given.get("image"), given.get("host")
+
+
+def is_forced(query: Query) -> bool:
+    """Parse whether something is to be done although it does harm."""
+    return bool(parameters(query, schemas.FORCED).get("force") == "true")
 
 
 def revision(query: Query) -> int | None:

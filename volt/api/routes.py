@@ -33,6 +33,7 @@ from volt.model.objects import (
     Candidate,
     Cap,
     Certificate,
+    Copy,
     Event,
     Hold,
     Host,
@@ -175,6 +176,13 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             (404, 409),
         ),
         Route(
+            *("DELETE", f"{_IMAGE}/source", images.withdraw, "image:withdraw"),
+            "Have an image's source go.",
+            {200: of(Image), 204: None},
+            (404, 409),
+            query=schemas.FORCED,
+        ),
+        Route(
             *("GET", f"{_IMAGE}/trees", images.trees, "image:trees"),
             "Show an image's trees.",
             {200: of(Trees)},
@@ -199,6 +207,13 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             "Have no more hosts copy all of an image.",
             {204: None},
             (404,),
+        ),
+        Route(
+            *("GET", f"{_IMAGE}/copies", images.copies, "image:copies"),
+            "List which hosts have, make or shall make a copy of all of an image.",
+            {200: all_of("copies", Copy)},
+            (404,),
+            has_etag=True,
         ),
         Route(
             *("PUT", f"{_IMAGE}/home", images.rehome, "image:rehome"),

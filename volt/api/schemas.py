@@ -130,6 +130,12 @@ HEARTBEAT = Schema(
                         "ahead": {"type": "boolean"},
                         "copied": _COUNT,
                         "whole": {"type": "boolean"},
+                        "complete": {
+                            "type": "array",
+                            "items": {"type": "integer", "minimum": 0, "maximum": 7},
+                            "maxItems": 8,
+                        },
+                        "declines": {"type": "boolean"},
                     },
                     "required": ["generation"],
                     "additionalProperties": False,
@@ -138,6 +144,7 @@ HEARTBEAT = Schema(
             "received_rate": _COUNT,
             "sent_rate": _COUNT,
             "overloaded": {"type": "boolean"},
+            "room": _COUNT,
             "disks": {
                 "type": "object",
                 "maxProperties": 10_000,
@@ -183,7 +190,11 @@ CHOSEN = Schema(
 HYDRATION = Schema(
     {
         "type": "object",
-        "properties": {"after": _COUNT | {"maximum": 1_000_000_000}, "rate": _COUNT},
+        "properties": {
+            "after": _COUNT | {"maximum": 1_000_000_000},
+            "rate": _COUNT,
+            "copies": {"anyOf": [_COUNT | {"minimum": 1, "maximum": 10_000}, {"type": "null"}]},
+        },
         "required": ["after"],
         "additionalProperties": False,
     }
@@ -286,6 +297,14 @@ WAIT = Schema(
         "properties": {
             "wait": {"type": "integer", "minimum": 0, "maximum": LARGEST_WAIT, "default": 0}
         },
+        "additionalProperties": False,
+    }
+)
+
+FORCED = Schema(
+    {
+        "type": "object",
+        "properties": {"force": {"enum": ["true", "false"], "default": "false"}},
         "additionalProperties": False,
     }
 )

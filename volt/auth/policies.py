@@ -47,10 +47,12 @@ _RULES: Final = [
     _rule("image:show", ANYBODY, "GET", _IMAGE, "Show an image."),
     _rule("image:hashes", ANYBODY, "GET", f"{_IMAGE}/hashes", "Show an image's upper hashes."),
     _rule("image:delete", OPERATOR, "DELETE", _IMAGE, "Forget an image."),
+    _rule("image:withdraw", OPERATOR, "DELETE", f"{_IMAGE}/source", "Have its source go."),
     _rule("image:rotate", OPERATOR, "POST", f"{_IMAGE}/chap", "Renew an image's CHAP secret."),
     _rule("image:rehome", OPERATOR, "PUT", f"{_IMAGE}/home", "Have a host stand for a source."),
     _rule("image:hydrate", OPERATOR, "PUT", f"{_IMAGE}/hydrate", "Have hosts copy an image."),
     _rule("image:dehydrate", OPERATOR, "DELETE", f"{_IMAGE}/hydrate", "Have no more copy it."),
+    _rule("image:copies", READER, "GET", f"{_IMAGE}/copies", "List who has copies of an image."),
     _rule("image:trees", READER, "GET", f"{_IMAGE}/trees", "Show an image's trees."),
     _rule(
         "image:parents",

@@ -18,6 +18,7 @@ from volt.db.clock import ClockTable
 from volt.db.engine import connect
 from volt.registry.batches import Turns
 from volt.registry.caps import Caps
+from volt.registry.copies import Copies
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
@@ -43,6 +44,7 @@ class Worker:
         self.holds = Holds(engine)
         self.imports = Imports(engine)
         self.caps = Caps(engine)
+        self.copies = Copies(engine, turns)
         self.hosts = Hosts(engine, self.placements)
         self.reports = Reports(self.hosts, Prober())
         self.watch = Watch(Changes(engine).following, self._tell)
@@ -53,6 +55,7 @@ class Worker:
             Rounds("clock", self._clock.beat, clock.TICK),
             # Apart from the clock: it must not stand still while many hosts are expired.
             Rounds("reaper", self._reap, clock.TICK),
+            Rounds("copies", self._tend, clock.TICK),
             Rounds("watch", self.watch.look, waiters.INTERVAL),
         ]
 
@@ -76,6 +79,10 @@ class Worker:
             self._reaper.rest()
         else:
             self._reaper.reap(tick)
+
+    def _tend(self) -> None:
+        if self._clock.tick is not None:
+            self.copies.tend()
 
     def _tell(self, changes: Sequence[Change]) -> None:
         if self._notifier is not None and self._clock.tick is not None:

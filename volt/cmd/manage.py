@@ -14,6 +14,7 @@ from volt.cmd import (
     SETTINGS,
     caps,
     config_files,
+    copies,
     holds,
     imports,
     profiles,
@@ -26,8 +27,6 @@ from volt.cmd.table import table
 from volt.db import upgrade
 from volt.db.engine import connect
 from volt.model.drawing import draw
-from volt.model.names import check_name
-from volt.model.objects import Hydration
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.hosts import Hosts
@@ -136,75 +135,9 @@ def index(options: cfg.ConfigOpts) -> None:
     table(("NAME", "SIZE", "STRIPES", "FANOUT", "HOSTS", "HOLDS", "COPIES"), rows)
 
 
-@image.command("show")
-@click.argument("name", metavar="IMAGE")
-@click.pass_obj
-def show_image(options: cfg.ConfigOpts, name: str) -> None:
-    """Show IMAGE, and whether it needs its source."""
-    with reported():
-        found = _images(options).show(name)
-    for title in ("name", "size", "shape", "stripes", "fanout", "hosts", "holds", "copies"):
-        click.echo(f"{title}: {getattr(found, title)}")
-    click.echo(f"source: {found.source.ip}")
-    if found.home is not None:
-        click.echo(f"home: {found.home}, which stands for the source")
-    if found.hydrate is not None:
-        click.echo(f"copied by hosts: after {found.hydrate.after} s, rate {found.hydrate.rate}")
-    need = (
-        "independent of its source" if found.copies else "needs its source: no host has all of it"
-    )
-    click.echo(f"state: {need}")
-
-
-@image.command()
-@click.argument("name", metavar="IMAGE")
-@click.option(
-    "--after",
-    type=click.IntRange(0, 1_000_000_000),
-    metavar="SECONDS",
-    help="Begin so many seconds after IMAGE came to a host, such as when its VMs have booted.",
-)
-@click.option(
-    "--rate",
-    type=click.IntRange(0),
-    default=0,
-    help="Bytes a second at which each host may fetch it; default: no limit of its own.",
-)
-@click.option("--never", is_flag=True, help="Have no more copies made; those that are there stay.")
-@click.pass_obj
-def hydrate(
-    options: cfg.ConfigOpts, *, name: str, after: int | None, rate: int, never: bool
-) -> None:
-    """Have hosts copy all of IMAGE, so that they need no parents.
-
-    These are all hosts that have IMAGE, and those that it comes to later.
-    """
-    if (after is None) != never:
-        raise click.UsageError("give either --after or --never")
-    with reported():
-        _images(options).hydrate(name, None if after is None else Hydration(after, rate))
-    when = "never" if after is None else f"{after} s after it came"
-    click.echo(f"image {name} is copied by its hosts: {when}")
-
-
-@image.command()
-@click.argument("name", metavar="IMAGE")
-@click.argument("host", required=False)
-@click.option("--source", "to_source", is_flag=True, help="Have the source serve itself again.")
-@click.pass_obj
-def rehome(options: cfg.ConfigOpts, name: str, host: str | None, to_source: bool) -> None:
-    """Have HOST, which has all of IMAGE, stand for the source of IMAGE.
-
-    All hosts that the source feeds read from HOST instead, and new ones need the source no more.
-    Should HOST go, another host with a whole copy takes its place.
-    """
-    if (host is None) != to_source:
-        raise click.UsageError("name a HOST, or give --source")
-    with reported():
-        _images(options).rehome(name, None if host is None else check_name("host", host))
-    click.echo(f"image {name} comes from {host or 'its source'}")
-
-
+image.add_command(copies.show)
+image.add_command(copies.hydrate)
+image.add_command(copies.rehome)
 image.add_command(warmups.warm)
 image.add_command(warmups.index)
 

@@ -3,7 +3,7 @@
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from volt.db import caps, holds
+from volt.db import caps, copies, holds
 from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import Figures
 
@@ -29,14 +29,16 @@ def count(session: Session) -> Figures:
             NodeRow.image, NodeRow.stripe
         )
     )
-    generations = session.execute(select(ImageRow.name, ImageRow.generation))
+    images = session.execute(select(ImageRow.name, ImageRow.generation, ImageRow.stripes)).all()
     return Figures(
         hosts,
         draining,
         overloaded,
         {(image, state): number for image, state, number in places},
         {(image, stripe): depth for image, stripe, depth in depths},
-        dict(generations.tuples().all()),
+        {name: generation for name, generation, _ in images},
         caps.index(session),
         holds.count(session),
+        copies.count(session, {name: stripes for name, _, stripes in images}),
+        copies.wanted(session),
     )

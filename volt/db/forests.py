@@ -36,6 +36,7 @@ _NODE = tuple(
     _TABLE.c[name]
     for name in (
         "stripe", "host", "rack", "parent", "level", "inner", "fed", "foreign", "accepting",
+        "whole",
     )
 )  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
@@ -70,6 +71,9 @@ _STANDBY_BELOW = (
 )
 _BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
     _IN_IMAGE, _IN_TREES, among(_TABLE.c.parent, "hosts")
+)
+_NEAR_SOURCE = select(_TABLE.c.host).where(
+    _IN_IMAGE, _TABLE.c.parent.is_(None) | _TABLE.c.standby.is_(None)
 )
 _RENEW = (
     update(_PLACEMENTS)
@@ -186,6 +190,12 @@ def readers(session: Session, image: ImageRow, host: str) -> set[str]:
     return {name for _, name in children | grandchildren}
 
 
+def near_source(session: Session, image: str) -> set[str]:
+    """Return whom the source feeds in the trees, or would."""
+    rows = session.connection().execute(_NEAR_SOURCE, {"image": image})
+    return set(rows.scalars())
+
+
 def _empty(image: ImageRow) -> Places:
     counts = zip(image.inner, image.at_source, strict=True)
     rules = Rules(Shape(image.shape), image.stripes, image.fanout, image.foreign_children)
@@ -239,6 +249,7 @@ def _row(image: ImageRow, places: Places, stripe: int, node: Node) -> dict[str, 
         "rack": node.rack,
         "parent": edge.parent,
         "standby": edge.standby,
+        "whole": node.whole,
     }
 
 

@@ -23,7 +23,15 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
-from volt.db.models import AccusationRow, ClockRow, EventRow, HoldRow, HostRow, PlacementRow
+from volt.db.models import (
+    AccusationRow,
+    ClockRow,
+    EventRow,
+    HoldRow,
+    HostRow,
+    NodeRow,
+    PlacementRow,
+)
 from volt.model.objects import Report, State
 
 UNKNOWN = "?"
@@ -77,6 +85,12 @@ _CONFIRMED = (
 _WHOLE = (
     update(_PLACES)
     .where(_PLACES.c.image == bindparam("in_image"), _PLACES.c.host == bindparam("in_host"))
+    .values(whole=bindparam("to_whole"), complete=bindparam("to_complete"))
+)
+_NODES: Any = NodeRow.__table__
+_ROOTS = (
+    update(_NODES)
+    .where(_NODES.c.image == bindparam("in_image"), _NODES.c.host == bindparam("in_host"))
     .values(whole=bindparam("to_whole"))
 )
 _HEARD = (
@@ -216,13 +230,35 @@ def confirm(session: Session, used: Iterable[tuple[str, str, int]]) -> None:
     session.connection().execute(_CONFIRMED, rows)
 
 
-def have(session: Session, said: Iterable[tuple[str, str, bool]]) -> None:
-    """Note which hosts have all of an image, or not any more: image, host, and whether."""
+@dataclass(frozen=True, order=True)
+class Had:
+    """Whether a host has all of an image, of which stripes it has all, and if the former is new.
+
+    ``complete`` has a bit for each such stripe, the lowest for stripe 0.
+    """
+
+    image: str
+    host: str
+    whole: bool
+    complete: int
+    is_new: bool
+
+
+def have(session: Session, said: Iterable[Had]) -> None:
+    """Note which hosts have all of an image, or not any more."""
     rows = [
-        {"in_image": image, "in_host": host, "to_whole": whole}
-        for image, host, whole in sorted(said)
+        {
+            "in_image": one.image,
+            "in_host": one.host,
+            "to_whole": one.whole,
+            "to_complete": one.complete,
+        }
+        for one in sorted(said)
     ]
     session.connection().execute(_WHOLE, rows)
+    session.connection().execute(
+        _ROOTS, [{name: row[name] for name in ("in_image", "in_host", "to_whole")} for row in rows]
+    )
 
 
 def accuse(session: Session, host: str, reporter: str, memory: int) -> int:

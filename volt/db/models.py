@@ -70,6 +70,7 @@ class ImageRow(Sourced, Base):
     ``revisions`` has the last that each workload ever had: no other profile gets its number.
     ``home`` is the host that stands for the source; null if that serves itself. Hosts copy all of
     it ``hydrate_after`` seconds after it came, at ``hydrate_rate`` bytes/s; null for not at all.
+    So many are chosen for this that there are ``hydrate_copies``; null is all hosts.
     """
 
     __tablename__ = "images"
@@ -89,6 +90,7 @@ class ImageRow(Sourced, Base):
     home: Mapped[str | None] = mapped_column(Name)
     hydrate_after: Mapped[int | None]
     hydrate_rate: Mapped[int | None] = mapped_column(BigInteger)
+    hydrate_copies: Mapped[int | None]
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted
@@ -176,7 +178,9 @@ class PlacementRow(Served, Base):
     ``generation`` is ``WAITING`` until there is a place; ``confirmed`` is the last one that
     the host said it uses; ``left`` is the image's generation when it left, and ``told`` whom
     it read from then: pairs of parent and standby by stripe. ``whole`` tells whether the host
-    said that it has all of the image, and needs no parents.
+    said that it has all of the image, and needs no parents; ``complete`` has a bit for each stripe
+    of which it has all, the lowest for stripe 0. ``chosen`` tells whether it is one of those hosts
+    that shall have all, where not all shall.
     """
 
     __tablename__ = "placements"
@@ -187,10 +191,16 @@ class PlacementRow(Served, Base):
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
     whole: Mapped[bool] = mapped_column(default=False)
+    complete: Mapped[int] = mapped_column(default=0)
+    chosen: Mapped[bool] = mapped_column(default=False)
     left: Mapped[int | None] = mapped_column(BigInteger)
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))
 
-    __table_args__ = (Index(None, "host"), Index(None, "image", "generation"))
+    __table_args__ = (
+        Index(None, "host"),
+        Index(None, "image", "generation"),
+        Index(None, "image", "whole", "host"),
+    )
 
     @property
     def in_trees(self) -> bool:
@@ -218,6 +228,7 @@ class NodeRow(Base):
     fed: Mapped[int]
     foreign: Mapped[int]
     accepting: Mapped[bool]
+    whole: Mapped[bool] = mapped_column(default=False)
     open: Mapped[bool]
 
     __table_args__ = (

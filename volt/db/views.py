@@ -1,19 +1,21 @@
 """How rows become the objects that callers see."""
 
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select, union
+from sqlalchemy import Select, bindparam, false, func, select, true, union, union_all
 from sqlalchemy.orm import Session
 
-from volt.db import caps, forests, hosts
+from volt.db import caps, copies, forests, hosts
 from volt.db.any_of import among
 from volt.db.models import WAITING, HoldRow, HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import (
     Candidate,
+    CopyPolicy,
     Feed,
     Host,
     Hydration,
@@ -45,7 +47,7 @@ def _of(table: Any, *columns: str) -> Select[Any]:
 
 
 _PLACED = (
-    _of(_PLACES, "host", "state", "generation", "left", "told")
+    _of(_PLACES, "host", "state", "generation", "left", "told", "chosen")
     .add_columns(caps.applies(_PLACES).label("capped"))
     .where(_PLACES.c.generation != WAITING)
     .order_by(_PLACES.c.host)
@@ -57,7 +59,11 @@ _WAITING = select(*(_PLACES.c[name] for name in _STANDING)).where(
     _PLACES.c.image == bindparam("image"), _PLACES.c.generation == WAITING
 )
 _STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
-_PORTALS = _of(_PLACES, "host", *columns.PORTAL)
+_PORTAL = ("host", *columns.PORTAL)
+_PORTALS = _of(_PLACES, *_PORTAL)
+# SQLite takes no limit there but in brackets
+_STANDING_BY = select(copies.standing_by(*_PORTAL).subquery()).add_columns(true().label("whole"))
+_AND_STANDING_BY = union_all(_PORTALS.add_columns(false().label("whole")), _STANDING_BY)
 _Key = tuple[str, str]
 _Told = list[list[str | None]]
 
@@ -82,7 +88,7 @@ def without_secret(row: ImageRow) -> NewImage:
 def host(row: HostRow, now: int) -> Host:
     """Return a host as of that tick."""
     content = json.loads(row.report)
-    reports = {name: ImageReport(**one) for name, one in content.pop("images", {}).items()}
+    reports = {name: ImageReport.of(one) for name, one in content.pop("images", {}).items()}
     report = replace(Report(reports, **content), overloaded=row.overloaded)
     return Host(row.name, row.rack, row.draining, now - row.seen, report)
 
@@ -94,10 +100,12 @@ def images(
     count = select(func.count()).select_from(PlacementRow)
     count = count.where(PlacementRow.image == ImageRow.name)
     needing = select(func.count()).select_from(HoldRow).where(HoldRow.image == ImageRow.name)
-    subqueries = (one.scalar_subquery() for one in (count, needing, copies(ImageRow.name)))
+    subqueries = (one.scalar_subquery() for one in (count, needing))
     query = select(ImageRow, *subqueries)
     query = query.order_by(ImageRow.name).limit(limit)
     query = query.where(ImageRow.name > after if name is None else ImageRow.name == name)
+    rows = session.execute(query).all()
+    kept = copies.count(session, {row.name: row.stripes for row, *_ in rows})
     return [
         Image(
             row.name,
@@ -113,26 +121,28 @@ def images(
             row.created_at,
             row.root_hash,
             row.salt,
-            whole,
+            kept[row.name].whole,
+            kept[row.name].stripes,
             row.home,
-            _hydration(row),
+            _policy(row),
         )
-        for row, number, held, whole in session.execute(query)
+        for row, number, held in rows
     ]
 
 
-def _hydration(image: ImageRow) -> Hydration | None:
+def _policy(image: ImageRow) -> CopyPolicy | None:
     after = image.hydrate_after
-    return None if after is None else Hydration(after, image.hydrate_rate or 0)
+    if after is None:
+        return None
+    return CopyPolicy(after, image.hydrate_rate or 0, image.hydrate_copies)
 
 
-def copies(image: Any) -> Select[int]:
-    """Return the query of how many hosts have all of an image, of those in its trees."""
-    return (
-        select(func.count())
-        .select_from(PlacementRow)
-        .where(PlacementRow.image == image, PlacementRow.whole, PlacementRow.left.is_(None))
-    )
+def _hydration(image: ImageRow, chosen: bool) -> Hydration | None:
+    """Return when a host copies all of an image."""
+    how = _policy(image)
+    if how is None or not (chosen or how.copies is None):
+        return None
+    return Hydration(how.after, how.rate)
 
 
 def trees(session: Session, image: ImageRow) -> Trees:
@@ -140,11 +150,11 @@ def trees(session: Session, image: ImageRow) -> Trees:
     places = forests.whole(session, image)
     now = hosts.tick(session)
     rows = session.execute(
-        select(PlacementRow.state, HostRow)
+        select(PlacementRow.state, PlacementRow.whole, HostRow)
         .join(HostRow, HostRow.name == PlacementRow.host)
         .where(PlacementRow.image == image.name)
     )
-    members = {row.name: (State(state), host(row, now)) for state, row in rows}
+    members = {row.name: (State(state), whole, host(row, now)) for state, whole, row in rows}
     drawn = tuple(
         Tree(
             stripe,
@@ -161,7 +171,15 @@ def trees(session: Session, image: ImageRow) -> Trees:
     )
 
 
-def _node(image: str, places: Places, stripe: int, depth: int, state: State, about: Host) -> Node:
+def _node(
+    image: str,
+    places: Places,
+    stripe: int,
+    depth: int,
+    state: State,
+    whole: bool,
+    about: Host,
+) -> Node:
     place = places.node(about.host, stripe)
     report = about.report.images.get(image, ImageReport(generation=0))
     return Node(
@@ -177,6 +195,7 @@ def _node(image: str, places: Places, stripe: int, depth: int, state: State, abo
         about.draining,
         about.report.overloaded,
         about.silent,
+        whole,
     )
 
 
@@ -244,8 +263,12 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     rows = session.connection().execute(_PLACED, {"image": name, "hosts": hosts}).all()
     pairs = _pairs(session, name, hosts)
     pairs |= {row.host: row.told for row in rows if row.told is not None}
-    peers = {peer for told in pairs.values() for pair in told for peer in pair if peer is not None}
-    portals = _portals(session, name, peers | ({image.home} if image.home else set()))
+    peers = {peer for told in pairs.values() for pair in told for peer in pair}
+    named = {peer for peer in (*peers, image.home) if peer is not None}
+    if None in peers:
+        portals, standing_by = _portals_near_source(session, name, named)
+    else:
+        portals, standing_by = _portals(session, name, named), []
     profiles = tuple(Profiled(*each) for each in sorted(image.profiles.items()))
     return [
         Placement(
@@ -256,10 +279,10 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
             row.generation,
             row.left is None or _waited_for(session, name),
             image.peers_proof,
-            _feeds(image, row.host, pairs[row.host], portals),
+            _feeds(image, row.host, pairs[row.host], portals, standing_by),
             profiles,
             row.capped,
-            _hydration(image),
+            _hydration(image, row.chosen),
         )
         for row in rows
     ]
@@ -301,13 +324,28 @@ def _portals(session: Session, image: str, hosts: Collection[str]) -> dict[str, 
     return {row.host: columns.portal(row) for row in rows}
 
 
+def _portals_near_source(
+    session: Session, image: str, hosts: Collection[str]
+) -> tuple[dict[str, Portal], list[str]]:
+    """Return where these hosts serve, and those who stand by for the source; and who these are."""
+    asked = {"image": image, "hosts": sorted(hosts)}
+    rows = session.connection().execute(_AND_STANDING_BY, asked).all()
+    standing_by = sorted(row.host for row in rows if row.whole)
+    return {row.host: columns.portal(row) for row in rows}, standing_by
+
+
 def _feeds(
-    image: ImageRow, host: str, told: _Told, portals: Mapping[str, Portal]
+    image: ImageRow,
+    host: str,
+    told: _Told,
+    portals: Mapping[str, Portal],
+    standing_by: Sequence[str],
 ) -> tuple[Feed, ...]:
     """Return who feeds a host; in place of the source that is the image's home, if it has one.
 
     The home has all of the image. Should that turn out wrong, it must not wait for those who read
-    from it: so the source alone feeds it.
+    from it: so the source alone feeds it. Where only the source feeds any other, or would stand by,
+    a host stands by that has all of the image.
     """
 
     def peer(name: str | None) -> Peer:
@@ -320,8 +358,10 @@ def _feeds(
     feeds = []
     for stripe, (parent, standby) in enumerate(told):
         first, second = parent or image.home, standby or image.home
-        is_alone = parent is None or first == second
-        feeds.append(Feed(stripe, peer(first), None if is_alone else peer(second)))
+        others = [one for one in standing_by if one not in (host, first)]
+        if second in (None, first) and others:
+            second = others[zlib.crc32(host.encode()) % len(others)]
+        feeds.append(Feed(stripe, peer(first), None if first == second else peer(second)))
     return tuple(feeds)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
@@ -74,9 +75,9 @@ class NewImage:
 
 @dataclass(frozen=True)
 class Hydration:
-    """When hosts copy all of an image: so many seconds after it came, at ``rate`` bytes a second.
+    """When a host copies all of an image: so many seconds after it came, and how fast.
 
-    A rate of 0 is no limit but those for all that is fetched ahead of VMs.
+    ``rate`` is in bytes a second; 0 is no limit but those for all that is fetched ahead of VMs.
     """
 
     after: int
@@ -84,12 +85,37 @@ class Hydration:
 
 
 @dataclass(frozen=True)
+class CopyPolicy(Hydration):
+    """When hosts copy all of an image, and how many of them: None is all that have it."""
+
+    copies: int | None = None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of all of an image that a host has, makes, or shall make.
+
+    ``chosen`` is whether Volt asked this host among others, ``copied`` the bytes that are there.
+    ``declines`` is whether the host said that it cannot have one, or shall not.
+    """
+
+    host: str
+    rack: str | None
+    whole: bool
+    chosen: bool
+    copied: int
+    declines: bool
+
+
+@dataclass(frozen=True)
 class Image:
     """An image, and how many hosts have a place in its trees or are leaving one.
 
     ``holds`` is how many hosts have disks that need it, or want it to make one. ``copies`` is
-    how many hosts have all of it, and need no parents; ``home`` is the one of them that stands for
-    the source, null if that serves itself. ``hydrate`` is when hosts copy all of it; null is never.
+    how many hosts have all of it, and need no parents, and ``complete`` how many have all of each
+    stripe; ``home`` is the one of them that stands for
+    the source, null if that serves itself. ``hydrate`` is when hosts copy all of it, and how
+    many do; null is never.
     """
 
     name: str
@@ -106,8 +132,9 @@ class Image:
     root_hash: str | None
     salt: str | None
     copies: int
+    complete: tuple[int, ...]
     home: str | None
-    hydrate: Hydration | None
+    hydrate: CopyPolicy | None
 
 
 @dataclass(frozen=True)
@@ -143,7 +170,7 @@ class Placement:
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
     they read from parents who were given to them after it left. ``profiles`` are the image's.
     ``capped`` tells whether a cap applies to what the host fetches ahead in the image, and
-    ``hydrate`` when it copies all of it.
+    ``hydrate`` when it copies all of it; null is never.
     """
 
     image: str
@@ -330,7 +357,8 @@ class Node:
     """A host in one tree; parent None is the source, depth 1 is fed by it.
 
     ``sent`` (bytes), ``hits`` and ``misses`` are what the host last reported of this image,
-    in all its trees; ``silent`` is the seconds since then.
+    in all its trees; ``silent`` is the seconds since then. ``whole`` tells whether it has all of
+    the image, and needs no parents.
     """
 
     host: str
@@ -345,6 +373,7 @@ class Node:
     draining: bool
     overloaded: bool
     silent: int
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -385,7 +414,9 @@ class ImageReport:
     """What a host has done with an image: bytes sent to children, reads by its cache.
 
     ``ahead`` tells whether it fetches ahead of its VMs now. ``copied`` is how many bytes of a copy
-    of all of it are there; the host needs no parents once the copy is ``whole``.
+    of all of it are there, and ``complete`` are the stripes of which the copy has all; the host
+    needs no parents once the copy is ``whole``. It ``declines`` to make one that it cannot, or that
+    was given back there a moment ago.
     """
 
     generation: int
@@ -395,6 +426,13 @@ class ImageReport:
     ahead: bool = False
     copied: int = 0
     whole: bool = False
+    complete: tuple[int, ...] = ()
+    declines: bool = False
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "ImageReport":
+        """Return the report that JSON says, which knows no tuples."""
+        return cls(**{**fields, "complete": tuple(fields.get("complete", ()))})
 
 
 @dataclass(frozen=True)
@@ -402,6 +440,7 @@ class Report:
     """A heartbeat: the whole state of a host; network traffic in bytes a second.
 
     ``disks`` is how many VMs and snapshots the host has, by image; 0 if it waits for the image.
+    ``room`` is the bytes that copies of whole images could still take.
     """
 
     images: Mapping[str, ImageReport]
@@ -409,6 +448,7 @@ class Report:
     sent_rate: int = 0
     overloaded: bool = False
     disks: Mapping[str, int] = field(default_factory=dict)
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -453,12 +493,21 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Copies:
+    """How many hosts have all of an image, and how many have all of each stripe."""
+
+    whole: int
+    stripes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Figures:
     """How much there is of everything at this moment, for those who watch Volt.
 
     ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
     image and stripe, ``generations`` are by image. ``caps`` are all that there are. ``holds``
-    counts, by image, the hosts that need it, and those of them that have expired.
+    counts, by image, the hosts that need it, and those of them that have expired. ``copies`` are
+    those of all of an image, and of each stripe, by image; ``wanted`` is how many there shall be.
     """
 
     hosts: int
@@ -469,3 +518,5 @@ class Figures:
     generations: Mapping[str, int]
     caps: Sequence[Cap]
     holds: Mapping[str, tuple[int, int]]
+    copies: Mapping[str, Copies]
+    wanted: Mapping[str, int]

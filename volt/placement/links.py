@@ -32,6 +32,7 @@ class Node:
     ``level`` orders hosts by their distance from the root. It is that distance, but may
     be more in a chain that has closed up. ``fed`` counts the children, ``foreign`` those
     of them that are of other racks. A host that is not ``accepting`` gets no new ones.
+    One that is ``whole`` has all of the image: it needs no parent, whatever hangs above it.
     """
 
     host: str
@@ -42,6 +43,7 @@ class Node:
     fed: int = 0
     foreign: int = 0
     accepting: bool = True
+    whole: bool = False
 
     def has_room(self, fanout: int) -> bool:
         """Tell whether another child may be hung here."""

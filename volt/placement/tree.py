@@ -55,11 +55,14 @@ class Tree(Links):
         slots = self._limits.source_slots
         return slots is None or self.totals.at_source < slots
 
-    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, int, str]:
-        """Return by what parents for a host are sorted, the best first."""
+    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, bool, int, str]:
+        """Return by what parents for a host are sorted, the best first.
+
+        Whoever is whole is a root: what it sends comes from nobody else.
+        """
         is_foreign, limit = parent.is_foreign_to(node), self._limits.foreign_children
         is_full = is_foreign and limit is not None and parent.foreign >= limit
-        return is_full, is_foreign, parent.level, parent.host
+        return is_full, is_foreign, not parent.whole, parent.level, parent.host
 
     def add_leaf(self, node: Node) -> None:
         """Hang a host that feeds nobody; as a spare of the source if no slot is free."""

@@ -38,7 +38,8 @@ _IN_A_TREE = and_(
     _NODES.c.image == _PLACES.c.image, _NODES.c.host == _PLACES.c.host, _NODES.c.stripe == 0
 )
 _COMPARED: tuple[Any, ...] = (
-    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state", "whole")),
+    *(_PLACES.c[name] for name in ("image", "host", "generation", "confirmed", "state")),
+    *(_PLACES.c[name] for name in ("whole", "complete")),
     _NODES.c.accepting,
 )
 _USED = (
@@ -98,7 +99,7 @@ class Hosts:
         dict[str, News],
         list[tuple[str, str, int]],
         list[tuple[str, str]],
-        list[tuple[str, str, bool]],
+        list[hosts.Had],
     ]:
         """Return the news of each host, and what else is not as the hosts say.
 
@@ -111,15 +112,16 @@ class Hosts:
         images: dict[str, set[str]] = {host: set() for host in reports}
         with self._reading.begin() as session:
             rows = session.connection().execute(_USED, {"hosts": sorted(reports)})
-            for image, host, generation, confirmed, state, whole, accepting in rows:
+            for image, host, generation, confirmed, state, whole, complete, accepting in rows:
                 images[host].add(image)
                 if accepting not in (None, feeds[host]):
                     untold.append((image, host))
                 used = reports[host].images.get(image)
                 if used is None or state == State.LEAVING:
                     continue
-                if used.whole != whole:
-                    had.append((image, host, used.whole))
+                stripes = sum(1 << stripe for stripe in set(used.complete))
+                if (used.whole, stripes) != (whole, complete):
+                    had.append(hosts.Had(image, host, used.whole, stripes, used.whole != whole))
                 if used.generation != generation:
                     stale.append((image, host))
                 elif confirmed != generation or state == State.JOINING:

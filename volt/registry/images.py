@@ -12,7 +12,7 @@ from datetime import datetime
 from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import caps, counts, forests, holds, hosts, imports, views
+from volt.db import caps, copies, counts, forests, holds, hosts, imports, views
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import (
@@ -20,13 +20,14 @@ from volt.errors import (
     HostUnknown,
     ImageExists,
     ImageInUse,
+    ImageLastCopy,
     ImageNotWhole,
     ImageUnknown,
 )
 from volt.model.names import few
-from volt.model.objects import Candidate, CapKind, Figures, Hydration, Image, NewImage, Trees
+from volt.model.objects import Candidate, CapKind, CopyPolicy, Figures, Image, NewImage, Trees
 from volt.placement.part import Change
-from volt.registry import placing, source
+from volt.registry import keepers, placing, source
 from volt.registry.batches import Turns
 from volt.transport import RENEWED, columns, new_secret
 
@@ -86,9 +87,7 @@ class Images:
         """Forget an image; raises ImageUnknown, ImageInUse."""
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
-            count = session.scalar(
-                select(func.count()).select_from(PlacementRow).where(PlacementRow.image == name)
-            )
+            count = _places(session, name)
             if count:
                 raise ImageInUse(f"image {name} is in use by {count} hosts: remove them first")
             needing = holds.holders(session, name)
@@ -97,10 +96,38 @@ class Images:
                     f"image {name} is needed by disks of host {few(needing)}: "
                     f"'volt-manage hold list --image {name}' tells more"
                 )
-            session.delete(row)
-            caps.remove(session, CapKind.IMAGE, name)
-            hosts.note(session, "image_delete", [None], name)
-        LOG.info("Image %s deleted", name)
+            _delete(session, row)
+
+    @retried
+    def withdraw(self, name: str, forced: bool = False) -> Image | None:
+        """Have an image's source go; return the image, or None if it is forgotten.
+
+        It is forgotten if no host needs it. Else a host that has all of it stands for the source,
+        or, if ``forced``, nobody may. Raises ImageUnknown, ImageLastCopy.
+        """
+        with self._turns.of(name), self._writing.begin() as session:
+            row = known(session, name, lock=True)
+            count = _places(session, name)
+            needing = () if count else holds.holders(session, name)
+            if not count and not needing:
+                _delete(session, row)
+                return None
+            home = row.home
+            place = None if home is None else session.get(PlacementRow, (name, home))
+            if place is None or not place.whole:
+                home = placing.other_home(session, row)
+            if home is None and not forced:
+                who = f"{count} hosts" if count else f"disks of host {few(needing)}"
+                raise ImageLastCopy(
+                    f"image {name} is needed by {who}, and no host has all of it: its source is "
+                    f"the last copy. Have hosts copy it first ('volt-manage image hydrate {name} "
+                    "--copies 2'), or give it up there; --force stops serving it all the same"
+                )
+            if row.home != home:
+                row.home = home
+                placing.renew_all(session, row)
+            hosts.note(session, "source_gone", [home], name)
+            return views.images(session, name)[0]
 
     @retried
     def rotate(self, name: str) -> None:
@@ -136,10 +163,10 @@ class Images:
             return views.images(session, name)[0]
 
     @retried
-    def hydrate(self, name: str, how: Hydration | None) -> Image:
+    def hydrate(self, name: str, how: CopyPolicy | None) -> Image:
         """Have hosts copy all of an image some time after it came to them; None: not any more.
 
-        Copies that are there stay. Raises ImageUnknown, HashesUnknown.
+        Copies that are there, or have begun, stay. Raises ImageUnknown, HashesUnknown.
         """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
@@ -147,9 +174,12 @@ class Images:
                 raise HashesUnknown(
                     f"image {name} has no hash tree: nothing tells whether a copy is right"
                 )
-            wanted = (how.after, how.rate) if how else (None, None)
-            if (row.hydrate_after, row.hydrate_rate) != wanted:
-                row.hydrate_after, row.hydrate_rate = wanted
+            wanted = (how.after, how.rate, how.copies) if how else (None, None, None)
+            if (row.hydrate_after, row.hydrate_rate, row.hydrate_copies) != wanted:
+                row.hydrate_after, row.hydrate_rate, row.hydrate_copies = wanted
+                session.flush()
+                copies.mark(session, name, ())
+                keepers.tend(session, row)
                 placing.renew_all(session, row)
                 hosts.note(session, "hydrate", [None], name)
             return views.images(session, name)[0]
@@ -226,6 +256,19 @@ def known(session: Session, name: str, lock: bool = False) -> ImageRow:
     if row is None:
         raise ImageUnknown(f"image {name} is not known: create it with POST /v1/images")
     return row
+
+
+def _places(session: Session, name: str) -> int:
+    """Return how many hosts have a place in the image's trees, or are leaving one."""
+    query = select(func.count()).select_from(PlacementRow).where(PlacementRow.image == name)
+    return session.scalars(query).one()
+
+
+def _delete(session: Session, row: ImageRow) -> None:
+    session.delete(row)
+    caps.remove(session, CapKind.IMAGE, row.name)
+    hosts.note(session, "image_delete", [None], row.name)
+    LOG.info("Image %s deleted", row.name)
 
 
 def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:

@@ -16,7 +16,7 @@ from operator import itemgetter
 from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import analyze, forests, hosts, views
+from volt.db import analyze, copies, forests, hosts, views
 from volt.db.engine import for_reading, for_writing, hurry, retried
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.errors import HostUnknown, PlacementStale
@@ -168,13 +168,26 @@ class Placements:
         with self._writing.begin() as session:
             hosts.confirm(session, used)
 
+    def have(self, said: Collection[hosts.Had]) -> None:
+        """Note which hosts have all of an image, or not any more."""
+        for image in sorted({one.image for one in said}):
+            self._have(image, sorted(one for one in said if one.image == image))
+
     @retried
-    def have(self, said: Collection[tuple[str, str, bool]]) -> None:
-        """Note which hosts have all of an image, or not any more: image, host, and whether."""
-        with self._writing.begin() as session:
+    def _have(self, image: str, said: Collection[hosts.Had]) -> None:
+        with self._turns.of(image), self._writing.begin() as session:
+            image_row = session.get(ImageRow, image, with_for_update=True)
+            if image_row is None:
+                return
+            before = copies.understudies(session, image)
             hosts.have(session, said)
-            for image, host, whole in sorted(said):
-                hosts.note(session, "whole" if whole else "not_whole", [host], image)
+            for one in said:
+                if one.is_new:
+                    kind = "whole" if one.whole else "not_whole"
+                    hosts.note(session, kind, [one.host], image)
+            if copies.understudies(session, image) != before:
+                image_row.generation += 1
+                forests.renew(session, image_row, forests.near_source(session, image))
 
     @retried
     def leave(self, image: str, host: str) -> Placement:
@@ -189,7 +202,7 @@ class Placements:
                 row.told = views.told(session, image_row, host)
                 row.state = State.LEAVING
                 row.left = image_row.generation + 1
-                placing.leave(session, image_row, [host])
+                placing.leave(session, image_row, [host], row.whole)
                 hosts.note(session, "leave", [host], image)
             return views.placements(session, [(image, host)])[0]
 
@@ -247,7 +260,10 @@ def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[s
         .where(PlacementRow.image == image.name, PlacementRow.host == host)
         .values(columns.values(portal))
     )
-    return forests.readers(session, image, host)
+    readers = forests.readers(session, image, host)
+    if host in copies.understudies(session, image.name):
+        readers |= forests.near_source(session, image.name)
+    return readers
 
 
 def _wait(session: Session, image: str, hosts: Iterable[_Join]) -> None:
@@ -265,4 +281,5 @@ def _return(session: Session, image: str, names: Collection[str]) -> None:
             update(PlacementRow)
             .where(PlacementRow.image == image, PlacementRow.host.in_(names))
             .values(state=State.JOINING, confirmed=0, generation=WAITING, left=None, told=None)
+            .values(whole=False, complete=0, chosen=False)  # until it says so, and is asked anew
         )

@@ -33,8 +33,10 @@ def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]
     return _change(session, image, act, Change((), racks, len(newcomers), idle))
 
 
-def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
+def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bool) -> None:
     """Take hosts out of the trees and place again whom they fed.
+
+    If one of them ``had_all`` of the image, it may have stood by for the source.
 
     One that the trees lack is out of them already, whatever its placement says: else it could
     never be forgotten, nor could those that go with it.
@@ -45,8 +47,10 @@ def leave(session: Session, image: ImageRow, names: Collection[str]) -> None:
             places.leave(host)
 
     told = _change(session, image, act, Change(names, others=len(names)), gone=names)
+    if had_all:
+        told |= forests.near_source(session, image.name)
     if image.home in names:
-        image.home = _other_home(session, image, names)
+        image.home = other_home(session, image, names)
         renew_all(session, image)
     else:
         forests.renew(session, image, told)
@@ -60,7 +64,7 @@ def forget(session: Session, image: ImageRow, names: Collection[str]) -> Collect
     rows = {row.host: row for row in found}
     placed = sorted(host for host, row in rows.items() if row.in_trees)
     if placed:
-        leave(session, image, placed)
+        leave(session, image, placed, any(rows[host].whole for host in placed))
     told = views.forget_told(session, image.name, rows)
     if told:
         image.generation += 1
@@ -79,8 +83,8 @@ def renew_all(session: Session, image: ImageRow) -> None:
     )
 
 
-def _other_home(session: Session, image: ImageRow, gone: Collection[str]) -> str | None:
-    """Return who stands for the source when its home goes; None for the source itself."""
+def other_home(session: Session, image: ImageRow, gone: Collection[str] = ()) -> str | None:
+    """Return who can stand for the source once these hosts are gone; None for the source itself."""
     whole = select(PlacementRow.host).where(
         PlacementRow.image == image.name,
         PlacementRow.whole,

@@ -12,7 +12,7 @@ const EVENTS = 40;
 
 const client = new Client();
 const picture = new Picture(at("picture"), at("tooltip"), showDetails);
-const state = { image: decodeURIComponent(location.hash.slice(1)), tab: "picture", polls: 0, trees: null, answered: null };
+const state = { image: decodeURIComponent(location.hash.slice(1)), tab: "picture", polls: 0, images: [], trees: null, answered: null };
 
 const flags = (row) => conditions(row).map((each) => `${MARKS[each]} ${each}`).join(", ");
 const share = (row) => hitRate(row) ?? -1;
@@ -25,6 +25,7 @@ const places = new Table(at("places-panel"), "Places of hosts in the image's tre
   column("Parent", (row) => row.parent ?? "source"),
   column("Depth", (row) => row.depth, String, true),
   column("State", (row) => row.state),
+  column("Copy", (row) => (row.whole ? "whole" : "")),
   column("Served", (row) => row.sent, bytes, true),
   column("Cache hits", share, (rate) => percent(rate < 0 ? null : rate), true),
   column("Conditions", flags),
@@ -55,6 +56,7 @@ async function poll() {
   state.polls += 1;
   const [images, events] = await Promise.all([client.all("v1/images", "images"), client.get(`v1/events?limit=${EVENTS}`)]);
   if (!images.some((image) => image.name === state.image)) choose(images[0]?.name ?? "", false);
+  state.images = images;
   showImages(images);
   if (events.changed) showEvents(events.body.events);
   if (state.image) {
@@ -63,6 +65,7 @@ async function poll() {
   } else {
     showTrees({ image: "", trees: [], generation: 0, size: 0 });
   }
+  showFacts();
   if (state.tab === "hosts" && full) hosts.update(await client.all("v1/hosts", "hosts"));
   state.answered = new Date();
   mood("live", `Updated ${time(state.answered)}`);
@@ -129,7 +132,6 @@ function showTrees(trees) {
   const members = [...picture.hosts.values()].map(([node]) => node);
   at("empty").hidden = members.length > 0 || !trees.image;
   say("image-name", trees.image || "No image chosen");
-  showFacts(trees, members);
   showLegend();
   places.update(trees.trees.flatMap((tree) => tree.nodes.map((node) => ({ ...node, stripe: tree.stripe }))));
   if (picture.selected) showDetails(picture.selected);
@@ -145,7 +147,10 @@ function measure(start) {
   requestAnimationFrame(() => setTimeout(() => performance.measure("volt-paint", { start })));
 }
 
-function showFacts(trees, members) {
+function showFacts() {
+  const trees = state.trees;
+  if (!trees) return; // of an image that was chosen meanwhile
+  const members = [...picture.hosts.values()].map(([node]) => node);
   const tally = (test) => count(members.filter(test).length);
   const sum = { sent: 0, hits: 0, misses: 0 };
   for (const node of members) for (const name of Object.keys(sum)) sum[name] += node[name];
@@ -160,7 +165,20 @@ function showFacts(trees, members) {
     ["Cache hits", percent(hitRate(sum))],
     ["Generation", count(trees.generation)],
   ];
+  const image = state.images.find((each) => each.name === trees.image);
+  if (image) facts.push(...copyFacts(image));
   fill(at("facts"), facts);
+}
+
+// Who has all of an image, and of each stripe, and so whether its source is needed.
+function copyFacts(image) {
+  const wanted = image.hydrate?.copies ? ` of ${count(image.hydrate.copies)}` : "";
+  return [
+    ["Whole copies", count(image.copies) + wanted],
+    ["Complete stripes", image.complete.map(count).join(" / ")],
+    ["Source", image.copies ? "independent of it" : "needed"],
+    ...(image.home ? [["Home", image.home]] : []),
+  ];
 }
 
 function showLegend() {
@@ -221,6 +239,7 @@ function showDetails(selected) {
     fill(list, [
       ["Rack", node.rack ?? "none"],
       ["State", node.state],
+      ["Whole copy", node.whole ? "yes" : "no"],
       ["Conditions", flags(node) || "none"],
       ["Served", bytes(node.sent)],
       ["Cache hits", percent(hitRate(node))],

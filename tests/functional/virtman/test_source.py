@@ -18,6 +18,8 @@ from virtman.model import hashtree
 from virtman.model.address import iqn
 from virtman.model.profile import PIECE, decode, encode, merged
 from virtman.node.check import Check
+from volt.model.objects import ImageReport, Report
+from volt.transport import Portal
 
 
 class SourceCase(TestCase):
@@ -148,6 +150,39 @@ class SourceTest(SourceCase):
         with Process(self.kernel).here():
             source.remove("img", "storage", self.bed.volt.url, self.access)
         self.assertEqual(([], []), (self.served(), list(self.hashes.rglob("*"))))
+
+    def withdraw(self, forced=False):
+        with Process(self.kernel).here():
+            return source.withdraw("img", "storage", self.bed.volt.url, self.access, forced=forced)
+
+    def test_the_last_copy_is_served_on_unless_forced(self):
+        self.add()
+        volt = self.bed.volt.ground
+        volt.hosts.heartbeat("node1", Report({}, disks={"img": 1}))
+        refused = self.assertRaises(CoordinatorRefused, self.withdraw)
+        self.assertIn("its source is the last copy", str(refused))
+        self.assertEqual(2, len(self.served()))
+        self.assertEqual((True, None), self.withdraw(forced=True))
+        self.assertEqual(([], []), (self.served(), list(self.hashes.rglob("*"))))
+        self.add()
+        self.assertEqual(2, len(self.served()))
+
+    def test_with_a_copy_elsewhere_the_image_stays_known(self):
+        self.add()
+        volt = self.bed.volt.ground
+        portal = Portal("192.0.2.1", 3260, "iqn.2003-01.org.example:h", 0)
+        volt.placements.join("img", "node1", portal)
+        volt.hosts.heartbeat("node1", Report({"img": ImageReport(1, whole=True)}))
+        self.assertEqual((True, "node1"), self.withdraw())
+        self.assertEqual([], self.served())
+        self.assertEqual("node1", volt.images.show("img").home)
+        self.assertEqual((True, "node1"), self.withdraw())
+
+    def test_without_hosts_that_need_it_it_is_forgotten(self):
+        self.add()
+        self.assertEqual((False, None), self.withdraw())
+        self.assertEqual([], self.served())
+        self.assertRaises(ImageUnknown, self.withdraw)
 
     def test_removal_that_ended_halfway_can_be_repeated(self):
         self.add()

@@ -25,6 +25,7 @@ from volt.db.peers import PeerRows
 from volt.db.tokens import Tokens
 from volt.registry.batches import Turns
 from volt.registry.caps import Caps
+from volt.registry.copies import Copies
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
@@ -58,6 +59,7 @@ class Ground:
         self.profiles = Profiles(self.engine, turns)
         self.warmups = Warmups(self.engine, turns)
         self.caps = Caps(self.engine)
+        self.copies = Copies(self.engine, turns)
         self.holds = Holds(self.engine)
         self.imports = Imports(self.engine)
         self.operator = self.token("operator")
@@ -79,7 +81,7 @@ class Ground:
         access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
         nouns = self.images, self.placements, self.hosts
         others = self.watch, self.reports, self.peers, self.profiles, self.warmups, self.caps
-        service = Service(*nouns, interval, *others, self.holds, self.imports)
+        service = Service(*nouns, interval, *others, self.holds, self.imports, self.copies)
         return create_app(service, access)
 
     def client(self, app=None):

@@ -99,8 +99,37 @@ class TestCommands(TestCase):
         )
         assert "no hash tree" in self.run_manage("image", "hydrate", "demo", "--after", "9").output
         assert self.run_manage("image", "hydrate", "demo").exit_code == 2
+        assert self.run_manage("image", "hydrate", "demo", "--copies", "0").exit_code == 2
+        assert (
+            self.run_manage("image", "hydrate", "demo", "--copies", "2", "--never").exit_code == 2
+        )
         done = self.run_manage("image", "hydrate", "demo", "--never")
         assert done.output == "image demo is copied by its hosts: never\n"
+
+    def test_so_many_whole_copies_are_wanted_and_shown(self):
+        portal = Portal("192.0.2.1", self.ground.source_port, "iqn.2003-01.org.example:h", 0)
+        there = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)
+        hashed = {"root_hash": ROOT_HASH, "salt": "b" * 64, "upper_hashes": UPPER_HASHES}
+        new = NewImage("demo", 1 << 20, Shape.FOREST, 2, 2, there, **hashed)
+        self.ground.images.create(new, datetime.now(UTC))
+        for host in ("node1", "node2", "node3"):
+            self.ground.placements.join("demo", host, portal, "r1")
+        for words, said in (
+            (("--copies", "all"), "its hosts: as soon as it comes"),
+            (("--after", "60"), "its hosts: 60 s after it came"),
+            (("--copies", "2", "--after", "60"), "2 of its hosts: 60 s after it came"),
+        ):
+            done = self.run_manage("image", "hydrate", "demo", *words)
+            assert done.output == f"image demo is copied by {said}\n"
+        report = ImageReport(generation=1, copied=1 << 20, whole=True)
+        self.ground.hosts.heartbeat("node3", Report({"demo": report}))
+        shown = self.run_manage("image", "show", "demo").output
+        assert "copied by 2 of its hosts: 60 s after it came, rate 0\n" in shown
+        assert [line.split() for line in shown.splitlines()[-3:]] == [
+            ["node1", "r1", "0", "chosen"],
+            ["node2", "r1", "0", "chosen"],
+            ["node3", "r1", "1048576", "whole"],
+        ]
 
     def test_an_image_that_is_added_again_keeps_the_secret_of_its_source(self):
         source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:s", 0)

@@ -229,6 +229,43 @@ class TestSourceGone(WholeCase):
             self.deployment.manage("image", "rehome", "--source", self.image)
 
 
+class TestKept(WholeCase):
+    name = "kept"
+    node_count = 3
+
+    def test_volt_keeps_a_copy_and_vms_read_on_when_the_source_dies(self):
+        devices = {node: self.create(node, f"vm-{node.name}") for node in self.nodes}
+        self.deployment.manage("image", "hydrate", self.image, "--copies", "1")
+        first = self.await_copy(self.nodes)
+        begin = time.monotonic()
+        self.virtman(first, "image", "release", self.image, timeout=120)
+        self.await_copy([node for node in self.nodes if node is not first])
+        report(f"a copy that was given back was replaced in {time.monotonic() - begin:.1f} s")
+        self.storage.kill()
+        try:
+            begin = time.monotonic()
+            found = each(devices.items(), lambda pair: sha256(*pair))
+            report(f"3 VMs read all without a source in {time.monotonic() - begin:.1f} s")
+            self.assertEqual([self.sha256] * 3, found)
+        finally:
+            self.deployment.manage("image", "hydrate", self.image, "--never")
+            self.storage.boot()
+            self.storage.wait_up()
+            self.deployment.add_source(self.storage, self.image, *self.shape)
+
+    def await_copy(self, nodes):
+        """Return the one node that has all of the image, once one has."""
+        found = []
+
+        def look():
+            found[:] = [node for node in nodes if self.shown(node)["local"]]
+            return bool(found)
+
+        wait_until(look, "a whole copy", 180, 0.5)
+        (node,) = found
+        return node
+
+
 class TestFullDisk(WholeCase):
     name = "full"
     node_count = 1

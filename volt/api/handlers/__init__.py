@@ -7,6 +7,7 @@ from typing import Any
 from volt.api.parsing import Page
 from volt.background.waiters import Watch
 from volt.registry.caps import Caps
+from volt.registry.copies import Copies
 from volt.registry.holds import Holds
 from volt.registry.hosts import Hosts
 from volt.registry.images import Images
@@ -34,6 +35,7 @@ class Service:
     caps: Caps
     holds: Holds
     imports: Imports
+    copies: Copies
 
 
 def page_of(noun: str, found: Sequence[Any], page: Page, key: str) -> dict[str, Any]:

@@ -45,6 +45,12 @@ def delete(service: Service, image: str) -> ResponseReturnValue:
     return "", 204
 
 
+def withdraw(service: Service, image: str) -> ResponseReturnValue:
+    """Have the image's source go; forget an image that no host needs."""
+    left = service.images.withdraw(image, parsing.is_forced(request.args))
+    return ("", 204) if left is None else vars(left)
+
+
 def rotate(service: Service, image: str) -> ResponseReturnValue:
     """Give the image's hosts another secret for each other."""
     service.images.rotate(image)
@@ -60,6 +66,11 @@ def dehydrate(service: Service, image: str) -> ResponseReturnValue:
     """Have no more hosts copy all of the image."""
     service.images.hydrate(image, None)
     return "", 204
+
+
+def copies(service: Service, image: str) -> ResponseReturnValue:
+    """Show which hosts have, make or shall make a copy of all of the image."""
+    return {"copies": service.copies.index(image)}
 
 
 def rehome(service: Service, image: str) -> ResponseReturnValue:

@@ -1,6 +1,7 @@
 """All of an image is brought here, checked and then read from here, whatever fails on the way."""
 
 import threading
+from dataclasses import replace
 
 import fixtures
 
@@ -21,7 +22,7 @@ from virtman.image.attachment import look
 from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model.copying import PIECE
-from volt.model.objects import Hydration
+from volt.model.objects import CopyPolicy
 
 IMAGE = "filled"
 BLOCK = 4096
@@ -225,7 +226,7 @@ class WholeTest(CopyingCase):
         self.hydrate()
         self.node.beat()
         image = self.bed.volt.ground.images.show(IMAGE)
-        self.assertEqual((1, None), (image.copies, image.home))
+        self.assertEqual((1, (1, 1), None), (image.copies, image.complete, image.home))
         self.bed.volt.ground.images.rehome(IMAGE, "a")
         self.node.beat()
         self.assert_whole()
@@ -235,16 +236,32 @@ class WholeTest(CopyingCase):
         self.assertEqual({"a"}, set(other.agent.attached(IMAGE).parents))
         self.release()
         self.node.beat()
-        self.assertEqual(0, self.bed.volt.ground.images.show(IMAGE).copies)
+        image = self.bed.volt.ground.images.show(IMAGE)
+        self.assertEqual((0, (0, 0)), (image.copies, image.complete))
+
+    def test_a_host_with_a_copy_stands_by_for_a_source_that_dies(self):
+        other = self.bed.node("b")
+        other.create("vm2", IMAGE)
+        self.hydrate()
+        for node in (self.node, other):
+            node.beat()
+            node.settle()
+        self.bed.network.targets = {
+            key: one for key, one in self.bed.network.targets.items() if one.kernel is not None
+        }
+        third = self.bed.node("c")
+        third.create("vm3", IMAGE)
+        third.settle()
+        self.assertTrue(third.agent.attached(IMAGE).parents)
 
     def test_what_volt_wants_is_copied_some_time_after_it_came(self):
         self.node.create("vm1", IMAGE)
         images = self.bed.volt.ground.images
-        images.hydrate(IMAGE, Hydration(3600, MIB))
+        images.hydrate(IMAGE, CopyPolicy(3600, MIB))
         self.node.beat()
         self.go_on()
         self.assertIsNone(self.progress())
-        images.hydrate(IMAGE, Hydration(0, 1 << 30))
+        images.hydrate(IMAGE, CopyPolicy(0, 1 << 30))
         self.node.beat()
         self.go_on()
         self.assert_whole()
@@ -254,6 +271,48 @@ class WholeTest(CopyingCase):
         self.go_on()
         self.assert_whole()
         self.assert_all_is_given_back()
+
+    def test_another_host_copies_what_one_gives_back(self):
+        with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
+            other = self.bed.node("b")
+            for node in (self.node, other):
+                node.create("vm1", IMAGE)
+                node.settle()
+                node.beat()
+            self.bed.volt.ground.images.hydrate(IMAGE, CopyPolicy(0, 0, 1))
+            self.take_turns(self.node, other)
+            self.assert_whole()
+            self.assertIsNone(other.copying.progress(IMAGE))
+            self.release()
+            self.take_turns(self.node, other)
+            self.assertIsNone(self.progress())
+            self.assertEqual(State.WHOLE, other.copying.progress(IMAGE).state)
+
+    def take_turns(self, *nodes):
+        """Let Volt and each node hear of each other, and do what follows."""
+        for node in (*nodes, *nodes):
+            node.beat()
+            with node.process.here():
+                node.copying.look()
+            for thread in list(node.copying._threads.values()):
+                thread.join()
+            node.beat()
+            self.bed.volt.ground.copies.tend()
+
+    def test_a_host_that_has_no_space_says_so(self):
+        self.node.create("vm1", IMAGE)
+        with fixtures.MockPatchObject(copies.Copies, "begin", lambda *_: self.refuse()):
+            self.bed.volt.ground.images.hydrate(IMAGE, CopyPolicy(0, 0))
+            with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
+                self.node.beat()
+                self.go_on()
+        self.node.beat()
+        report = self.bed.volt.ground.hosts.show("a").report
+        self.assertTrue(report.images[IMAGE].declines)
+        self.assertGreater(report.room, 0)
+
+    def refuse(self):
+        raise NoSpace("no space")
 
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()
@@ -341,6 +400,22 @@ class EndedTest(CopyingCase):
         self.restart(boot=True)
         self.assertEqual(set(), set(there) & set(self.fetched()))
         self.assert_whole()
+
+    def test_a_look_changes_no_record_and_a_new_agent_mends_it(self):
+        self.hydrate()
+        kept, info = self.node.agent.copies, self.node.agent.info(IMAGE)
+        self.assertEqual((str(self.file()), True), kept.of(info))
+        other = replace(info, size=info.size + 512)
+        self.assertEqual(("", False), kept.of(other))
+        with open(self.file(), "r+b") as file:
+            file.truncate(MIB)
+        self.assertEqual((str(self.file()), False), kept.of(info))
+        self.assertTrue(kept.get(IMAGE).whole)
+        kept.prepare()
+        self.assertFalse(kept.get(IMAGE).whole)
+        self.assertEqual(0, copies.held(kept.get(IMAGE)).count())
+        self.assertIsNone(kept.mended(other))
+        self.assertFalse(self.file().exists())
 
     def test_a_copy_that_was_cut_is_made_anew(self):
         self.hydrate()

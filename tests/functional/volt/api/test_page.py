@@ -12,6 +12,7 @@ from tests.functional.volt import browser, crowd
 from tests.functional.volt.base import Ground
 from tests.functional.volt.service import Api
 from volt.db.models import EventRow, HostRow
+from volt.model.objects import ImageReport, Report
 
 HOSTS = 1000
 FEW = 12  # in another image, for tests that look at every element
@@ -219,6 +220,30 @@ class TestTables(PageCase):
         self.find("#tab-picture").send_keys(Keys.ARROW_RIGHT)
         assert self.find("#places-panel").is_displayed()
         assert self.run_script("document.activeElement.id") == "tab-places"
+
+
+class TestCopies(PageCase):
+    def test_it_shows_who_has_all_of_an_image_and_whether_its_source_is_needed(self):
+        self.open(image="small")
+        self.wait_until("document.getElementById('facts').textContent.includes('Sourceneeded')")
+        name, images = crowd.name(3), self.ground.images
+        self.addCleanup(self.say, name, False)
+        self.addCleanup(images.rehome, "small", None)
+        self.say(name, True)
+        images.rehome("small", name)
+        self.wait_until(f"document.getElementById('facts').textContent.includes('Home{name}')")
+        facts = self.find("#facts").text.split("\n")
+        assert facts[-8:] == [
+            *("Whole copies", "1", "Complete stripes", "1 / 1"),
+            *("Source", "independent of it", "Home", name),
+        ]
+        self.find("#search").send_keys(name, Keys.ENTER)
+        assert "Whole copy\nyes" in self.find("#details").text
+
+    def say(self, host, whole):
+        generation = self.ground.placements.show("small", host).generation
+        said = ImageReport(generation, whole=whole)
+        self.ground.hosts.heartbeat(host, Report({"small": said}))
 
 
 class TestCare(PageCase):

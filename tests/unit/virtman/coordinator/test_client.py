@@ -179,7 +179,7 @@ class CoordinatorTest(CoordinatorCase):
 
     def test_each_verb_is_one_request(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": [],
-                      "verdict": "dead"})  # fmt: skip
+                      "verdict": "dead", "home": "b"})  # fmt: skip
         portal = Portal(**PORTAL)
         self.volt.join("i", portal)
         self.volt.ready("i", 4)
@@ -187,6 +187,7 @@ class CoordinatorTest(CoordinatorCase):
         self.volt.remove("i")
         self.volt.register("i", 512, Shape("tree", fanout=3), portal, Proof(**CHAP))
         self.volt.forget("i")
+        self.assertEqual((True, "b"), self.volt.withdraw("i", forced=True))
         self.assertEqual("dead", self.volt.report("i", "b"))
         own = "/v1/images/i/hosts/a"
         registered = {"name": "i", "size": 512, "shape": "tree", "fanout": 3, "source": PORTAL,
@@ -199,6 +200,7 @@ class CoordinatorTest(CoordinatorCase):
                 ("DELETE", own, None),
                 ("POST", "/v1/images", registered),
                 ("DELETE", "/v1/images/i", None),
+                ("DELETE", "/v1/images/i/source?force=true", None),
                 ("POST", f"{own}/reports", {"parent": "b", "reason": "silent"}),
             ],
             self.wire.asked,
@@ -221,6 +223,24 @@ class CoordinatorTest(CoordinatorCase):
         self.assertEqual({"i": 4096}, self.volt.heartbeat(Report(images)).shares)
         told = {name: one.get("ahead") for name, one in self.wire.asked[-1][2]["images"].items()}
         self.assertEqual({"i": True, "j": None}, told)
+
+    def test_a_host_says_how_far_copies_are_and_what_has_room(self):
+        self.answers({"interval": 2, "placements": [], "unknown": []})
+        images = {
+            "i": ImageReport(4, copied=9, complete=(1,)),
+            "j": ImageReport(4, whole=True),
+            "k": ImageReport(4, declines=True),
+        }
+        self.volt.heartbeat(Report(images, room=512))
+        told = self.wire.asked[-1][2]
+        self.assertEqual(512, told["room"])
+        self.assertEqual(
+            [{"copied": 9, "complete": [1]}, {"whole": True}, {"declines": True}],
+            [
+                {name: one[name] for name in one.keys() - {"generation", "sent", "hits", "misses"}}
+                for one in told["images"].values()
+            ],
+        )
 
     def test_places_come_with_a_tag_that_is_sent_the_next_time(self):
         place = {"image": "i", "size": 512, "generation": 7, "chap": CHAP, "stripes": []}

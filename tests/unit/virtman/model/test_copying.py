@@ -56,6 +56,18 @@ class HeldTest(testtools.TestCase):
         self.assertEqual(added - dropped, {one for one in range(100) if one in again})
         self.assertEqual(len(added - dropped), again.count())
 
+    @given(sizes, st.integers(1, 4), st.data())
+    def test_a_stripe_is_complete_once_all_its_pieces_are_there(self, size, stripes, data):
+        layout = Layout.of(size)
+        held = Held(layout.count)
+        held.add(range(layout.count))
+        self.assertEqual(tuple(range(stripes)), copying.complete(layout, held, stripes))
+        lacking = data.draw(st.integers(0, layout.first_of_leaves - 1))
+        held.drop([lacking])
+        broken = lacking * PIECE // REGION % stripes
+        rest = tuple(one for one in range(stripes) if one != broken)
+        self.assertEqual(rest, copying.complete(layout, held, stripes))
+
     def test_what_was_cut_is_not_there(self):
         held = Held(100)
         held.add(range(100))

@@ -73,6 +73,7 @@ class TestPolicies(testtools.TestCase):
             "image:hydrate",
             "image:rehome",
             "image:rotate",
+            "image:withdraw",
             "import:tell",
             "import:forget",
             "host:change",

@@ -26,6 +26,28 @@ def parents_of(tree):
     return {host: node.parent for host, node in tree.nodes.items()}
 
 
+class TestRoots(testtools.TestCase):
+    """A host that has all of the image is the better parent, but racks count more."""
+
+    def tree(self):
+        links = [("top", None, True, "r0"), ("a", "top", True, "r1"), ("b", "top", True, "r1")]
+        tree = drawn(3, *links, ("low", "b", True, "r1"))
+        tree.nodes["low"].whole = True
+        return tree
+
+    def test_a_leaf_hangs_below_it_however_low_it_is(self):
+        tree = self.tree()
+        tree.add_leaf(Node("leaf", "r1", None, 1, inner=False))
+        assert tree.nodes["leaf"].parent == "low"
+        tree.add_leaf(Node("other", "r0", None, 1, inner=False))
+        assert tree.nodes["other"].parent == "top"
+
+    def test_an_inner_host_goes_where_a_slot_is_nearest_all_the_same(self):
+        tree = self.tree()
+        tree.add_inner(Node("next", "r1", None, 1, inner=False))
+        assert tree.nodes["next"].parent == "top"
+
+
 class TestHeirs(testtools.TestCase):
     """Who takes the place of an inner host that goes."""
 

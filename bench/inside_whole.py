@@ -1,0 +1,81 @@
+"""What ``bench whole`` runs inside a node: ``python3 -m bench.inside_whole VERB ...`` prints JSON.
+
+copy IMAGE START RATE   have a whole image copied from a moment on, at so many bytes a second or 0;
+                        print when that began, when all was there, and when parents were let go of
+read DEVICE FILE SEED   read blocks of 4 KiB at random until a file is there; print when each read
+                        began, and how long it took
+
+Moments are seconds of the wall clock, which all nodes have from the host.
+"""
+
+import json
+import mmap
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from bench.inside import Agent
+
+_LOOK = 0.1  # seconds
+_PAUSE = 0.02  # seconds between two reads
+_BLOCK = 4096
+
+
+def copy(image: str, start: str, rate: str) -> object:
+    """Have all of an image here."""
+    time.sleep(max(0.0, float(start) - time.time()))
+    begun = time.time()
+    _ask("POST", f"/v1/images/{image}/hydrate", {"rate": int(rate)})
+    copied = None
+    while True:
+        state, verdict = _state(image)
+        if state == "stopped":
+            raise SystemExit(f"the copy of {image} stopped: {verdict}")
+        if copied is None and state != "copying":
+            copied = time.time()
+        if state == "whole":
+            return {"begun": begun, "copied": copied, "whole": time.time()}
+        time.sleep(_LOOK)
+
+
+def _state(image: str) -> tuple[str, str]:
+    """Return how far the copy is; it is whole once the image is read from it."""
+    shown = _ask("GET", f"/v1/images/{image}", None)
+    found = shown["copy"]
+    if found["state"] == "whole" and not shown["local"]:
+        return "checking", ""
+    return found["state"], found["verdict"]
+
+
+def _ask(method: str, path: str, body: object) -> Any:
+    agent = Agent("localhost")
+    agent.request(method, path, None if body is None else json.dumps(body))
+    answer = agent.getresponse()
+    text = answer.read()
+    agent.close()
+    if answer.status >= 400:
+        raise SystemExit(text.decode())
+    return json.loads(text)
+
+
+def read(device: str, file: str, seed: str) -> object:
+    """Read as a VM does that needs a block now and then."""
+    opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    blocks = os.lseek(opened, 0, os.SEEK_END) // _BLOCK
+    memory, chosen = mmap.mmap(-1, _BLOCK), random.Random(int(seed))  # noqa: S311  # no secret
+    taken = []
+    while not os.path.exists(file):
+        when, asked = time.time(), time.monotonic()
+        os.preadv(opened, [memory], chosen.randrange(blocks) * _BLOCK)
+        taken.append((when, time.monotonic() - asked))
+        time.sleep(_PAUSE)
+    return taken
+
+
+if __name__ == "__main__":
+    verb, *arguments = sys.argv[1:]
+    verbs: dict[str, Callable[..., object]] = {"copy": copy, "read": read}
+    print(json.dumps(verbs[verb](*arguments)))

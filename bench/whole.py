@@ -1,0 +1,256 @@
+"""What copies of whole images cost: seconds, what the source sends, and what VMs notice of it.
+
+On a bed of its own: nodes are real kernels, and links are so slow that they decide. Each run has
+an image of its own on the same nodes, so that each begins cold.
+"""
+
+import json
+import random
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from statistics import median, quantiles
+from typing import Any
+
+from bench import fio
+from bench.peers.peer import LONGEST, Site
+from bench.peers.virtman import SHAPES, vm
+from bench.report import Progress, Step
+from lab import Bed, Disk
+from lab.deployment import Deployment
+from lab.network import bytes_per_second
+from lab.node import Node
+
+BED = "bench-whole"
+APART = 5.0  # seconds between two nodes that begin one after the other
+READ = 15.0  # seconds for which reads of a VM are looked at
+SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
+STEPS = ("at once", "apart", "no copy", "capped", "uncapped", "letting go")
+_INSIDE = ["python3", "-m", "bench.inside_whole"]
+_RESERVE = 16  # MiB: copies have room on small nodes
+_READS = {
+    "sequential 1 MiB": ("--rw=read", "--bs=1M"),
+    "random 4 KiB": ("--rw=randread", "--bs=4k"),
+}
+_ROUNDS = 5
+_LET_GO = re.compile(r"image \S+ needs no parents any more, after ([0-9.]+) s")
+
+Reads = Sequence[tuple[float, float]]
+Run = dict[str, Any]
+
+
+def measure(nodes: int, link_rate: str, size: int, progress: Progress) -> list[Run]:
+    """Return one entry of ``runs`` for each of ``STEPS``; all have the same nodes."""
+    with Bed(BED, link_rate) as bed:
+        whole = _Whole(bed, link_rate, size)
+        whole.start(nodes, progress.step("nodes", nodes))
+        runs = [
+            whole.copy_all("at once", 0.0, progress.step("all at once", nodes)),
+            whole.copy_all("apart", APART, progress.step("one after the other", nodes)),
+        ]
+        for name, rate in (("no copy", None), ("capped", whole.rate // 2), ("uncapped", 0)):
+            runs.append(whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1)))
+        runs.append(whole.let_go("letting go", progress.step("letting go", 2)))
+        return runs
+
+
+def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return what the runs of one bed say about each other."""
+    found = {run["run"]: run for run in runs}
+    at_once, none, ended = found["at once"], found["no copy"], found["letting go"]
+    reads = ended["reads"]
+    return {
+        "all_at_once_last_over_limit": at_once["last_s"] / at_once["limit_s"],
+        "source_over_image": at_once["source_sent_bytes"] / at_once["bytes"],
+        "source_over_image_staggered": found["apart"]["source_sent_bytes"] / at_once["bytes"],
+        "p95_capped_over_none": found["capped"]["p95_ms"] / none["p95_ms"],
+        "p95_uncapped_over_none": found["uncapped"]["p95_ms"] / none["p95_ms"],
+        "pause_own_s": ended["pause_own_s"],
+        "pause_others_s": ended["pause_others_s"],
+        "reads_over_disk": min(one["image"] / one["disk"] for one in reads.values()),
+    }
+
+
+class _Whole:
+    """A source, and nodes with agents that fetch nothing but what they are asked for.
+
+    :ivar rate: bytes a second of a link
+    """
+
+    def __init__(self, bed: Bed, link_rate: str, size: int) -> None:
+        self._bed = bed
+        self._deployment = Deployment(bed)
+        self.rate = int(bytes_per_second(link_rate))
+        self._size = size
+
+    def start(self, nodes: int, step: Step) -> None:
+        """Start everything but images."""
+        file = self._bed.folder / "image"
+        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
+        names = [f"node{number}" for number in range(1, nodes + 1)]
+        self._nodes = self._bed.start_nodes(names, "256M")
+        self._site = Site(self._deployment, self._storage, self._nodes)
+        self._deployment.start_volt()
+        self._deployment.start_agents(
+            self._nodes,
+            {"profile": {"record": 0, "prefetch": False}, "store": {"reserve": _RESERVE}},
+        )
+        step.advance(nodes)
+
+    def copy_all(self, name: str, apart: float, step: Step) -> Run:
+        """Have all nodes copy a cold image, side by side or one after the other."""
+        with self._image(name) as (image, _):
+            before = self._sent()
+            start = time.time() + apart + len(self._nodes)
+            starts = {node.name: start + apart * at for at, node in enumerate(self._nodes)}
+            found = self._site.each(lambda node: _copy(node, image, starts[node.name], 0))
+            step.advance(len(found))
+            source, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
+        return {
+            "run": name,
+            "nodes": len(self._nodes),
+            "link_bits_s": self.rate * 8,
+            "bytes": self._size,
+            "limit_s": self._size / self.rate,
+            "copied_s": sorted(one["copied"] - one["begun"] for one in found),
+            "last_s": max(one["copied"] for one in found) - min(one["begun"] for one in found),
+            "last_whole_s": max(one["whole"] for one in found) - min(one["begun"] for one in found),
+            "source_sent_bytes": source,
+            "busiest_node_sent_bytes": max(others),
+        }
+
+    def beside(self, name: str, rate: int | None, step: Step) -> Run:
+        """Have a VM read blocks that are cold at first, beside copies on all nodes.
+
+        :param rate: bytes a second of a copy, 0 for no limit; None for no copy at all
+        """
+        last = self._nodes[-1]
+        with self._image(name) as (image, devices), ThreadPoolExecutor(len(self._nodes)) as pool:
+            reads = _begin(pool, last, devices[last.name])
+            begun, copied = time.time(), time.time() + READ
+            if rate is None:
+                time.sleep(READ)
+            else:
+                found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
+                begun, copied = found[-1]["begun"], found[-1]["copied"]
+            taken = [
+                ms for when, ms in _end(last, reads) if begun <= when < min(copied, begun + READ)
+            ]
+            step.advance()
+        return {"run": name, "rate": rate, "reads": len(taken), **_times(taken)}
+
+    def let_go(self, name: str, step: Step) -> Run:
+        """Have one node let go of its parents while VMs read there and below it; read its copy."""
+        with self._image(name) as (image, devices), ThreadPoolExecutor(2) as pool:
+            whole, below = self._family(image)
+            readers = {node: _begin(pool, node, devices[node.name]) for node in (whole, below)}
+            ended = _copy(whole, image, 0.0, 0)["whole"]
+            time.sleep(SETTLED)
+            log = (whole.share / "agent.log").read_text()
+            took = float(_LET_GO.findall(log)[-1])
+            pauses = {
+                node: _longest(_end(node, reads), ended - took - 1, ended + SETTLED)
+                for node, reads in readers.items()
+            }
+            step.advance()
+            layers = {
+                "disk": f"/var/lib/virtman/whole/{image}.copy",
+                "image": f"/dev/mapper/virtman_{image}_image",
+                "VM": devices[whole.name],
+            }
+            found = _compared(whole, layers, self._size)
+            step.advance()
+        return {
+            "run": name,
+            "let_go_s": took,
+            "pause_own_s": pauses[whole],
+            "pause_others_s": pauses[below],
+            "reads": found,
+        }
+
+    def _family(self, image: str) -> tuple[Node, Node]:
+        """Return a node that feeds another, and that other."""
+        named = {node.name: node for node in self._nodes}
+        for tree in self._deployment.trees(image)["trees"]:
+            for one in tree["nodes"]:
+                if one["parent"] is not None:
+                    return named[one["parent"]], named[one["host"]]
+        raise ValueError("a bed of one node: nobody feeds another")
+
+    @contextmanager
+    def _image(self, name: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Have an image that all nodes have a VM of; yield its name, and the VMs' devices."""
+        image = name.replace(" ", "-")
+        stripes, fanout = SHAPES["forest"]
+        self._deployment.add_source(self._storage, image, stripes, fanout)
+        made = self._site.each(lambda node: self._deployment.create(node, image, vm(node)))
+        yield image, {node.name: one["device"] for node, one in zip(self._nodes, made, strict=True)}
+        self._site.each(lambda node: self._deployment.destroy(node, vm(node)))
+        self._site.each(lambda node: self._leave(node, image))
+        self._deployment.remove_source(self._storage, image)
+
+    def _leave(self, node: Node, image: str) -> None:
+        # there is none on nodes that were asked for none
+        node.run(["virtman", "image", "release", image], check=False, timeout=LONGEST)
+        self._deployment.drop(node, image)
+
+    def _sent(self) -> list[int]:
+        return [node.sent_bytes() for node in (self._storage, *self._nodes)]
+
+
+def _copy(node: Node, image: str, start: float, rate: int) -> dict[str, float]:
+    words = ["copy", image, str(start), str(rate)]
+    done = node.run([*_INSIDE, *words], timeout=LONGEST)
+    moments: dict[str, float] = json.loads(done.stdout)
+    return moments
+
+
+def _begin(pool: ThreadPoolExecutor, node: Node, device: str) -> Future[str]:
+    """Let a node read a device at random until ``_end``."""
+    stop = node.share / "stop"
+    stop.unlink(missing_ok=True)
+    words = [*_INSIDE, "read", device, "/host/stop", "1"]
+    return pool.submit(lambda: node.run(words, timeout=LONGEST).stdout)
+
+
+def _end(node: Node, reads: Future[str]) -> Reads:
+    """Return when each read began, and how many seconds it took."""
+    (node.share / "stop").touch()
+    found: Reads = json.loads(reads.result())
+    return found
+
+
+def _times(seconds: Sequence[float]) -> dict[str, float]:
+    hundredths = quantiles([1000 * one for one in seconds], n=100, method="inclusive")
+    return {"p50_ms": hundredths[49], "p95_ms": hundredths[94], "max_ms": 1000 * max(seconds)}
+
+
+def _longest(reads: Reads, since: float, until: float) -> float:
+    """Return the longest read that was under way in that time."""
+    return max(took for when, took in reads if when < until and when + took > since)
+
+
+def _compared(node: Node, layers: Mapping[str, str], size: int) -> dict[str, dict[str, float]]:
+    """Return bytes a second of each kind of reads at each layer: medians of rounds in turns."""
+    rounds: list[dict[tuple[str, str], float]] = []
+    for turn in range(_ROUNDS):
+        order = random.Random(turn).sample(sorted(layers), len(layers))  # noqa: S311  # no secret
+        jobs = [(what, layer) for what in _READS for layer in order]
+        words = [
+            word
+            for what, layer in jobs
+            for word in (f"--name={layer}", f"--filename={layers[layer]}", *_READS[what])
+        ]
+        report = fio.read(
+            node, f"--size={size}", "--stonewall", "--iodepth=1", "--runtime=2",
+            "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'", *words,
+        )  # fmt: skip
+        rates = [job["read"]["bw_bytes"] for job in report["jobs"]]
+        rounds.append(dict(zip(jobs, rates, strict=True)))
+    return {
+        what: {layer: median(one[what, layer] for one in rounds) for layer in layers}
+        for what in _READS
+    }

@@ -1,0 +1,67 @@
+"""What runs of whole copies say about each other, and their picture."""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find this machine's fonts
+import testtools
+
+from bench import plot, whole
+
+AT_ONCE = {
+    "run": "at once",
+    "nodes": 3,
+    "bytes": 100,
+    "limit_s": 20.0,
+    "last_s": 23.0,
+    "copied_s": [21.0, 22.0, 23.0],
+    "source_sent_bytes": 104,
+}
+RUNS = [
+    AT_ONCE,
+    AT_ONCE | {"run": "apart", "source_sent_bytes": 105},
+    {"run": "no copy", "p50_ms": 1.0, "p95_ms": 10.0},
+    {"run": "capped", "p50_ms": 1.0, "p95_ms": 11.0},
+    {"run": "uncapped", "p50_ms": 2.0, "p95_ms": 18.0},
+    {
+        "run": "letting go",
+        "pause_own_s": 0.2,
+        "pause_others_s": 0.3,
+        "reads": {
+            "sequential": {"disk": 100.0, "image": 98.0, "VM": 60.0},
+            "random": {"disk": 10.0, "image": 9.0, "VM": 9.0},
+        },
+    },
+]
+
+
+class WholeTest(testtools.TestCase):
+    def test_all_that_shall_be_reached_is_a_ratio_of_runs(self):
+        found = whole.ratios(RUNS)
+        expected = {
+            "all_at_once_last_over_limit": 1.15,
+            "source_over_image": 1.04,
+            "source_over_image_staggered": 1.05,
+            "p95_capped_over_none": 1.1,
+            "p95_uncapped_over_none": 1.8,
+            "pause_own_s": 0.2,
+            "pause_others_s": 0.3,
+            "reads_over_disk": 0.9,
+        }
+        self.assertEqual(list(expected), list(found))
+        for name, value in expected.items():
+            self.assertAlmostEqual(value, found[name], msg=name)
+
+    def test_a_read_counts_if_it_was_under_way_then(self):
+        reads = [(1.0, 9.0), (5.0, 1.5), (6.5, 0.5), (8.0, 7.0)]
+        self.assertEqual(1.5, whole._longest(reads[1:], 6.0, 8.0))
+        self.assertEqual(9.0, whole._longest(reads, 6.0, 8.0))
+
+    def test_they_are_drawn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "whole.svg")
+            plot.draw_copies(RUNS, file)
+            text = file.read_text()
+        self.assertTrue(text.startswith("<?xml"))
+        for name in ("at once", "apart", "capped", "uncapped"):
+            self.assertIn(f"<!-- {name} -->", text)
