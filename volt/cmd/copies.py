@@ -19,7 +19,7 @@ _MOST = 10_000
 @click.argument("name", metavar="IMAGE")
 @click.pass_obj
 def show(options: cfg.ConfigOpts, name: str) -> None:
-    """Show IMAGE, whether it needs its source, and which hosts copy it or have."""
+    """Show IMAGE, whether it needs its source, and who has a copy."""
     with reported():
         found = _images(options).show(name)
         copies = _copies(options).index(name)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -221,12 +222,16 @@ class SettingsTest(testtools.TestCase):
         self.image = self.folder / "image.raw"
         self.image.write_bytes(bytes(512))
         self.calls = []
-        for verb in ("add", "remove"):
-            self.useFixture(fixtures.MockPatchObject(source, verb, self.called))
+        for verb, answer in (
+            ("add", Portal("192.0.2.7", 3260, "iqn")),
+            ("withdraw", (False, None)),
+        ):
+            called = partial(self.called, answer)
+            self.useFixture(fixtures.MockPatchObject(source, verb, called))
 
-    def called(self, *arguments, **settings):
+    def called(self, answer, *arguments, **settings):
         self.calls.append(arguments)
-        return Portal("192.0.2.7", 3260, "iqn")
+        return answer
 
     def configure(self, text=CONF, name="storage.conf"):
         path = self.folder / name
