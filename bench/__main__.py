@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from bench import agent, churn, fanout, hops, openstack, report, storm, volt, whole
+from bench import agent, churn, fanout, hops, openstack, recording, report, storm, volt, whole
 from bench import plot as picture
 from bench.peers import PEERS
 from bench.peers.virtman import SHAPES
@@ -245,6 +245,23 @@ def measure_openstack(
         raise click.ClickException(str(err)) from err
     finally:
         report.show_openstack(runs)
+
+
+@main.command("traces")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+@click.option(
+    "--workloads", default=",".join(recording.WORKLOADS), show_default=True, callback=_words,
+    help="What is recorded, with commas.",
+)  # fmt: skip
+@click.option("--runs", type=click.IntRange(2, 100), default=10, show_default=True)
+def record_traces(folder: Path, workloads: Sequence[str], runs: int) -> None:
+    """Record which pieces of an image programs read, for virtman-simulate prefetch."""
+    _known("workload", workloads, recording.WORKLOADS)
+    try:
+        found = recording.record(folder, workloads, runs)
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show_traces(found)
 
 
 def _picture(file: Path | None) -> Path | None:

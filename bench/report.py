@@ -8,6 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from planning.replay.traces import Trace
+
 VOLT = (
     ("workers", "workers", "{}"),
     ("hosts", "hosts", "{:,}"),
@@ -249,6 +251,22 @@ def show_hops(run: Mapping[str, Any]) -> None:
         )
     for layer, ms in sides[0]["hop_ms"].items():
         table.add_row(f"  of a hop: {layer}", f"{ms:.2f} ms", "")
+    Console().print(table)
+
+
+def show_traces(traces: Sequence[Trace]) -> None:
+    """Print a table of workloads, one a row."""
+    table = Table("workload", "runs", "a run takes", "it reads", "in any run")
+    for one in traces:
+        mib = [len(run) * one.piece / 2**20 for run in (*one.runs, set[int]().union(*one.runs))]
+        ends = [max(run.values()) for run in one.runs]
+        table.add_row(
+            one.workload,
+            f"{len(one.runs)}",
+            f"{min(ends):.0f}-{max(ends):.0f} s",
+            f"{min(mib):.1f}-{max(mib[:-1]):.1f} MiB",
+            f"{mib[-1]:.1f} MiB",
+        )
     Console().print(table)
 
 

@@ -11,6 +11,7 @@ import click
 
 from planning import measured
 from planning.cmd import options, table
+from planning.cmd.prefetch import prefetch
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 
@@ -34,6 +35,8 @@ def main() -> None:
     in seconds, such as 20 or 0.5ms.
     """
 
+
+main.add_command(prefetch)
 
 _share = click.FloatRange(0, 1)
 _below_one = click.FloatRange(0, 1, max_open=True)

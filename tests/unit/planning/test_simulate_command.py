@@ -9,6 +9,8 @@ from click.testing import CliRunner
 
 from planning import measured
 from planning.cmd.simulate import main
+from planning.replay import policy, traces
+from planning.replay.traces import Trace
 
 RUN = ("run", "--hosts", "6", "--link-rate", "100M", "--working-set", "8M", "--boot-time", "2")
 
@@ -71,6 +73,29 @@ class SimulateTest(testtools.TestCase):
         self.assertTrue(all(one["hosts"] == 10 and one["deaths"] <= 1 for one in found))
         self.assertLess(found[1]["last_s"], found[0]["last_s"])
 
+    def test_policies_of_prefetch_side_by_side(self):
+        menu = {number: 0.1 for number in range(4)}
+        runs = tuple(
+            menu | {first + number: 60.0 for number in range(20)} for first in (100, 200, 100, 200)
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "menu.json")
+            traces.write(file, Trace("menu", 65536, runs))
+            words = ("prefetch", "--traces", file, "--line", "8M/100ms")
+            found = self.written(*words)["runs"]
+            self.assertIn("8 Mbit/s", self.simulate(*words)[1])
+        self.assertEqual(list(policy.NAMES), [one["policy"] for one in found])
+        self.assertEqual({("menu", 4, 1e6, 0.1)}, {
+            (one["workload"], one["runs"], one["rate"], one["round_trip_s"]) for one in found
+        })  # fmt: skip
+        demand, profile, union, _, clusters = found
+        self.assertEqual((1.0, 1.0), (demand["miss_rate"], demand["fetch_ratio"]))
+        # two of three other runs, or the one that read the same, are of the other kind
+        self.assertAlmostEqual(44 / 24, union["fetch_ratio"])
+        self.assertLess(clusters["miss_rate"], profile["miss_rate"])
+        for one in found:
+            self.assertAlmostEqual(one["waited_s"] / one["seconds"], one["buffering_ratio"])
+
     def test_what_cannot_be_is_told(self):
         for words, told in (
             ((*RUN, "--racks", "7"), "7 racks for 6 hosts"),
@@ -82,6 +107,10 @@ class SimulateTest(testtools.TestCase):
             (("run", "--hosts", "2"), "Missing option"),
             (("agree", "--group", "labs"), "no such group: labs"),
             (("predict", "--site", "moon"), "no such site: moon"),
+            (("prefetch", "--policy", "luck"), "no such policy: luck"),
+            (("prefetch", "--line", "8M"), "no line"),
+            (("prefetch", "--line", "0/1ms"), "carries nothing"),
+            (("prefetch", "--traces", "/dev/null"), "is no file"),
         ):
             code, said = self.simulate(*words)
             self.assertNotEqual(0, code, words)
