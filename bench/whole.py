@@ -8,8 +8,8 @@ import json
 import random
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from statistics import median, quantiles
 from typing import Any
@@ -26,6 +26,7 @@ from lab.node import Node
 BED = "bench-whole"
 APART = 5.0  # seconds between two nodes that begin one after the other
 READ = 15.0  # seconds for which reads of a VM are looked at
+STARTED = 3.0  # seconds within which a VM has begun to read
 SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
 STEPS = ("at once", "apart", "no copy", "capped", "uncapped", "letting go")
 _INSIDE = ["python3", "-m", "bench.inside_whole"]
@@ -128,33 +129,34 @@ class _Whole:
         :param rate: bytes a second of a copy, 0 for no limit; None for no copy at all
         """
         last = self._nodes[-1]
-        with self._image(name) as (image, devices), ThreadPoolExecutor(len(self._nodes)) as pool:
-            reads = _begin(pool, last, devices[last.name])
+        with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
+            time.sleep(STARTED)
             begun, copied = time.time(), time.time() + READ
             if rate is None:
                 time.sleep(READ)
             else:
                 found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
                 begun, copied = found[-1]["begun"], found[-1]["copied"]
-            taken = [
-                ms for when, ms in _end(last, reads) if begun <= when < min(copied, begun + READ)
-            ]
+            until = min(copied, begun + READ)
+            taken = [seconds for when, seconds in end() if begun <= when < until]
             step.advance()
         return {"run": name, "rate": rate, "reads": len(taken), **_times(taken)}
 
     def let_go(self, name: str, step: Step) -> Run:
         """Have one node let go of its parents while VMs read there and below it; read its copy."""
-        with self._image(name) as (image, devices), ThreadPoolExecutor(2) as pool:
+        with self._image(name) as (image, devices):
             whole, below = self._family(image)
-            readers = {node: _begin(pool, node, devices[node.name]) for node in (whole, below)}
-            ended = _copy(whole, image, 0.0, 0)["whole"]
-            time.sleep(SETTLED)
+            with (
+                _reading(whole, devices[whole.name]) as end_own,
+                _reading(below, devices[below.name]) as end_others,
+            ):
+                time.sleep(STARTED)
+                ended = _copy(whole, image, 0.0, 0)["whole"]
+                time.sleep(SETTLED)
+                reads = end_own(), end_others()
             log = (whole.share / "agent.log").read_text()
             took = float(_LET_GO.findall(log)[-1])
-            pauses = {
-                node: _longest(_end(node, reads), ended - took - 1, ended + SETTLED)
-                for node, reads in readers.items()
-            }
+            own, others = (_longest(one, ended - took - 1, ended + SETTLED) for one in reads)
             step.advance()
             layers = {
                 "disk": f"/var/lib/virtman/whole/{image}.copy",
@@ -166,8 +168,8 @@ class _Whole:
         return {
             "run": name,
             "let_go_s": took,
-            "pause_own_s": pauses[whole],
-            "pause_others_s": pauses[below],
+            "pause_own_s": own,
+            "pause_others_s": others,
             "reads": found,
         }
 
@@ -208,19 +210,27 @@ def _copy(node: Node, image: str, start: float, rate: int) -> dict[str, float]:
     return moments
 
 
-def _begin(pool: ThreadPoolExecutor, node: Node, device: str) -> Future[str]:
-    """Let a node read a device at random until ``_end``."""
+@contextmanager
+def _reading(node: Node, device: str) -> Iterator[Callable[[], Reads]]:
+    """Let a node read a device at random; yield what ends that.
+
+    It returns when each read began, and how many seconds it took.
+    """
     stop = node.share / "stop"
     stop.unlink(missing_ok=True)
     words = [*_INSIDE, "read", device, "/host/stop", "1"]
-    return pool.submit(lambda: node.run(words, timeout=LONGEST).stdout)
+    with ThreadPoolExecutor(1) as pool:
+        reads = pool.submit(lambda: node.run(words, timeout=LONGEST).stdout)
 
+        def end() -> Reads:
+            stop.touch()
+            found: Reads = json.loads(reads.result())
+            return found
 
-def _end(node: Node, reads: Future[str]) -> Reads:
-    """Return when each read began, and how many seconds it took."""
-    (node.share / "stop").touch()
-    found: Reads = json.loads(reads.result())
-    return found
+        try:
+            yield end
+        finally:
+            stop.touch()
 
 
 def _times(seconds: Sequence[float]) -> dict[str, float]:
