@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from volt.placement.levels import INSIDE, ROOTS
+
 
 class Memory:
     """Answers as ``volt.db.forests`` does; ``places`` stay as they are."""
@@ -27,6 +29,9 @@ class Memory:
             and (not kind.open or node.has_room(self._fanout))
             and (not kind.mixed or node.foreign > 0)
             and (not kind.of_rack or node.rack == pick.rack)
+            and kind.stray in (None, node.stray)
+            and (not kind.entry or node.level < ROOTS)
+            and (not kind.root or ROOTS <= node.level <= INSIDE)
         )
 
     def of(self, hosts):

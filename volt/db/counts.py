@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 from volt.db import caps, copies, holds
 from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import Figures
+from volt.placement.levels import INSIDE, ROOTS
 
 
 def count(session: Session) -> Figures:
@@ -24,10 +25,15 @@ def count(session: Session) -> Figures:
             PlacementRow.image, PlacementRow.state
         )
     )
+    level = NodeRow.level
     depths = session.execute(
-        select(NodeRow.image, NodeRow.stripe, func.max(NodeRow.level)).group_by(
-            NodeRow.image, NodeRow.stripe
-        )
+        select(
+            NodeRow.image,
+            NodeRow.stripe,
+            func.max(case((level < ROOTS, level))),
+            func.max(case((level.between(ROOTS, INSIDE), level - ROOTS), else_=0)),
+            func.max(case((level > INSIDE, level - INSIDE), else_=0)),
+        ).group_by(NodeRow.image, NodeRow.stripe)
     )
     images = session.execute(select(ImageRow.name, ImageRow.generation, ImageRow.stripes)).all()
     return Figures(
@@ -35,7 +41,10 @@ def count(session: Session) -> Figures:
         draining,
         overloaded,
         {(image, state): number for image, state, number in places},
-        {(image, stripe): depth for image, stripe, depth in depths},
+        {
+            (image, stripe): max(of_entries, of_roots + below)
+            for image, stripe, of_entries, of_roots, below in depths
+        },
         {name: generation for name, generation, _ in images},
         caps.index(session),
         holds.count(session),

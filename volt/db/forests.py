@@ -12,6 +12,7 @@ from sqlalchemy import (
     case,
     delete,
     false,
+    func,
     insert,
     literal,
     select,
@@ -24,6 +25,7 @@ from sqlalchemy.orm import Session
 from volt.db.any_of import among
 from volt.db.models import ImageRow, NodeRow, PlacementRow
 from volt.placement import shapes
+from volt.placement.levels import INSIDE, ROOTS
 from volt.placement.links import Node, Totals
 from volt.placement.part import Change, Kind, Pick, Place
 from volt.placement.places import Places
@@ -36,7 +38,7 @@ _NODE = tuple(
     _TABLE.c[name]
     for name in (
         "stripe", "host", "rack", "parent", "level", "inner", "fed", "foreign", "accepting",
-        "whole",
+        "whole", "stray",
     )
 )  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
@@ -50,7 +52,7 @@ _KEY = (
     _TABLE.c.stripe == bindparam("in_stripe"),
     _TABLE.c.host == bindparam("in_host"),
 )
-_COUNTS = ("level", "inner", "fed", "foreign", "accepting", "open")
+_COUNTS = ("level", "inner", "fed", "foreign", "accepting", "stray", "open")
 _CHANGED = (
     update(_TABLE)
     .where(*_KEY)
@@ -74,6 +76,19 @@ _BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
 )
 _NEAR_SOURCE = select(_TABLE.c.host).where(
     _IN_IMAGE, _TABLE.c.parent.is_(None) | _TABLE.c.standby.is_(None)
+)
+_UP = (
+    select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent, literal(1).label("depth"))
+    .where(_IN_IMAGE, among(_TABLE.c.host, "hosts"))
+    .cte(recursive=True)
+)
+_UP = _UP.union_all(
+    select(_UP.c.stripe, _UP.c.host, _TABLE.c.parent, _UP.c.depth + 1).where(
+        _IN_IMAGE, _TABLE.c.stripe == _UP.c.stripe, _TABLE.c.host == _UP.c.parent
+    )
+)
+_DEPTHS = select(_UP.c.stripe, _UP.c.host, func.max(_UP.c.depth).label("depth")).group_by(
+    _UP.c.stripe, _UP.c.host
 )
 _RENEW = (
     update(_PLACEMENTS)
@@ -106,14 +121,21 @@ class _Stored:
 
     def picked(self, picks: Sequence[Pick]) -> Iterator[tuple[Place, Kind]]:
         """Return those that are picked, in each stripe."""
-        kinds = tuple(pick.kind for pick in picks)
+        racks = sorted({pick.rack for pick in picks if pick.rack is not None})
+        first = racks[0] if racks else None
+        yield from self._picked(first, [pick for pick in picks if pick.rack in (None, first)])
+        for rack in racks[1:]:
+            yield from self._picked(rack, [pick for pick in picks if pick.rack == rack])
+
+    def _picked(self, rack: str | None, picks: list[Pick]) -> Iterator[tuple[Place, Kind]]:
+        """Return them for one rack: a statement for many would be another one each time."""
+        kinds = tuple((pick.kind, pick.rack is not None) for pick in picks)
         asked: dict[str, Any] = {"image": self._image.name}
-        for number, pick in enumerate(picks):
-            asked[f"count{number}"] = pick.count
-            if pick.rack is not None:
-                asked[f"rack{number}"] = pick.rack
+        if rack is not None:
+            asked["rack"] = rack
+        asked |= {f"count{number}": pick.count for number, pick in enumerate(picks)}
         for row in self._connection.execute(_picking(kinds, self._image.stripes), asked):
-            yield _place(row), kinds[row.pick]
+            yield _place(row), picks[row.pick].kind
 
     def of(self, hosts: Collection[str]) -> Iterator[Place]:
         """Return the places of these hosts, in all stripes."""
@@ -196,6 +218,12 @@ def near_source(session: Session, image: str) -> set[str]:
     return set(rows.scalars())
 
 
+def depths(session: Session, image: ImageRow, hosts: Collection[str]) -> dict[tuple[int, str], int]:
+    """Return how far from the source hosts are, by stripe and host."""
+    rows = session.connection().execute(_DEPTHS, {"image": image.name, "hosts": sorted(hosts)})
+    return {(row.stripe, row.host): row.depth for row in rows}
+
+
 def _empty(image: ImageRow) -> Places:
     counts = zip(image.inner, image.at_source, strict=True)
     rules = Rules(Shape(image.shape), image.stripes, image.fanout, image.foreign_children)
@@ -212,24 +240,30 @@ def _places(rows: Iterable[Any]) -> Iterator[Place]:
 
 
 @cache
-def _picking(kinds: tuple[Kind, ...], stripes: int) -> CompoundSelect[Any]:
-    """Return the query of so many hosts of each of these kinds, in each stripe."""
+def _picking(kinds: tuple[tuple[Kind, bool], ...], stripes: int) -> CompoundSelect[Any]:
+    """Return the query of so many hosts of each kind, of a rack that is known or not."""
     return union_all(
         *(
-            _first(kind, number, stripe)
+            _first(kind, is_known, number, stripe)
             for stripe in range(stripes)
-            for number, kind in enumerate(kinds)
+            for number, (kind, is_known) in enumerate(kinds)
         )
     )
 
 
-def _first(kind: Kind, number: int, stripe: int) -> Select[Any]:
+def _first(kind: Kind, is_known: bool, number: int, stripe: int) -> Select[Any]:
     here = _TABLE.c
     where = [_IN_IMAGE, here.stripe == stripe]
     if kind.of_rack:
-        where.append(here.rack == bindparam(f"rack{number}"))
+        where.append(here.rack == bindparam("rack") if is_known else here.rack.is_(None))
     if kind.inner is not None:
         where.append(here.inner == (true() if kind.inner else false()))
+    if kind.stray is not None:
+        where.append(here.stray == (true() if kind.stray else false()))
+    if kind.entry:
+        where.append(here.level < ROOTS)
+    if kind.root:
+        where.append(here.level.between(ROOTS, INSIDE))
     if kind.open:
         where.append(here.open == true())
     if kind.mixed:
@@ -260,6 +294,7 @@ def _counts(image: ImageRow, node: Node) -> dict[str, Any]:
         "to_fed": node.fed,
         "to_foreign": node.foreign,
         "to_accepting": node.accepting,
+        "to_stray": node.stray,
         "to_open": node.has_room(image.fanout),
     }
 

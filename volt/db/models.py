@@ -229,6 +229,7 @@ class NodeRow(Base):
     foreign: Mapped[int]
     accepting: Mapped[bool]
     whole: Mapped[bool] = mapped_column(default=False)
+    stray: Mapped[bool] = mapped_column(default=False)
     open: Mapped[bool]
 
     __table_args__ = (
@@ -239,4 +240,5 @@ class NodeRow(Base):
         Index(None, "image", "stripe", "inner", "level", "host"),
         Index(None, "image", "stripe", "open", "level", "host"),
         Index(None, "image", "stripe", "rack", "open", "level", "host"),
+        Index(None, "image", "stripe", "rack", "inner", "stray", "level", "host"),
     )

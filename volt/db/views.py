@@ -208,12 +208,14 @@ def candidates(
         for stripe in range(image.stripes)
         for node in places.parents_for(asker, rack, stripe)[:limit]
     ]
-    portals = _portals(session, image.name, {node.host for _, node in found})
+    names = {node.host for _, node in found}
+    portals = _portals(session, image.name, names)
+    depths = forests.depths(session, image, names) if names else {}
     return [
         Candidate(
             node.host,
             stripe,
-            node.level,
+            depths[stripe, node.host],
             image.fanout - node.fed,
             node.rack,
             portals[node.host],
@@ -261,7 +263,7 @@ def _placements(session: Session, name: str, hosts: Sequence[str]) -> list[Place
     if image is None:
         return []
     rows = session.connection().execute(_PLACED, {"image": name, "hosts": hosts}).all()
-    pairs = _pairs(session, name, hosts)
+    pairs = _pairs(session, name, [row.host for row in rows if row.told is None])
     pairs |= {row.host: row.told for row in rows if row.told is not None}
     peers = {peer for told in pairs.values() for pair in told for peer in pair}
     named = {peer for peer in (*peers, image.home) if peer is not None}
@@ -311,6 +313,8 @@ def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]
 def _pairs(session: Session, image: str, hosts: Sequence[str]) -> dict[str, _Told]:
     """Return parent and standby of these hosts, by stripe."""
     pairs: dict[str, _Told] = defaultdict(list)
+    if not hosts:
+        return pairs
     rows = session.connection().execute(_PAIRS, {"image": image, "hosts": hosts})
     for name, parent, standby in rows:
         pairs[name].append([parent, standby])

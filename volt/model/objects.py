@@ -505,9 +505,10 @@ class Figures:
     """How much there is of everything at this moment, for those who watch Volt.
 
     ``places`` counts hosts by image and state, ``depths`` gives the deepest host's depth by
-    image and stripe, ``generations`` are by image. ``caps`` are all that there are. ``holds``
-    counts, by image, the hosts that need it, and those of them that have expired. ``copies`` are
-    those of all of an image, and of each stripe, by image; ``wanted`` is how many there shall be.
+    image and stripe (or more, where there are racks), ``generations`` are by image. ``caps`` are
+    all that there are. ``holds`` counts, by image, the hosts that need it, and those of them that
+    have expired. ``copies`` are those of all of an image, and of each stripe, by image; ``wanted``
+    is how many there shall be.
     """
 
     hosts: int

@@ -22,16 +22,25 @@ from collections.abc import Iterable
 from volt.errors import HostPlaced
 from volt.placement.links import Newcomer, Node, PartTooSmall, Totals
 from volt.placement.part import (
+    ENTRIES,
+    ENTRIES_OF_RACK,
     LEAVES,
+    LEAVES_OF_RACK,
     LOWEST,
+    LOWEST_ENTRIES,
+    LOWEST_OF_RACK,
     MIXED_OF_RACK,
     OPEN,
     OPEN_OF_RACK,
+    ROOTS,
+    ROOTS_OF_RACK,
+    STRAYS_OF_RACK,
     Change,
     Pick,
 )
 from volt.placement.places import Places
-from volt.placement.tree import Limits, Tree
+from volt.placement.slots import Limits
+from volt.placement.tree import Tree
 
 
 class Forest(Places):
@@ -47,8 +56,7 @@ class Forest(Places):
     def picks(self, change: Change) -> list[Pick]:
         """Return the nearest leaves and hosts with room, and the lowest inner hosts.
 
-        For racks also their own hosts with room, and those that feed hosts of other racks,
-        whose leaves may have to yield.
+        For racks also some of their own, and entries and roots of any rack.
         """
         fanout, stripes = self.limits.fanout, self.limits.stripes
         if fanout == 0:  # the source feeds all: there is nothing to choose
@@ -58,15 +66,58 @@ class Forest(Places):
         rooms = change.joins + 2 * moves + 2
         lowest = change.others * stripes + 2
         picks = [Pick(LEAVES, leaves), Pick(OPEN, rooms), Pick(LOWEST, lowest)]
-        for rack in sorted(change.racks):
-            picks += [Pick(OPEN_OF_RACK, rooms, rack), Pick(MIXED_OF_RACK, leaves, rack)]
+        racks = change.racks.keys() | {
+            node.rack for host in change.hosts if (node := self._trees[0].nodes.get(host))
+        }
+        known = sorted(rack for rack in racks if rack is not None)
+        picks.append(Pick(ENTRIES, 1))
+        if known:
+            picks.append(Pick(ROOTS, len(known) + 2))
+        for rack in known:
+            picks += self._of_rack(rack, change)
         return picks
+
+    def _of_rack(self, rack: str | None, change: Change) -> list[Pick]:
+        """Return where hosts of a rack may hang, and those whose leaves may have to yield."""
+        fanout = self.limits.fanout
+        joins = change.joins if rack is None else change.racks.get(rack, 0)
+        moves = change.others * (fanout + self.limits.stripes)
+        picks = [
+            Pick(OPEN_OF_RACK, joins + moves + 2, rack),
+            Pick(LEAVES_OF_RACK, joins + moves + 2, rack),
+            Pick(ENTRIES_OF_RACK, self.limits.source_slots or 1, rack),
+        ]
+        if rack is not None:
+            picks += [
+                Pick(MIXED_OF_RACK, joins + moves + 2, rack),
+                Pick(STRAYS_OF_RACK, fanout * joins + moves + 2, rack),
+                Pick(ROOTS_OF_RACK, fanout, rack),
+            ]
+        return picks + self._lowest_of_rack(rack, change) if change.others else picks
+
+    def _lowest_of_rack(self, rack: str | None, change: Change) -> list[Pick]:
+        return [Pick(LOWEST_OF_RACK, change.others + 1, rack)]
+
+    def _know(self, rack: str | None) -> None:
+        """Have in this part what decides about hosts of a rack.
+
+        Where there are no racks, all that is here is of the one that is unknown.
+        """
+        if self.limits.fanout and (rack is not None or any(t.has_racks() for t in self._trees)):
+            self._pick(self._of_rack(rack, self._change))
+
+    def _know_heirs(self, host: str) -> None:
+        """Have those in this part who may take the host's places."""
+        self._know(self.node(host, 0).rack)
+        if any(tree.nodes[host].is_entry for tree in self._trees):
+            self._pick([Pick(LOWEST_ENTRIES, self._change.others + 1)])
 
     def join(self, newcomer: Newcomer) -> None:
         """Place a host; raises HostPlaced if it has a place."""
         if newcomer.host in self._trees[0].nodes:
             raise HostPlaced(f"host {newcomer.host} already has a place; let it leave first")
-        inner = self._next_inner() if newcomer.feeds else None
+        self._know(newcomer.rack)
+        inner = self._next_inner(newcomer.rack) if newcomer.feeds else None
         for tree in sorted(self._trees, key=lambda tree: tree is not inner):
             node = Node(newcomer.host, newcomer.rack, None, 1, inner=False)
             node.accepting = newcomer.feeds
@@ -78,13 +129,14 @@ class Forest(Places):
 
     def leave(self, host: str) -> None:
         """Remove a host; raises HostUnknown if it has no place."""
-        self._check_placed(host)
+        self._know_heirs(host)
         for tree in self._trees:
             tree.remove(host)
         self._balance()
 
     def drain(self, host: str) -> None:
         """Make a host feed nobody any more; raises HostUnknown if it has no place."""
+        self._know_heirs(host)
         self.overload(host)
         for tree in self._trees:
             node = tree.nodes[host]
@@ -102,8 +154,10 @@ class Forest(Places):
 
         Raises HostUnknown if it has no place.
         """
+        rack = self.node(host, 0).rack
+        self._know(rack)
         self._accept(host, True)
-        inner = self._next_inner()
+        inner = self._next_inner(rack)
         if inner is not None and not self.inner_in(host):
             inner.promote(inner.nodes[host])
         self._balance()
@@ -128,11 +182,18 @@ class Forest(Places):
         for tree in self._trees:
             tree.accept(tree.nodes[host], accepting)
 
-    def _next_inner(self) -> Tree | None:
-        """Return the tree that needs another inner host most; None where nobody feeds others."""
+    def _next_inner(self, rack: str | None) -> Tree | None:
+        """Return the tree that needs another inner host of the rack most.
+
+        If the rack has about as many in each, that is the one that has fewest of all. None where
+        nobody feeds others.
+        """
         if self.limits.fanout == 0:
             return None
-        return min(self._trees, key=lambda tree: tree.totals.inner)
+        needs = {tree: tree.need(rack) for tree in self._trees}
+        most = max(needs.values())
+        needy = [tree for tree in self._trees if most - needs[tree] < self.limits.fanout]
+        return min(needy, key=lambda tree: tree.totals.inner)
 
     def _balance(self) -> None:
         """Let hosts feed another tree while its source feeds spares for lack of slots."""
@@ -146,8 +207,12 @@ class Forest(Places):
             self._hand_over(donor, needy)
 
     def _hand_over(self, donor: Tree, needy: Tree) -> None:
-        """Let one of the donor's lowest inner hosts feed the needy tree instead."""
-        lowest = [node for node in donor.lowest_inner() if node.host in needy.nodes]
+        """Let one of the donor's lowest inner hosts feed the needy tree instead.
+
+        Best is one of a rack whose strays the needy tree has.
+        """
+        lowest = self._lowest_of_strays(donor, needy) or donor.lowest_inner()
+        lowest = [node for node in lowest if node.host in needy.nodes]
         if not lowest:
             raise PartTooSmall("no lowest host is here with its place in the other tree")
 
@@ -155,7 +220,20 @@ class Forest(Places):
             return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
 
         node = min(lowest, key=order)
+        self._know(node.rack)
         donor.demote(node)
         needy.promote(needy.nodes[node.host])
         donor.use_free_slots()
         needy.use_free_slots()
+
+    def _lowest_of_strays(self, donor: Tree, needy: Tree) -> list[Node]:
+        """Return the donor's lowest hosts of a rack that lacks inner hosts in the needy tree."""
+        for rack in sorted(
+            {node.rack for node in needy.nodes.values() if node.stray and node.rack}
+        ):
+            self._know(rack)
+            if needy.need(rack) - donor.need(rack) >= self.limits.fanout:
+                self._pick(self._lowest_of_rack(rack, self._change))
+                if found := [node for node in donor.lowest_of(rack) if not node.is_entry]:
+                    return found
+        return []

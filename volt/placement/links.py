@@ -3,6 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from volt.placement.levels import INSIDE, ROOTS
+
 
 class PartTooSmall(Exception):
     """A change needs hosts that this part of the trees does not hold: take the whole."""
@@ -29,9 +31,10 @@ class Newcomer:
 class Node:
     """A host in one stripe; parent None is the source.
 
-    ``level`` orders hosts by their distance from the root. It is that distance, but may
-    be more in a chain that has closed up. ``fed`` counts the children, ``foreign`` those
-    of them that are of other racks. A host that is not ``accepting`` gets no new ones.
+    ``level`` orders hosts as ``volt.placement.levels`` says; in a chain that has closed up it may
+    be more than the distance. ``fed`` counts the children, ``foreign`` those of them that are of
+    other racks. A host that is not ``accepting`` gets no new ones. A leaf is ``stray`` if its
+    parent is of another rack.
     One that is ``whole`` has all of the image: it needs no parent, whatever hangs above it.
     """
 
@@ -44,6 +47,17 @@ class Node:
     foreign: int = 0
     accepting: bool = True
     whole: bool = False
+    stray: bool = False
+
+    @property
+    def is_entry(self) -> bool:
+        """Whether this is an inner host in the tree of entries."""
+        return self.inner and self.level < ROOTS
+
+    @property
+    def is_root(self) -> bool:
+        """Whether this is an inner host that others of its rack hang below, and no entry."""
+        return self.inner and ROOTS < self.level < INSIDE
 
     def has_room(self, fanout: int) -> bool:
         """Tell whether another child may be hung here."""
@@ -52,6 +66,10 @@ class Node:
     def is_foreign_to(self, other: "Node") -> bool:
         """Tell whether the other host is known to be in another rack."""
         return self.rack != other.rack and self.rack is not None and other.rack is not None
+
+    def is_home_of(self, other: "Node") -> bool:
+        """Tell whether the other host is of the same rack; those of unknown racks are of one."""
+        return self.rack == other.rack
 
 
 @dataclass(frozen=True)
@@ -81,11 +99,14 @@ class Links:
         """Hosts that were given a parent since."""
         self._below: dict[str | None, set[str]] = {}
         self._open: dict[str, Node] = {}
+        self._entries: dict[str, Node] = {}
+        self._of_rack: dict[str | None, dict[str, Node]] = {}
+        self._gone: set[str] = set()
 
     def restore(self, node: Node) -> None:
-        """Take in a node that hangs already; fine if it is here."""
-        if node.host not in self.nodes:
-            self.nodes[node.host] = node
+        """Take in a node that hangs already; fine if it is here, or was and has gone."""
+        if node.host not in self.nodes and node.host not in self._gone:
+            self._add(node)
             self.stored.add(node.host)
             self._below.setdefault(node.parent, set()).add(node.host)
             self._review(node)
@@ -114,27 +135,59 @@ class Links:
         """Return the hosts here that may be given a child."""
         return self._open.values()
 
+    def entries(self) -> Collection[Node]:
+        """Return the entries of racks that are here."""
+        return self._entries.values()
+
+    def of_rack(self, rack: str | None) -> Collection[Node]:
+        """Return the hosts of a rack that are here."""
+        return self._of_rack.get(rack, {}).values()
+
+    def below(self, node: Node) -> list[Node]:
+        """Return those whom the host feeds and who are here."""
+        return [self.nodes[name] for name in self._below.get(node.host, ())]
+
     def crosses(self, node: Node, parent: str | None) -> bool:
         """Tell whether a link to this parent goes from rack to rack."""
         return parent is not None and self.nodes[parent].is_foreign_to(node)
 
-    def hang(self, node: Node, parent: str | None) -> None:
-        """Let the parent feed a host that hangs nowhere."""
-        self.nodes[node.host] = node
+    def comes_in(self, node: Node) -> bool:
+        """Tell whether what the host gets comes from the source, or from another rack."""
+        return node.parent is None or (
+            node.parent in self.nodes and self.crosses(node, node.parent)
+        )
+
+    def hang(self, node: Node, parent: str | None, entry: bool = False) -> None:
+        """Let the parent feed a host that hangs nowhere, perhaps as an entry of its rack."""
+        self._add(node)
+        self._gone.discard(node.host)
         node.parent = parent
-        node.level = 1 if parent is None else self.nodes[parent].level + 1
+        node.level = self.level_below(parent, node, entry)
+        node.stray = not node.inner and self.crosses(node, parent)
         self._count(node, 1)
         self._below.setdefault(parent, set()).add(node.host)
         self._review(node)
         self.changed.add(node.host)
         self.moved.add(node.host)
 
+    def level_below(self, parent: str | None, node: Node, entry: bool) -> int:
+        """Return the level that a host has below this parent."""
+        if parent is None:
+            return 1
+        above = self.nodes[parent]
+        if above.is_entry and (entry or not node.inner):
+            return above.level + 1
+        if above.is_entry or (node.inner and not above.is_home_of(node)):
+            return ROOTS + above.level % ROOTS + 1
+        return max(above.level, INSIDE) + 1
+
     def unhang(self, node: Node) -> None:
         """Take a host from its parent; whom it feeds stays below it."""
         self._count(node, -1)
         self._below[node.parent].discard(node.host)
-        del self.nodes[node.host]
+        del self.nodes[node.host], self._of_rack[node.rack][node.host]
         self._open.pop(node.host, None)
+        self._entries.pop(node.host, None)
 
     def accept(self, node: Node, accepting: bool) -> None:
         """Let the host be given children, or none from now on."""
@@ -149,11 +202,13 @@ class Links:
             self.totals.inner += 1 if inner else -1
         node.inner = inner
         if node.host in self.nodes:  # else it is about to be hung
+            node.stray = not inner and self.crosses(node, node.parent)
             self._review(node)
         self.changed.add(node.host)
 
     def forget(self, host: str) -> None:
         """Drop a host that was unhung for good."""
+        self._gone.add(host)
         self.changed.discard(host)
         self.moved.discard(host)
 
@@ -170,9 +225,21 @@ class Links:
         self._review(parent)
         self.changed.add(parent.host)
 
+    def _add(self, node: Node) -> None:
+        self.nodes[node.host] = node
+        self._of_rack.setdefault(node.rack, {})[node.host] = node
+
     def _review(self, node: Node) -> None:
-        """Note whether the host has room; looking at all whenever one is sought takes longer."""
-        if node.has_room(self.fanout):
-            self._open[node.host] = node
-        else:
-            self._open.pop(node.host, None)
+        """Note whether the host has room, and whether it is an entry.
+
+        Looking at all whenever one is sought takes longer.
+        """
+        _keep(self._open, node, node.has_room(self.fanout))
+        _keep(self._entries, node, node.is_entry)
+
+
+def _keep(those: dict[str, Node], node: Node, belongs: bool) -> None:
+    if belongs:
+        those[node.host] = node
+    else:
+        those.pop(node.host, None)

@@ -2,11 +2,12 @@
 
 No change reads all hosts. A shape says as *picks* which hosts it chooses among: so many of a
 kind in each stripe, the nearest to the root or the lowest. ``Places.take`` makes a part of
-them. ``volt.db.forests`` is the store that Volt has; the tests have one in memory.
+them, and takes in more when a change turns out to be about another rack. ``volt.db.forests`` is
+the store that Volt has; the tests have one in memory.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from volt.placement.links import Node
@@ -20,6 +21,12 @@ class Kind:
     """Whether they may feed others in this stripe; None: either."""
     open: bool = False
     """Only those that may be given another child."""
+    entry: bool = False
+    """Only entries of racks."""
+    root: bool = False
+    """Only roots of racks."""
+    stray: bool | None = None
+    """Whether they are leaves that hosts of another rack feed; None: either."""
     mixed: bool = False
     """Only those that feed hosts of other racks."""
     of_rack: bool = False
@@ -33,13 +40,21 @@ class Kind:
 LEAVES = Kind(inner=False)
 OPEN = Kind(open=True)
 LOWEST = Kind(inner=True, lowest=True, in_full=True)
+ROOTS = Kind(inner=True, root=True)
+ENTRIES = Kind(inner=True, entry=True, lowest=True)
+LOWEST_ENTRIES = Kind(inner=True, entry=True, lowest=True, in_full=True)
 OPEN_OF_RACK = Kind(open=True, of_rack=True)
 MIXED_OF_RACK = Kind(inner=True, mixed=True, of_rack=True, in_full=True)
+LEAVES_OF_RACK = Kind(inner=False, stray=False, of_rack=True)
+STRAYS_OF_RACK = Kind(inner=False, stray=True, of_rack=True)
+ENTRIES_OF_RACK = Kind(inner=True, stray=False, entry=True, of_rack=True, in_full=True)
+ROOTS_OF_RACK = Kind(inner=True, stray=False, root=True, of_rack=True)
+LOWEST_OF_RACK = Kind(inner=True, stray=False, of_rack=True, lowest=True, in_full=True)
 
 
 @dataclass(frozen=True)
 class Pick:
-    """So many hosts of a kind, in each stripe."""
+    """So many hosts of a kind, in each stripe; of those of unknown racks where ``rack`` is None."""
 
     kind: Kind
     count: int
@@ -50,13 +65,13 @@ class Pick:
 class Change:
     """How much is about to change.
 
-    ``hosts`` have a place that it is about. ``joins`` newcomers, of these ``racks`` among
-    others, get one. ``others`` counts hosts that leave, or feed more or fewer than before;
-    a newcomer that must not feed is one too.
+    ``hosts`` have a place that it is about. ``joins`` newcomers get one; ``racks`` tells how many
+    of them are of which rack, where that is known. ``others`` counts hosts that leave, or feed
+    more or fewer than before; a newcomer that must not feed is one too.
     """
 
     hosts: Collection[str] = ()
-    racks: Collection[str] = ()
+    racks: Mapping[str, int] = field(default_factory=dict)
     joins: int = 0
     others: int = 0
 

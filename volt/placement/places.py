@@ -1,7 +1,7 @@
 """The places of an image's hosts, or a part of them, and what may happen to a host."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from volt.errors import HostUnknown
 from volt.placement.links import Edge, Links, Newcomer, Node, Totals
@@ -17,10 +17,16 @@ class Places(ABC):
 
     def __init__(self, stripes: Sequence[Links]) -> None:
         self._stripes = stripes
+        self._stored: Stored | None = None
+        self._change = Change()
+        self._picked: set[Pick] = set()
 
     @abstractmethod
     def picks(self, change: Change) -> Sequence[Pick]:
-        """Return whom the change chooses among, of those who are stored."""
+        """Return whom the change chooses among, of those who are stored.
+
+        The hosts that it is about are here already, with their children.
+        """
 
     @abstractmethod
     def join(self, newcomer: Newcomer) -> None:
@@ -56,18 +62,29 @@ class Places(ABC):
         kinds that say so, the places in all stripes and all children; and the parents of
         all of these.
         """
-        in_full = set(change.hosts)
-        if picks := self.picks(change):
-            for (stripe, node), kind in stored.picked(picks):
+        self._stored, self._change = stored, change
+        if change.hosts:
+            for stripe, node in stored.around(change.hosts):
                 self.restore(stripe, node)
-                if kind.in_full:
-                    in_full.add(node.host)
+        self._pick(self.picks(change))
+
+    def _pick(self, picks: Iterable[Pick]) -> None:
+        """Take in more of those who are stored; nothing if this is no part, or they are here."""
+        new = [pick for pick in picks if pick not in self._picked]
+        if self._stored is None or not new:
+            return
+        in_full = set()
+        self._picked.update(new)
+        for (stripe, node), kind in self._stored.picked(new):
+            self.restore(stripe, node)
+            if kind.in_full:
+                in_full.add(node.host)
         if in_full:
-            for stripe, node in stored.around(in_full):
+            for stripe, node in self._stored.around(in_full):
                 self.restore(stripe, node)
         missing = [links.missing_parents() for links in self._stripes]
         if any(missing):
-            for stripe, node in stored.of(set().union(*missing)):
+            for stripe, node in self._stored.of(set().union(*missing)):
                 if node.host in missing[stripe]:
                     self.restore(stripe, node)
 

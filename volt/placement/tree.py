@@ -1,68 +1,19 @@
 """Where a host hangs in one stripe tree, and who moves when it comes or goes.
 
 Inner hosts are *compact*: a new one goes to the free slot or the leaf nearest to the root
-(the leaf then moves below), and one that goes is replaced by one of the lowest level. Hence
-the depth is at most ``ceil(log_f(N)) + 2`` for f >= 2, and it does not matter for the depth
-which inner host a leaf hangs under: that is where racks decide.
+(the leaf then moves below), and one that goes is replaced by one of the lowest level. With
+f >= 2 that holds of the entries of all racks among themselves, and of the inner hosts of each
+rack (``volt.placement.levels``). Hence the depth of N hosts of one rack is at most
+``ceil(log_f(N)) + 2``. It does not matter for the depth which inner host of a rack a leaf hangs
+under, nor much which rack's: leaves stay in their own where there is room.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
-
-from volt.placement.links import Links, Node, PartTooSmall, Totals
+from volt.placement.links import Node, PartTooSmall
+from volt.placement.slots import Slot, Slots
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How many hosts may be fed in each of so many trees.
-
-    By a host: ``fanout``, of them ``foreign_children`` of other racks while another place is
-    left (None: any). By the source: ``source_slots`` (None: all) before any are spares.
-    """
-
-    stripes: int
-    fanout: int
-    source_slots: int | None
-    foreign_children: int | None = None
-
-
-class _Slot(NamedTuple):
-    """A place for an inner host; the leaf that hangs there, if one does, moves below it.
-
-    Dozens are made for each host that joins, and a frozen dataclass takes longer to make.
-    """
-
-    parent: str | None
-    level: int
-    leaf: Node | None = None
-
-
-class Tree(Links):
+class Tree(Slots):
     """One stripe tree, or a part of it."""
-
-    def __init__(self, limits: Limits, totals: Totals) -> None:
-        super().__init__(limits.fanout, totals)
-        self._limits = limits
-
-    @property
-    def has_spares(self) -> bool:
-        """Whether the source feeds spare leaves because the tree lacks slots."""
-        slots = self._limits.source_slots
-        return slots is not None and self.totals.at_source > slots
-
-    def source_has_room(self) -> bool:
-        """Tell whether the source may feed another host that is no spare."""
-        slots = self._limits.source_slots
-        return slots is None or self.totals.at_source < slots
-
-    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, bool, int, str]:
-        """Return by what parents for a host are sorted, the best first.
-
-        Whoever is whole is a root: what it sends comes from nobody else.
-        """
-        is_foreign, limit = parent.is_foreign_to(node), self._limits.foreign_children
-        is_full = is_foreign and limit is not None and parent.foreign >= limit
-        return is_full, is_foreign, not parent.whole, parent.level, parent.host
 
     def add_leaf(self, node: Node) -> None:
         """Hang a host that feeds nobody; as a spare of the source if no slot is free."""
@@ -82,13 +33,7 @@ class Tree(Links):
 
     def add_inner(self, node: Node) -> None:
         """Hang a host that may feed others as near to the root as compactness asks."""
-        slot = self._inner_slot(node)
-        self.set_inner(node, True)
-        if slot.leaf is not None:
-            self.unhang(slot.leaf)
-        self.hang(node, slot.parent)
-        if slot.leaf is not None:
-            self.add_leaf(slot.leaf)
+        self._take(node, self.inner_slot(node))
 
     def remove(self, host: str) -> None:
         """Take a host out; whom it fed is fed by others."""
@@ -103,24 +48,28 @@ class Tree(Links):
         self.unhang(node)
         self.forget(host)
         for orphan in orphans:
-            self.add_leaf(orphan)
+            self._rehang(orphan)
 
     def demote(self, node: Node) -> None:
         """Make an inner host of the lowest level a leaf, where it hangs."""
         self.set_inner(node, False)
+        node.level = self.level_below(node.parent, node, entry=False)
         orphans = self.children(node)
         for orphan in orphans:
             self.unhang(orphan)
         for orphan in orphans:
-            self.add_leaf(orphan)
+            self._rehang(orphan)
 
     def promote(self, node: Node) -> None:
         """Make a leaf inner: where it hangs if no place is nearer to the root."""
-        if self._may_yield(node) and node.level <= self._inner_slot(node).level:
+        slot = self.inner_slot(node)
+        if slot.held_by is node:
+            node.level = slot.level
             self.set_inner(node, True)
+            self._bring_home(node.rack)
         else:
             self.unhang(node)
-            self.add_inner(node)
+            self._take(node, slot)
 
     def use_free_slots(self) -> None:
         """Move the source's spare leaves into slots that came free."""
@@ -133,12 +82,63 @@ class Tree(Links):
 
     def lowest_inner(self) -> list[Node]:
         """Return the inner hosts farthest from the root, of those whose links are all here."""
-        inner = [node for node in self.nodes.values() if node.inner]
+        return self._lowest([node for node in self.nodes.values() if node.inner])
+
+    def lowest_of(self, rack: str) -> list[Node]:
+        """Return the inner hosts of a rack that are farthest from its entry, like that."""
+        return self._lowest([node for node in self.of_rack(rack) if node.inner])
+
+    def need(self, rack: str | None) -> int:
+        """Return how many more hosts a rack has than its inner hosts here can feed.
+
+        That is what comes in from other racks, less what goes out to them or could.
+        """
+        if rack is None or not self.has_racks():
+            return 0
+        of_rack = self.of_rack(rack)
+        into = sum(self.comes_in(node) for node in of_rack)
+        rooms = sum(self.fanout - node.fed for node in of_rack if node.inner)
+        return into - rooms - sum(node.foreign for node in of_rack)
+
+    def _lowest(self, inner: list[Node]) -> list[Node]:
         lowest = max((node.level for node in inner), default=0)
         found = [node for node in inner if node.level == lowest and self.is_complete(node)]
         if inner and not found:
             raise PartTooSmall("no lowest host is here with all its links")
         return found
+
+    def _take(self, node: Node, slot: Slot) -> None:
+        """Hang an inner host, and who gave way to it; bring strays of its rack home."""
+        held_by = slot.held_by
+        self.set_inner(node, True)
+        if held_by is not None:
+            self.unhang(held_by)
+        self.hang(node, slot.parent, slot.entry)
+        is_guest = held_by is not None and not held_by.inner and held_by.is_foreign_to(node)
+        if held_by is not None and not is_guest:
+            self._rehang(held_by)
+        if node.fed and node.is_entry:  # a root that had to go to the source
+            self._level(node)
+        self._bring_home(node.rack)
+        if held_by is not None and is_guest:
+            self._rehang(held_by)
+
+    def _rehang(self, node: Node) -> None:
+        """Hang a host that another has displaced, or that has lost its parent."""
+        if node.inner:
+            self._take(node, self.root_slot(node))
+        else:
+            self.add_leaf(node)
+
+    def _bring_home(self, rack: str | None) -> None:
+        """Hang leaves of a rack that others feed below its own hosts, as far as these have room."""
+        strays = [one for one in self.of_rack(rack) if one.stray]
+        rooms = [one for one in self.of_rack(rack) if one.inner]
+        for stray in sorted(strays, key=lambda one: one.host):
+            if not any(one.has_room(self.fanout) for one in rooms):
+                return
+            self.unhang(stray)
+            self.add_leaf(stray)
 
     def _foreign_leaf_beside(self, node: Node) -> Node | None:
         """Return a leaf of another rack whose parent is in the node's rack, nearest first.
@@ -147,64 +147,39 @@ class Tree(Links):
         """
         leaves = (
             leaf
-            for leaf in self.nodes.values()
-            if not leaf.inner
-            and leaf.parent is not None
-            and (parent := self.nodes.get(leaf.parent)) is not None
-            and parent.accepting
-            and parent.rack == node.rack
-            and parent.is_foreign_to(leaf)
+            for parent in self.of_rack(node.rack)
+            if parent.accepting and parent.foreign
+            for leaf in self.below(parent)
+            if not leaf.inner and parent.is_foreign_to(leaf)
         )
         return min(leaves, key=lambda leaf: (leaf.level, leaf.host), default=None)
 
-    def _inner_slot(self, node: Node) -> _Slot:
-        """Return where the next inner host goes: to the slot nearest to the root."""
-        if self.source_has_room():
-            return _Slot(None, 1)
-        leaves = [leaf for leaf in self.nodes.values() if self._may_yield(leaf)]
-        levels = {parent.level + 1 for parent in self.open()} | {leaf.level for leaf in leaves}
-        if not levels:  # nobody accepts children: as a spare
-            return _Slot(None, 1)
-        nearest = min(levels)
-        slots = [_Slot(one.host, nearest) for one in self.open() if one.level + 1 == nearest]
-        slots += [_Slot(leaf.parent, nearest, leaf) for leaf in leaves if leaf.level == nearest]
-        return min(slots, key=lambda slot: self._slot_order(node, slot))
-
-    def _slot_order(self, node: Node, slot: _Slot) -> tuple[bool, bool, bool, str]:
-        """Return by what slots of one level are sorted: the same rack, then free ones first."""
-        leaf = slot.leaf
-        name = leaf.host if leaf is not None else str(slot.parent)
-        if slot.parent is None:
-            return False, False, leaf is not None, name
-        parent = self.nodes[slot.parent]
-        # One of another rack in the place of another such leaves the parent as mixed as it is.
-        keeps = leaf is not None and parent.is_foreign_to(leaf)
-        is_full, is_foreign, *_ = self.parent_order(node, parent)
-        return is_full and not keeps, is_foreign, leaf is not None, name
-
-    def _may_yield(self, leaf: Node) -> bool:
-        """Tell whether this is a leaf that may make room for an inner host."""
-        if leaf.inner:
-            return False
-        if leaf.parent is None:
-            slots = self._limits.source_slots
-            return slots is not None and self.totals.inner < slots
-        parent = self.nodes.get(leaf.parent)
-        return parent is not None and parent.accepting
-
     def _heir(self, node: Node) -> Node | None:
-        """Return who takes an inner host's place with the fewest moves, if anyone must."""
+        """Return who takes an inner host's place with the fewest moves, if anyone must.
+
+        One of the lowest of its rack. If an entry is the last inner host of its rack, it is one
+        of the lowest entries; if it is the last entry, any of the lowest.
+        """
         if self.fanout == 1:  # hosts in a row stay compact when they close up
             return next(iter(self.children(node)), None)
-        lowest = self.lowest_inner()
-        if node.level == lowest[0].level:
-            return None
+        inner = [one for one in self.nodes.values() if one.inner]
+        of_rack = [one for one in self.of_rack(node.rack) if one.inner and not one.is_entry]
+        found = self._lower(node, of_rack)
+        if not found and node.is_entry:
+            others = [one for one in self.entries() if one is not node]
+            found = self._lower(node, others or inner)
+        if found and not any(one.accepting for one in found):
+            found += self._lower(node, inner)
 
         def order(heir: Node) -> tuple[bool, int, bool, str]:
             moves = self._moves(node, heir)
             return not heir.accepting, moves, heir.rack != node.rack, heir.host
 
-        return min(lowest, key=order)
+        return min(found, key=order, default=None)
+
+    def _lower(self, node: Node, among: list[Node]) -> list[Node]:
+        """Return the lowest of these that are lower than the host."""
+        return [one for one in self._lowest(among) if one.level > node.level]
 
     def _moves(self, node: Node, heir: Node) -> int:
         """Return how many hosts get another parent if the heir takes the place of the node."""
@@ -213,18 +188,22 @@ class Tree(Links):
 
     def _succeed(self, node: Node, heir: Node) -> list[Node]:
         """Put the heir above the host's children; return its own that it cannot keep."""
-        place = node.parent
-        own = self.children(heir)
+        place, is_entry = node.parent, node.is_entry
+        own = sorted(self.children(heir), key=lambda one: not one.inner)
         self.unhang(heir)
         inherited = self.children(node)
         orphans = own[max(0, self.fanout - len(inherited)) :]
-        self.hang(heir, place)
+        self.hang(heir, place, is_entry)
         for child in inherited:
             level = child.level
             self.unhang(child)
-            self.hang(child, heir.host)
+            self.hang(child, heir.host, child.is_entry)
             child.level = level
-        for child in own:
-            child.level = heir.level + 1
-            self.changed.add(child.host)
+        self._level(heir, own)
         return orphans
+
+    def _level(self, node: Node, children: list[Node] | None = None) -> None:
+        """Give the host's children their levels anew, all or some."""
+        for child in self.children(node) if children is None else children:
+            child.level = self.level_below(node.host, child, child.is_entry)
+            self.changed.add(child.host)

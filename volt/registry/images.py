@@ -200,7 +200,7 @@ class Images:
             image_row = known(session, image)
             row = session.get(HostRow, host)
             rack = None if row is None else row.rack
-            racks = () if rack is None else (rack,)
+            racks = {} if rack is None else {rack: limit}
             part = forests.part(session, image_row, Change(racks=racks, joins=limit))
             return views.candidates(session, image_row, part, host, rack, limit)
 

@@ -5,6 +5,7 @@ of the hosts.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from sqlalchemy import delete, select, update
@@ -29,7 +30,7 @@ def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]
             places.join(newcomer)
 
     idle = sum(not newcomer.feeds for newcomer in newcomers)
-    racks = {newcomer.rack for newcomer in newcomers if newcomer.rack is not None}
+    racks = Counter(newcomer.rack for newcomer in newcomers if newcomer.rack is not None)
     return _change(session, image, act, Change((), racks, len(newcomers), idle))
 
 

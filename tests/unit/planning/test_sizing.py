@@ -40,7 +40,7 @@ class LimitTest(testtools.TestCase):
     def test_what_is_slow_limits(self):
         self.assertEqual("guest", self.limit())
         self.assertEqual("host links", self.limit(link=GBIT / 20))
-        self.assertEqual("uplinks", self.limit(uplink=GBIT / 2))
+        self.assertEqual("uplinks", self.limit(uplink=GBIT / 8))
         self.assertEqual("source", self.limit(source=GBIT / 20))
 
     def test_the_last_vm_waits_for_the_slowest(self):

@@ -7,7 +7,7 @@ from volt.placement import forest
 from volt.placement.links import Totals
 from volt.placement.rules import Rules
 from volt.placement.shapes.topology import Measures, Topology
-from volt.placement.tree import Limits
+from volt.placement.slots import Limits
 
 
 class Forest(Topology):

@@ -2,6 +2,7 @@
 
 import random
 import threading
+from collections import Counter
 
 from sqlalchemy import event
 from sqlalchemy.orm import Session
@@ -46,9 +47,9 @@ class TestParts(TreesCase):
             whole = forests.whole(session, image)
             for change in (
                 Change(joins=1),
-                Change(racks=["r1", "r3"], joins=5),
+                Change(racks={"r1": 3, "r3": 1}, joins=5),
                 Change(["h05"], others=1),
-                Change(["h00", "h31", "h59"], ["r2"], joins=2, others=3),
+                Change(["h00", "h31", "h59"], {"r2": 2}, joins=2, others=3),
                 Change(["h40"], others=HOSTS),
             ):
                 expected = shapes.empty(RULES, whole.totals)
@@ -75,3 +76,52 @@ class TestParts(TreesCase):
         finally:
             event.remove(self.ground.engine, "before_cursor_execute", note)
         return len(made)
+
+
+class TestRacks(TreesCase):
+    """Racks in trees that a database holds: each change sees a part of them only."""
+
+    SIZE, COUNT = 8, 6
+
+    def setUp(self):
+        super().setUp()
+        joining = [f"r{rack}-{one}" for rack in range(self.COUNT) for one in range(self.SIZE)]
+        random.Random(1).shuffle(joining)
+        for host in joining:
+            self.placements.join("x", host, portal(), host[:2])
+
+    def ways_in(self, hosts):
+        """Return how many hosts of each rack are fed from elsewhere, in each stripe."""
+        self.check_trees(hosts)
+        return [
+            Counter(
+                node.rack
+                for node in tree.nodes
+                if node.parent is None or not node.parent.startswith(node.rack)
+            )
+            for tree in self.images.trees("x").trees
+        ]
+
+    def hosts(self, *racks):
+        return [f"r{rack}-{one}" for rack in racks for one in range(self.SIZE)]
+
+    def test_a_stripe_comes_into_a_rack_once_or_twice(self):
+        for ways in self.ways_in(self.hosts(*range(self.COUNT))):
+            assert max(ways.values()) <= 3
+            assert ways.total() <= 2 * self.COUNT
+
+    def test_a_rack_that_is_gone_is_in_the_way_of_no_other(self):
+        assert self.placements.expel("x", self.hosts(2), None) == self.SIZE
+        for ways in self.ways_in(self.hosts(0, 1, 3, 4, 5)):
+            assert max(ways.values()) <= 4
+        for host in self.hosts(2):
+            self.placements.join("x", host, portal(), "r2")
+        for ways in self.ways_in(self.hosts(*range(self.COUNT))):
+            assert max(ways.values()) <= 4
+
+    def test_who_could_feed_a_host_is_as_deep_as_the_tree_says(self):
+        trees = self.images.trees("x").trees
+        depths = [{node.host: node.depth for node in tree.nodes} for tree in trees]
+        found = self.images.parents("x", "r1-0", 8)
+        assert found
+        assert [one.depth for one in found] == [depths[one.stripe][one.host] for one in found]

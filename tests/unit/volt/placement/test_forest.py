@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 from tests.places import Memory
 from volt import errors
 from volt.placement import shapes
+from volt.placement.levels import INSIDE, ROOTS
 from volt.placement.links import Edge, Newcomer, Node, PartTooSmall
-from volt.placement.part import LEAVES, LOWEST, OPEN, Change, Pick
+from volt.placement.part import ENTRIES, LEAVES, LOWEST, OPEN, Change, Pick
 from volt.placement.rules import Rules, Shape
 
 FOREST, TREE, STAR, CHAIN = Shape.FOREST, Shape.TREE, Shape.STAR, Shape.CHAIN
@@ -92,12 +93,31 @@ def check(forest, always_accepting=True):
             assert not fed or node.inner
             assert node.inner == (forest.inner_in(host) == (stripe,))
             assert all(forest.edge(child, stripe).parent == host for child in fed)
-            assert node.level == depth or (limits.fanout == 1 and node.level > depth)
+            check_level(forest, stripe, node, depth)
             assert node.foreign == sum(is_foreign(forest, stripe, child) for child in fed)
         check_source(forest, stripe)
         if always_accepting and limits.fanout > 1:
             deepest = max((depth for _, depth in walked), default=0)
-            assert deepest <= math.ceil(math.log(max(len(hosts), 2), limits.fanout)) + 2
+            racks = {node.rack for node in forest.nodes(stripe)}
+            more = math.ceil(math.log(len(racks), limits.fanout)) + 1 if len(racks) > 1 else 0
+            assert deepest <= math.ceil(math.log(max(len(hosts), 2), limits.fanout)) + 2 + more
+
+
+def check_level(forest, stripe, node, depth):
+    """Assert that a host's level says how far it is from the source, or from its root."""
+    parent = None if node.parent is None else forest.node(node.parent, stripe)
+    if parent is None or forest.limits.fanout == 1:
+        assert node.level == depth or (forest.limits.fanout == 1 and node.level > depth)
+    elif node.is_entry or (parent.is_entry and not node.inner):
+        assert parent.is_entry
+        assert node.level == parent.level + 1 == depth
+    elif parent.is_entry:
+        assert node.level == ROOTS + parent.level + 1 == ROOTS + depth
+    elif parent.level > INSIDE and (parent.rack == node.rack or not node.inner):
+        assert node.level == parent.level + 1
+    else:
+        assert node.level > ROOTS
+    assert node.stray == (not node.inner and is_foreign(forest, stripe, node.host))
 
 
 def check_source(forest, stripe):
@@ -137,9 +157,9 @@ class Life(RuleBasedStateMachine):
         self.draining = set()
         self.overloaded = set()
 
-    def change(self, act, hosts=(), racks=(), joins=0, others=0):
+    def change(self, act, hosts=(), racks=None, joins=0, others=0):
         before = copy.deepcopy(self.forest)
-        part = part_of(self.rules, self.forest, Change(hosts, racks, joins, others))
+        part = part_of(self.rules, before, Change(hosts, racks or {}, joins, others))
         act(self.forest)
         try:
             act(part)
@@ -174,7 +194,7 @@ class Life(RuleBasedStateMachine):
         if not feeds:
             self.draining.add(host)
         newcomer = Newcomer(host, rack if self.with_racks else None, feeds)
-        racks = {newcomer.rack} - {None}
+        racks = {newcomer.rack: 1} if newcomer.rack else {}
         joins, others = (1, 0) if feeds else (1, 1)
         self.change(lambda forest: forest.join(newcomer), (), racks, joins, others)
 
@@ -472,8 +492,13 @@ class TestMoves(testtools.TestCase):
 
     def test_what_is_picked_grows_with_the_changes_only(self):
         forest = grow(Rules(FOREST, 2, 2), 50)
-        assert forest.picks(Change(joins=1)) == [Pick(LEAVES, 3), Pick(OPEN, 3), Pick(LOWEST, 2)]
+        assert forest.picks(Change(joins=1)) == [
+            Pick(LEAVES, 3),
+            Pick(OPEN, 3),
+            Pick(LOWEST, 2),
+            Pick(ENTRIES, 1),
+        ]
         assert Pick(OPEN, 18) in forest.picks(Change(joins=8, others=1))
 
     def test_where_the_source_feeds_all_nothing_is_picked(self):
-        assert not grow(Rules(STAR, 1, 0), 9).picks(Change(["h1"], ["r1"], joins=8, others=1))
+        assert not grow(Rules(STAR, 1, 0), 9).picks(Change(["h1"], {"r1": 8}, joins=8, others=1))

@@ -5,10 +5,26 @@ import testtools
 from tests.unit.volt.placement.test_forest import hosts_of, part_of
 from volt.placement import shapes
 from volt.placement.links import Newcomer, Node, Totals
-from volt.placement.part import LEAVES, LOWEST, OPEN, OPEN_OF_RACK, Change, Pick
+from volt.placement.part import (
+    ENTRIES,
+    ENTRIES_OF_RACK,
+    LEAVES,
+    LEAVES_OF_RACK,
+    LOWEST,
+    LOWEST_OF_RACK,
+    MIXED_OF_RACK,
+    OPEN,
+    OPEN_OF_RACK,
+    ROOTS,
+    ROOTS_OF_RACK,
+    STRAYS_OF_RACK,
+    Change,
+    Pick,
+)
 from volt.placement.rules import Rules, Shape
 from volt.placement.shapes import Measures
-from volt.placement.tree import Limits, Tree
+from volt.placement.slots import Limits
+from volt.placement.tree import Tree
 
 
 def drawn(fanout, *links, foreign_children=None):
@@ -90,7 +106,7 @@ class TestHeirs(testtools.TestCase):
             assert parents_of(tree)[heir] == "top"
 
     def test_one_that_may_feed_is_preferred_to_one_of_the_same_rack(self):
-        tree = self.tree(racks={"goes": "r1", "x": "r1", "y": "r2"})
+        tree = self.tree(racks={"goes": "r1", "x": "r1", "left": "r2", "y": "r2"})
         tree.accept(tree.nodes["x"], False)
         tree.remove("goes")
         assert parents_of(tree)["y"] == "top"
@@ -157,13 +173,21 @@ class TestForest(testtools.TestCase):
 
     def test_how_many_hosts_are_picked(self):
         forest = self.grown(Rules(Shape.FOREST, 2, 3), [None] * 9)
-        picks = forest.picks(Change(racks={"r1"}, joins=3, others=2))
+        picks = forest.picks(Change(racks={"r1": 1}, joins=3, others=2))
         moves = 2 * (3 + 2)
-        assert picks[:4] == [
+        assert picks == [
             Pick(LEAVES, 3 + moves + 2),
             Pick(OPEN, 3 + 2 * moves + 2),
             Pick(LOWEST, 2 * 2 + 2),
-            Pick(OPEN_OF_RACK, 3 + 2 * moves + 2, "r1"),
+            Pick(ENTRIES, 1),
+            Pick(ROOTS, 1 + 2),
+            Pick(OPEN_OF_RACK, 1 + moves + 2, "r1"),
+            Pick(LEAVES_OF_RACK, 1 + moves + 2, "r1"),
+            Pick(ENTRIES_OF_RACK, 1, "r1"),
+            Pick(MIXED_OF_RACK, 1 + moves + 2, "r1"),
+            Pick(STRAYS_OF_RACK, 3 + moves + 2, "r1"),
+            Pick(ROOTS_OF_RACK, 3, "r1"),
+            Pick(LOWEST_OF_RACK, 2 + 1, "r1"),
         ]
 
     def test_spares_that_could_move_are_picked_too(self):
