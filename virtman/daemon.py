@@ -29,6 +29,7 @@ from virtman.coordinator.memory import Memory
 from virtman.coordinator.offline import Remembering
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores
+from virtman.disk.layers import Layers
 from virtman.disk.merger import Merger
 from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
@@ -41,6 +42,7 @@ from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
+from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
@@ -79,9 +81,13 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     boots = Boots(agent, _boots(conf), heartbeat.hasten)
     copying = Copying(agent, agent.copies, boots.options.how.cap, heartbeat.hasten)
-    services: list[Service] = [boots, copying, *_services(conf, heartbeat, boots, copying)]
+    layers = Layers(Path(conf.agent.state_dir) / "layers", agent.stores.space)
+    layers.prepare()
+    commits = Commits(agent, layers)  # first, as VMs of this node may need what it serves
+    services: list[Service] = [commits, boots, copying]
+    services += _services(conf, heartbeat, boots, copying)
     services += [_metrics(conf, boots, copying), *journeys]
-    return Api(agent, moves, arrivals, boots, copying), services
+    return Api(agent, moves, arrivals, boots, copying, commits), services
 
 
 def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:

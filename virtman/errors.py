@@ -195,6 +195,13 @@ class CoordinatorRefused(VirtmanError):
     status = 502
 
 
+class ImageInUse(CoordinatorRefused):
+    """Hosts, disks or layers need an image that is to be forgotten."""
+
+    code = "virtman.image.in_use"
+    status = 409
+
+
 class TokenUnreadable(VirtmanError):
     """The file with this host's token cannot be read, or holds no token."""
 
@@ -312,6 +319,34 @@ class PeerUntrusted(VirtmanError):
 
     code = "virtman.peer.untrusted"
     status = 403
+
+
+class LayerExists(VirtmanError):
+    """There is an image of this name."""
+
+    code = "virtman.layer.exists"
+    status = 409
+
+
+class LayerUnknown(VirtmanError):
+    """This node has made no layer of this name."""
+
+    code = "virtman.layer.unknown"
+    status = 404
+
+
+class LayersTooMany(VirtmanError):
+    """The layer would lie on as many as there may be."""
+
+    code = "virtman.layer.depth"
+    status = 409
+
+
+class CommitCancelled(VirtmanError):
+    """The commit was given up."""
+
+    code = "virtman.layer.cancelled"
+    status = 409
 
 
 class MoveInProgress(VirtmanError):

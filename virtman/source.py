@@ -15,10 +15,10 @@ from pathlib import Path
 from virtman import atomic_file, privileged
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
-from virtman.coordinator.interface import Shape
-from virtman.errors import ImageUnknown, InvalidRequest, VirtmanError
+from virtman.coordinator.interface import Layer, Shape
+from virtman.errors import ImageMismatch, ImageUnknown, InvalidRequest, VirtmanError
 from virtman.kept_tree import KeptTree, Progress
-from virtman.model import hashtree, naming, plan, sizes
+from virtman.model import hashtree, layer_format, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.naming import Device
 from virtman.model.profile import carried, decode, encode
@@ -63,6 +63,7 @@ def add(
     *,
     hashed: bool = True,
     kept: KeptTree | None = None,
+    layered: bool = False,
     progress: Progress = lambda done, size: None,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
@@ -73,13 +74,18 @@ def add(
         read for that, unless it is a file whose tree is kept and that has not changed
     :param kept: the kept tree, whose owner removes it; by default it is one of this module's, and
         goes with the image
+    :param layered: whether a file that says that it is a layer is one: whoever chooses its content
+        then chooses what it lies on
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
+    :raises ImageMismatch: if it is a layer, and its parent is another image by now
     """
     naming.check("image", image)
     naming.check("host", where.host)
     size = _size(path)
     kept = kept or KeptTree(_HASHES / image)
-    steps = _steps(image, where, size, path, kept.leaves)
+    steps = steps_of(image, where, size, path, kept.leaves)
+    coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
+    layer = _layer(path, coordinator) if layered else None
     become_privileged()
     tree = None
     if hashed and hashtree.has_tree(size):
@@ -93,8 +99,7 @@ def add(
             source.up(())
         proof = Proof(image, _secret(image))
         sources[0].require(proof)
-        coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
-        coordinator.register(image, size, shape, steps[0].portal, proof, tree)
+        coordinator.register(image, size, shape, steps[0].portal, proof, tree, layer)
     except VirtmanError:
         if not served:
             for source in sources:
@@ -177,7 +182,7 @@ def _stop(image: str, host: str, ask: Callable[[], None]) -> None:
     naming.check("image", image)
     naming.check("host", host)
     become_privileged()
-    steps = _steps(image, Storage(host, "", 0), sizes.SECTOR, "", Path())
+    steps = steps_of(image, Storage(host, "", 0), sizes.SECTOR, "", Path())
     sources = [transport.source(step) for step in steps]
     try:
         ask()
@@ -190,10 +195,10 @@ def _stop(image: str, host: str, ask: Callable[[], None]) -> None:
     shutil.rmtree(_HASHES / image, ignore_errors=True)
 
 
-def _steps(
+def steps_of(
     image: str, where: Storage, size: int, path: str, leaves: Path
 ) -> tuple[plan.Source, ...]:
-    """The image on one disk, the leaves of its hash tree on the next.
+    """Return how an image is served: it is on one disk, the leaves of its hash tree on the next.
 
     What LIO calls these has the host as well: else the same image, served by mistake under
     another name of this node, would take away what hosts read.
@@ -210,6 +215,20 @@ def _steps(
             portal.disk(1),
         ),
     )
+
+
+def _layer(path: str, coordinator: VoltClient) -> Layer | None:
+    """Return what a file lies on, if it is a layer's."""
+    with open(path, "rb") as file:
+        file.seek(layer_format.DESCRIPTION)
+        said = layer_format.describe(file.read(layer_format.DESCRIPTION))
+    if said is None:
+        return None
+    if coordinator.image(said.parent).origin != said.origin:
+        raise ImageMismatch(
+            f"{path} is a layer of an earlier image {said.parent}: give that one its name back"
+        )
+    return Layer(said.parent, said.disk_size)
 
 
 def _secret(image: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from pathlib import Path
@@ -51,14 +52,31 @@ def block_size(device: str) -> int:
 
 
 def is_suspended(device: str) -> bool:
-    """Tell whether a device-mapper device holds its I/O back."""
-    return Path(f"/sys/dev/block/{number(device)}/dm/suspended").read_text().strip() == "1"
+    """Tell whether a device-mapper device holds its I/O back.
+
+    :raises FileNotFoundError: if it is none, or just goes
+    """
+    return _of_mapped(device, "suspended") == "1"
 
 
 def mapper_name(device: str) -> str:
-    """Return a block device's device-mapper name; empty if it has none."""
-    name = Path(f"/sys/dev/block/{number(device)}/dm/name")
-    return name.read_text().strip() if name.exists() else ""
+    """Return a block device's device-mapper name; empty if it has none, or just goes.
+
+    :raises FileNotFoundError: if there is no such device
+    """
+    number(device)
+    with contextlib.suppress(FileNotFoundError):
+        return _of_mapped(device, "name")
+    return ""
+
+
+def _of_mapped(device: str, what: str) -> str:
+    try:
+        return Path(f"/sys/dev/block/{number(device)}/dm/{what}").read_text().strip()
+    except OSError as err:
+        if err.errno == errno.EINVAL:  # the kernel is removing it
+            raise FileNotFoundError(errno.ENOENT, "the device goes", device) from err
+        raise
 
 
 def loop_of(path: str, offset: int = 0) -> str | None:

@@ -168,8 +168,20 @@ class ImageLastCopy(Conflict):
     code = "volt.image.last_copy"
 
 
+class LayersTooMany(Conflict):
+    """The layer would lie on as many as there may be."""
+
+    code = "volt.layer.depth"
+
+
+class NotMaker(Conflict):
+    """A host asks for what only the maker of a layer may ask for."""
+
+    code = "volt.layer.maker"
+
+
 class ImageInUse(Conflict):
-    """Hosts still have places in the image's trees, or disks that need it."""
+    """Hosts still have places in the image's trees, disks that need it, or layers lie on it."""
 
     code = "volt.image.in_use"
 

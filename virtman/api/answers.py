@@ -43,6 +43,26 @@ class SnapshotAnswer(TypedDict):
     stores: list[StoreAnswer]
 
 
+class LayerAnswer(TypedDict):
+    """A layer that this node has made, or makes; ``created_at`` is a moment of RFC 3339.
+
+    ``state`` is "copying", "hashing", "serving", "kept" or "failed", with the error's ``code``.
+    """
+
+    layer: str
+    image: str
+    vm: str
+    disk_size: int
+    final: bool
+    created_at: str
+    state: str
+    done: int
+    total: int
+    length: int
+    note: str
+    code: str
+
+
 MoveAnswer = TypedDict(
     "MoveAnswer",
     {
@@ -105,6 +125,7 @@ class ImageAnswer(TypedDict):
 
     image: str
     size: int
+    parent: str | None
     generation: int
     parents: list[str]
     instances: list[str]

@@ -15,6 +15,7 @@ from virtman.api.answers import (
     CheckAnswer,
     CopyAnswer,
     ImageAnswer,
+    LayerAnswer,
     MoveAnswer,
     RecordingAnswer,
     ScrubAnswer,
@@ -203,6 +204,42 @@ class Client:
             if ready and move["state"] == "ready":
                 return move
             time.sleep(_LOOK)
+
+    def commit(self, vm: str, name: str, *, final: bool = False) -> LayerAnswer:
+        """Begin to make what a VM wrote up to now a layer; return how far that is.
+
+        :param final: have the VM go once the layer is kept
+        """
+        body = {"as": naming.check("layer", name), "final": final}
+        return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/commit", body))
+
+    def layer(self, name: str) -> LayerAnswer:
+        """Return one layer that this node has made, or makes."""
+        return cast("LayerAnswer", self._call("GET", _layer(name)))
+
+    def layers(self) -> Sequence[LayerAnswer]:
+        """Return the layers of this node, and commits that have failed."""
+        return cast("Sequence[LayerAnswer]", self._call("GET", "/v1/layers")["layers"])
+
+    def await_layer(
+        self, name: str, show: Callable[[LayerAnswer], None] = lambda layer: None
+    ) -> LayerAnswer:
+        """Wait until a layer is kept; return it. Errors are those with which its commit failed.
+
+        :param show: called with the layer now and then
+        """
+        while True:
+            layer = self.layer(name)
+            show(layer)
+            if layer["state"] == "failed":
+                raise from_code(layer["code"], layer["note"])
+            if layer["state"] == "kept":
+                return layer
+            time.sleep(_LOOK)
+
+    def remove_layer(self, name: str) -> None:
+        """Delete a layer that this node has made, or give its commit up."""
+        self._call("DELETE", _layer(name))
 
     def finish_move(self, vm: str) -> MoveAnswer:
         """Have a VM that moves live handed over, as nobody uses it here any more."""
@@ -427,3 +464,7 @@ def _recording(vm: str) -> str:
 
 def _snapshot(name: str) -> str:
     return f"/v1/snapshots/{naming.check('snapshot', name)}"
+
+
+def _layer(name: str) -> str:
+    return f"/v1/layers/{naming.check('layer', name)}"

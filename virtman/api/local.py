@@ -17,6 +17,8 @@ from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import Attachment, look
+from virtman.migration import commits
+from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.phases import Status
@@ -39,7 +41,11 @@ ROUTES = (
     ("DELETE", "/v1/instances/<vm>/recording", "end_recording"),
     ("POST", "/v1/instances/<vm>/rollback", "rollback"),
     ("POST", "/v1/instances/<vm>/clone", "clone"),
+    ("POST", "/v1/instances/<vm>/commit", "commit"),
     ("POST", "/v1/instances/<vm>/migrate", "migrate"),
+    ("GET", "/v1/layers", "list_layers"),
+    ("GET", "/v1/layers/<layer>", "show_layer"),
+    ("DELETE", "/v1/layers/<layer>", "remove_layer"),
     ("GET", "/v1/moves", "list_moves"),
     ("GET", "/v1/moves/<vm>", "show_move"),
     ("DELETE", "/v1/moves/<vm>", "cancel_move"),
@@ -66,15 +72,22 @@ ROUTES = (
 
 
 class Api(Rest):
-    """A WSGI application over one agent, the moves from and to it, its boots and its copies."""
+    """A WSGI application over one agent, and what goes on beside it: moves, boots, copies."""
 
     routes = ROUTES
 
     def __init__(
-        self, agent: Agent, moves: Moves, arrivals: Arrivals, boots: Boots, copying: Copying
+        self,
+        agent: Agent,
+        moves: Moves,
+        arrivals: Arrivals,
+        boots: Boots,
+        copying: Copying,
+        commits: Commits,
     ) -> None:
         super().__init__()
         self.agent = agent
+        self.commits = commits
         self.copying = copying
         self.boots = boots
         self.recordings = Recordings(boots)
@@ -162,6 +175,26 @@ class Api(Rest):
             raise InvalidRequest('the body must be {"host": "<name>"}, and can have "live": true')
         return 202, _moving(self.moves.migrate(vm, **body))
 
+    def commit(self, request: Request, vm: str) -> Answer:
+        """Begin to make what a VM wrote a layer; the body is ``{"as": name, "final": bool}``."""
+        body = body_of(request, **{"as": str, "final": bool})
+        if "as" not in body:
+            raise InvalidRequest('the body must be {"as": "<name>"}, and can have "final": true')
+        return 202, _committed(self.commits.commit(vm, body["as"], final=body.get("final", False)))
+
+    def list_layers(self, request: Request) -> Answer:
+        """Return the layers that this node has made, and commits that have failed."""
+        return 200, {"layers": [_committed(one) for one in self.commits.all()]}
+
+    def show_layer(self, request: Request, layer: str) -> Answer:
+        """Return how far a layer is."""
+        return 200, _committed(self.commits.show(layer))
+
+    def remove_layer(self, request: Request, layer: str) -> Answer:
+        """Have a layer no more, or a commit given up; 202 while that is not done."""
+        done = self.commits.remove(layer)
+        return (204, None) if done else (202, _committed(self.commits.show(layer)))
+
     def list_moves(self, request: Request) -> Answer:
         """Return the moves from this node, those that ended since the agent started too."""
         return 200, {"moves": [_moving(one) for one in self.moves.all()]}
@@ -242,6 +275,7 @@ class Api(Rest):
         return {
             "image": one.info.name,
             "size": one.info.size,
+            "parent": one.info.layer.parent if one.info.layer else None,
             "generation": one.generation,
             "parents": list(one.parents),
             "instances": sorted(one.vms),
@@ -361,6 +395,24 @@ def _moving(status: Status) -> dict[str, Any]:
         "wire": status.wire,
         "left": status.left,
         "pause": status.pause,
+        "note": status.note,
+        "code": status.code,
+    }
+
+
+def _committed(status: commits.Status) -> dict[str, Any]:
+    commit = status.commit
+    return {
+        "layer": commit.name,
+        "image": commit.image,
+        "vm": commit.vm,
+        "disk_size": commit.disk_size,
+        "final": commit.final,
+        "created_at": timestamp(commit.created_at),
+        "state": status.state,
+        "done": status.done,
+        "total": status.total,
+        "length": status.length,
         "note": status.note,
         "code": status.code,
     }

@@ -10,6 +10,7 @@ import click
 from virtman.api.client import Client
 from virtman.cmd.cache import cache
 from virtman.cmd.image import image
+from virtman.cmd.layer import layer
 from virtman.cmd.move import move
 from virtman.cmd.node import node
 from virtman.cmd.options import version_option
@@ -28,8 +29,12 @@ class _Nouns(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the short forms apart."""
-        nouns = [name for name in self.list_commands(ctx) if name not in _SHORT]
-        for title, names in (("Nouns", nouns), ("Short forms of 'virtman vm ...'", _SHORT)):
+        nouns = [name for name in self.list_commands(ctx) if name not in (*_SHORT, "commit")]
+        for title, names in (
+            ("Nouns", nouns),
+            ("Short forms of 'virtman vm ...'", _SHORT),
+            ("Short form of 'virtman layer create'", ("commit",)),
+        ):
             with formatter.section(title):
                 formatter.write_dl(
                     [(name, self.commands[name].get_short_help_str(99)) for name in names]
@@ -56,10 +61,11 @@ def shell(context: click.Context, socket: str) -> None:
     context.obj = Client(socket)
 
 
-for _noun in (cache, image, move, node, profile, snapshot, source, vm):
+for _noun in (cache, image, layer, move, node, profile, snapshot, source, vm):
     shell.add_command(_noun)
 for _verb in _SHORT:
     shell.add_command(vm.commands[_verb])
+shell.add_command(layer.commands["create"], "commit")
 
 
 def main() -> NoReturn:

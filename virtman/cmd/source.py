@@ -84,6 +84,7 @@ def add(
             access,
             Shape(**trees),
             hashed=hash_tree,
+            layered=True,
             progress=show,
         )
     click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")

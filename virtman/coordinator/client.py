@@ -20,6 +20,7 @@ from virtman.coordinator.interface import (
     ImageInfo,
     Import,
     ImportUnknown,
+    Layer,
     News,
     Placements,
     PlacementUnknown,
@@ -70,6 +71,7 @@ class VoltClient(Connection, Coordinator):
             answer["fanout"],
             answer["created_at"],
             HashTree(root, answer["salt"]) if root else None,
+            _layer(answer.get("layer")),  # a Volt that knows no layers names none
         )
 
     def importing(self, name: str) -> Import:
@@ -117,18 +119,33 @@ class VoltClient(Connection, Coordinator):
         source: Portal,
         proof: Proof | None,
         hashes: tuple[HashTree, bytes] | None = None,
+        layer: Layer | None = None,
     ) -> None:
         """Make an image known, with the portal that has all of it and what that asks for.
 
         :param hashes: the image's hash tree and its upper levels
+        :param layer: what it lies on, if it is a layer
         """
         wishes = {key: value for key, value in asdict(shape).items() if value is not None}
-        body = {"name": name, "size": size, **address.source_form(source, proof), **wishes}
-        if hashes is not None:
-            tree, upper = hashes
-            body |= {"root_hash": tree.root, "salt": tree.salt}
-            body["upper_hashes"] = base64.b64encode(upper).decode()
-        self._call("POST", "/v1/images", body)
+        body = _image_form(name, size, source, proof, hashes, layer)
+        self._call("POST", "/v1/images", body | wishes)
+
+    def keep_layer(
+        self,
+        name: str,
+        size: int,
+        layer: Layer,
+        source: Portal,
+        proof: Proof,
+        hashes: tuple[HashTree, bytes],
+    ) -> None:
+        """Make a layer known that this host has made, and serves."""
+        body = _image_form(name, size, source, proof, hashes, layer)
+        self._call("PUT", self._kept(name), body)
+
+    def drop_layer(self, name: str) -> None:
+        """Make a layer unknown that this host has made."""
+        self._call("DELETE", self._kept(name))
 
     def forget(self, name: str) -> None:
         """Make an image unknown again; one that hosts still use is refused."""
@@ -271,8 +288,33 @@ class VoltClient(Connection, Coordinator):
         answer = self._call("GET", f"/v1/hosts/{quote(host, safe='')}/listener")
         return answer["ip"], answer["port"]
 
+    def _kept(self, layer: str) -> str:
+        return f"/v1/images/{quote(layer, safe='')}/makers/{self.host}"
+
     def _own(self, image: str) -> str:
         return f"/v1/images/{quote(image, safe='')}/hosts/{self.host}"
+
+
+def _image_form(
+    name: str,
+    size: int,
+    source: Portal,
+    proof: Proof | None,
+    hashes: tuple[HashTree, bytes] | None,
+    layer: Layer | None,
+) -> dict[str, Any]:
+    body = {"name": name, "size": size, **address.source_form(source, proof)}
+    if hashes is not None:
+        tree, upper = hashes
+        body |= {"root_hash": tree.root, "salt": tree.salt}
+        body["upper_hashes"] = base64.b64encode(upper).decode()
+    if layer is not None:
+        body["layer"] = asdict(layer)
+    return body
+
+
+def _layer(answer: Mapping[str, Any] | None) -> Layer | None:
+    return Layer(answer["parent"], answer["disk_size"]) if answer else None
 
 
 def _of_import(image: str) -> str:

@@ -20,8 +20,10 @@ from virtman.errors import (
     CoordinatorRefused,
     CoordinatorUnreachable,
     Forbidden,
+    ImageInUse,
     ImageUnknown,
     InvalidRequest,
+    LayersTooMany,
     PeerUnknown,
     PlacementStale,
     ProfileForeign,
@@ -37,7 +39,10 @@ from virtman.errors import (
 LOG = logging.getLogger(__name__)
 
 _ERRORS: Mapping[str, type[VirtmanError]] = {
+    "volt.image.in_use": ImageInUse,
     "volt.image.unknown": ImageUnknown,
+    "volt.layer.depth": LayersTooMany,
+    "volt.layer.maker": ImageUnknown,  # among those that this host made
     "volt.host.unknown": PlacementUnknown,
     "volt.import.taken": ImportTaken,
     "volt.import.unknown": ImportUnknown,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
-from virtman.model.address import Portal
+from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
 
@@ -34,11 +34,24 @@ class ImportUnknown(CoordinatorRefused):
 
 
 @dataclass(frozen=True)
+class Layer:
+    """What makes an image a layer: it holds what a VM wrote over another image.
+
+    :ivar parent: name of that image, which may be a layer too
+    :ivar disk_size: bytes of the VM's disk
+    """
+
+    parent: str
+    disk_size: int
+
+
+@dataclass(frozen=True)
 class ImageInfo:
     """An image as Volt knows it; size in bytes.
 
     :ivar identity: tells it from an earlier image of the same name
     :ivar tree: by which its content is verified; None if it was registered without one
+    :ivar layer: None for an image that stands for itself
     """
 
     name: str
@@ -47,6 +60,12 @@ class ImageInfo:
     fanout: int
     identity: str
     tree: HashTree | None = None
+    layer: Layer | None = None
+
+    @property
+    def disk_size(self) -> int:
+        """Bytes of the disk that a VM begins with."""
+        return self.layer.disk_size if self.layer else self.size
 
     @property
     def origin(self) -> str:
@@ -284,6 +303,29 @@ class Coordinator(Protocol):
 
     def heartbeat(self, report: Report) -> News:
         """Tell Volt the state of this host and hear what changed."""
+
+    def keep_layer(
+        self,
+        name: str,
+        size: int,
+        layer: Layer,
+        source: Portal,
+        proof: Proof,
+        hashes: tuple[HashTree, bytes],
+    ) -> None:
+        """Make a layer known that this host has made, and serves; repeatable.
+
+        :param size: bytes of the layer itself
+        :param proof: what the source asks for
+        :param hashes: its hash tree, and the upper levels of that
+        :raises ImageUnknown: if Volt does not know its parent
+        """
+
+    def drop_layer(self, name: str) -> None:
+        """Make a layer unknown that this host has made.
+
+        :raises ImageUnknown: if it is so already
+        """
 
     def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
         """Have a certificate signed; return it and that of the authority.

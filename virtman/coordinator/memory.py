@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from virtman import atomic_file
-from virtman.coordinator.interface import ImageInfo
+from virtman.coordinator.interface import ImageInfo, Layer
 from virtman.errors import ProfileInvalid
 from virtman.model import address
 from virtman.model.hashtree import HashTree
@@ -152,11 +152,13 @@ def _parent_form(parent: Parent) -> dict[str, Any]:
 def _known(text: Any) -> Known:
     info, place = text["info"], text["placement"]
     tree = HashTree(**info.pop("tree")) if info["tree"] else None
+    # an agent that knew no layers kept none
+    layer = Layer(**info.pop("layer")) if info.get("layer") else None
     feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
              for one in place["feeds"])  # fmt: skip
     proof = address.parse_proof(place)
     return Known(
-        ImageInfo(**{**info, "tree": tree}),
+        ImageInfo(**{**info, "tree": tree, "layer": layer}),
         Placement(
             place["image"],
             place["size"],

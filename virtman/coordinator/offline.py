@@ -20,6 +20,7 @@ from virtman.coordinator.interface import (
     CoordinatorSilent,
     ImageInfo,
     Import,
+    Layer,
     News,
     Placements,
     Report,
@@ -28,7 +29,8 @@ from virtman.coordinator.interface import (
 )
 from virtman.coordinator.memory import Known, Memory
 from virtman.errors import CoordinatorUnreachable, ImageRemade, ImageUnknown, VirtmanError
-from virtman.model.address import Portal
+from virtman.model.address import Portal, Proof
+from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
 
 LOG = logging.getLogger(__name__)
@@ -147,6 +149,24 @@ class Remembering(Coordinator):
         """Return how far an image is that this host said that it wants, and Volt does not know."""
         with self._unless_silent():
             return self.volt.importing(name)
+
+    def keep_layer(
+        self,
+        name: str,
+        size: int,
+        layer: Layer,
+        source: Portal,
+        proof: Proof,
+        hashes: tuple[HashTree, bytes],
+    ) -> None:
+        """Make a layer known that this host has made, and serves."""
+        with self._unless_silent():
+            self.volt.keep_layer(name, size, layer, source, proof, hashes)
+
+    def drop_layer(self, name: str) -> None:
+        """Make a layer unknown that this host has made."""
+        with self._unless_silent():
+            self.volt.drop_layer(name)
 
     def leave(self, image: str) -> None:
         """Have the children placed elsewhere; this host keeps serving meanwhile."""

@@ -21,7 +21,7 @@ from virtman.image.life import Life, Phase, Times
 from virtman.image.page_caches import PageCaches
 from virtman.image.parents import Witness
 from virtman.image.share import Share
-from virtman.model import plan, sizes
+from virtman.model import layer_format, plan, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Hydration, Placement
@@ -38,6 +38,7 @@ class Attachment:
     """One image: who wants it, and its life, which goes on for as long as somebody does.
 
     :param portal: where this node serves the image
+    :ivar below: the image that it lies on, if it is a layer: attached for as long as VMs need it
     :ivar share: how fast it may be fetched ahead of VMs
     :ivar copied: bytes of a copy of all of it that are here
     :ivar complete: stripes of which that copy has all
@@ -52,8 +53,12 @@ class Attachment:
         coordinator: Coordinator,
         times: Times,
         copies: Copies,
+        below: Attachment | None = None,
     ) -> None:
         self.info = info
+        self.below = below
+        # Held while what VMs of a layer start from is brought up, which may wait for parents.
+        self._lying = threading.Lock()
         self.portal = portal
         self.times = times
         self.share = Share()
@@ -154,7 +159,28 @@ class Attachment:
 
         Callers side by side share one bring-up, and its error. After that an image may be attached
         all the same, if it was here before: its keep time begins anew.
+
+        For a VM of a layer, what that lies on is up as well.
         """
+        self._open(user)
+        try:
+            if not _is_no_vm(user):
+                self._lie_on_parent()
+        except BaseException:
+            self.release(user)
+            raise
+        return self._life.devices
+
+    def _lie_on_parent(self) -> None:
+        if self.below is None:
+            return
+        with self._lying:
+            self.below._open(f"({self.info.name})")
+            self.below._lie_on_parent()
+            start, length = layer_format.DESCRIPTION, layer_format.DESCRIPTION
+            self._life.lie_on(self.below.info, self.page_caches.read(start, length))
+
+    def _open(self, user: str) -> None:
         with self._lock:
             self._users.add(user)
             self._stop_timer()
@@ -168,7 +194,6 @@ class Attachment:
         except BaseException:
             self.release(user)
             raise
-        return self._life.devices
 
     def release(self, user: str) -> None:
         """Want the image no longer; the last one starts the keep time if there is what to keep."""
@@ -379,6 +404,8 @@ class Attachment:
                     self._opened.set_exception(err)
                     self._start_timer(max(self.times.keep, life.RETRY))
             raise
+        if self.below is not None:
+            self.below.release(f"({name})")
         LOG.info("left image %s", name)
 
     def _idle(self) -> None:

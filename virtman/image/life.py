@@ -41,7 +41,7 @@ from virtman.image.copies import Copies
 from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
 from virtman.image.parents import Witness
-from virtman.model import feeding, plan, planner, sizes
+from virtman.model import feeding, layer_format, plan, planner, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Placement
@@ -119,6 +119,7 @@ class Life:
             portal,
             upper,
             verify=stack.verify,
+            lies_on=info.layer.parent if info.layer else "",
         )
         self.steps: plan.Plan = ()
         self.devices: Mapping[Device, str] = {}
@@ -216,6 +217,24 @@ class Life:
             )
             took = time.monotonic() - begin
             LOG.info("image %s needs no parents any more, after %.2f s", self.info.name, took)
+
+    def lie_on(self, parent: ImageInfo, described: bytes) -> None:
+        """Have what VMs of a layer start from, over the parent's base, which is there.
+
+        It waits for parents while the kernel reads where the layer has what.
+
+        :param described: what the layer says of itself
+        :raises ImageMismatch: if the layer is of another image than has the parent's name now
+        """
+        said = layer_format.describe(described)
+        if said is None or (said.parent, said.origin) != (parent.name, parent.origin):
+            was = f"{said.parent} with the origin {said.origin}" if said else "none"
+            raise ImageMismatch(
+                f"layer {self.info.name} is of image {was}, not of image {parent.name} as it is "
+                "now: commit the VM again, or give the earlier image its name back in Volt"
+            )
+        step = planner.base(self.wanted)
+        self.stack.up((step,), {one: one.node for one in step.below})
 
     def take_back(self) -> None:
         """Have parents feed it again instead of its copy.

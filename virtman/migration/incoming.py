@@ -210,7 +210,7 @@ class Arrivals:
 
     def _begin(self, host: str, vm: str, offer: Offer) -> Arrival:
         info = self.agent.coordinator.image(offer.image)
-        if info.origin != offer.origin or offer.size < info.size:
+        if info.origin != offer.origin or offer.size < info.disk_size:
             raise ImageDiffers(
                 f"image {offer.image} was made anew in Volt after VM {vm} was created over the "
                 "earlier one: it cannot leave its host"

@@ -62,7 +62,7 @@ def portions(changed: bytes, size: int, begin: int = 0) -> Iterator[Portion]:
     """Divide what a map says of a device of ``size`` bytes, from chunk ``begin`` on."""
     runs: list[tuple[int, int]] = []
     taken = end = 0
-    for number in _numbers(changed, begin):
+    for number in numbers(changed, begin):
         if taken == PORTION:
             yield Portion(tuple(runs), end)
             runs, taken = [], 0
@@ -78,7 +78,8 @@ def portions(changed: bytes, size: int, begin: int = 0) -> Iterator[Portion]:
         yield Portion(tuple(runs), end)
 
 
-def _numbers(changed: bytes, begin: int) -> Iterator[int]:
+def numbers(changed: bytes, begin: int = 0) -> Iterator[int]:
+    """Return which chunks a map stands for, from chunk ``begin`` on, in order."""
     for found in _SOME.finditer(changed, begin // 8):
         for at in range(*found.span()):
             for bit in range(8):

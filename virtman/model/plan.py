@@ -144,6 +144,11 @@ class Base(Step):
 
 
 @dataclass(frozen=True)
+class Over(Step):
+    """The base of an image's parent, and over it what the image, which is a layer, holds."""
+
+
+@dataclass(frozen=True)
 class Store(Step):
     """What lies below, and what was written over it; in a file or on a device.
 

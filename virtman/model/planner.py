@@ -18,6 +18,16 @@ other. These are, bottom to top, for an image of two stripes::
            base               zeros behind it: what every VM of this node starts from
           vm ...              one snapshot a VM
 
+A layer is an image like others up to its origin, which holds what a VM wrote over another image.
+Its base is the one of that image, with this over it::
+
+    base (of the parent)     origin (of the layer)
+              └──────┬──────────┘
+                   base               dm-snapshot, read-only
+                   vm ...
+
+It is no part of the image's plan: it comes when the first VM does, and the parent with it.
+
 While an image is cold, its VMs read it through the page caches of the exports: a block that
 they and children want at once is read from below once, and a read of a few sectors becomes one
 of whole blocks. What is warm VMs read from the cache itself: it is the first path of the origin
@@ -122,7 +132,7 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
         upper, hashes = _hashes(wanted)
         below = (upper, *below, *under_leaves, *_leaves(wanted), hashes)
     lower = (*feeding.multipaths(wanted), *_assembled(replace(wanted, warm=True)))
-    return (*voids, void, *below, *above, *copy, *lower, *served, *_start(wanted))
+    return (*voids, void, *below, *above, *copy, *lower, *served, *_start(wanted), base(wanted))
 
 
 def _leaves(wanted: Wanted) -> plan.Plan:
@@ -250,14 +260,20 @@ def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void) -> plan.Plan:
 
 
 def _start(wanted: Wanted) -> plan.Plan:
-    """What every VM of this node starts from: the image, and zeros behind it."""
+    """What every VM of this node starts from, or of a layer what lies over that of its parent."""
     readers = Device(wanted.image, "readers")
     below = (Device(wanted.image, "cache"), readers) if wanted.warm else (readers,)
     origin = plan.Image(Device(wanted.image, "origin"), padded(wanted.size), below)
+    return (origin,) if wanted.lies_on else (origin, base(wanted))
+
+
+def base(wanted: Wanted) -> plan.Step:
+    """The image and zeros behind it, or a layer over its parent's base."""
+    device, origin = Device(wanted.image, "base"), Device(wanted.image, "origin")
+    if wanted.lies_on:
+        return plan.Over(device, sectors(SPAN), (Device(wanted.lies_on, "base"), origin))
     # not from the end of the last block on: a source may have more there
-    end = sectors(wanted.size)
-    base = plan.Base(Device(wanted.image, "base"), sectors(SPAN), (origin.device,), end)
-    return (origin, base)
+    return plan.Base(device, sectors(SPAN), (origin,), sectors(wanted.size))
 
 
 def instance(vm: chain.Instance, stores: Sequence[chain.Store]) -> plan.Plan:

@@ -29,6 +29,7 @@ class Wanted:
     :ivar warm: whether VMs read from the cache itself
     :ivar copy: path of the file that a copy of all of it is in; empty if there is none
     :ivar local: whether it is read from that copy, and from no parent
+    :ivar lies_on: name of the image that it lies on, if it is a layer
     """
 
     image: str
@@ -44,6 +45,7 @@ class Wanted:
     warm: bool = False
     copy: str = ""
     local: bool = False
+    lies_on: str = ""
 
     @property
     def is_verified(self) -> bool:

@@ -558,12 +558,14 @@ class Agent:
         if found is not None and found.is_attached:
             return found
         info = self.coordinator.image(image)
+        below = self._attachment(info.layer.parent) if info.layer else None
         portal = own_portal(self.host.name, image, self.host.ip, self.host.port)
         with self._lock:
             found = self._attachments.get(image)
-            if found is None or (found.info != info and not found.users):
+            is_other = found is not None and (found.info != info or found.below is not below)
+            if found is None or (is_other and not found.users):
                 found = Attachment(
-                    info, portal, self.stack, self.coordinator, self.times, self.copies
+                    info, portal, self.stack, self.coordinator, self.times, self.copies, below
                 )
                 self._attachments[image] = found
                 self.stores.origins.learn(image, info.origin)
@@ -573,10 +575,10 @@ class Agent:
 def _fitting(size: int | None, info: ImageInfo) -> int:
     """Return the bytes of a disk over an image."""
     if size is None:
-        return info.size
-    if size < info.size:
+        return info.disk_size
+    if size < info.disk_size:
         raise InstanceSize(
-            f"image {info.name} has {info.size} bytes: a VM of it cannot have a disk of {size}"
+            f"image {info.name} has {info.disk_size} bytes: a VM of it cannot have a disk of {size}"
         )
     return _possible(size)
 

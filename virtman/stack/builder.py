@@ -20,6 +20,7 @@ from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.instance import InstanceLayer
 from virtman.stack.layers.multipath import MultipathLayer
+from virtman.stack.layers.over import OverLayer
 from virtman.stack.layers.reader import DirectLayer, FileLayer, ReaderLayer
 from virtman.stack.layers.regions import RegionsLayer
 from virtman.stack.layers.store import StoreLayer
@@ -111,6 +112,7 @@ class Stack:
             plan.File: FileLayer,
             plan.Direct: DirectLayer,
             plan.Base: BaseLayer,
+            plan.Over: OverLayer,
             plan.Store: StoreLayer,
             plan.Instance: InstanceLayer,
         }

@@ -19,6 +19,7 @@ from volt.model.objects import (
     CopyPolicy,
     ImageReport,
     Importing,
+    Layer,
     NewImage,
     Progress,
     Reason,
@@ -75,6 +76,9 @@ def image(body: bytes) -> NewImage:
         *transport.parse_source(content),
         content.get("foreign_children"),
     )
+    if "layer" in content:
+        layer = content["layer"]
+        new = replace(new, layer=Layer(layer["parent"], layer["disk_size"], None))
     if "root_hash" not in content:
         return new
     return replace(
@@ -83,6 +87,14 @@ def image(body: bytes) -> NewImage:
         salt=content["salt"],
         upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
     )
+
+
+def kept_layer(body: bytes, name: str, maker: str) -> NewImage:
+    """Parse the body of PUT /v1/images/{image}/makers/{host}: a layer."""
+    new = image(body)
+    if new.name != name or new.layer is None:
+        raise RequestInvalid(f"the body must be that of layer {name}: a host keeps nothing else")
+    return replace(new, layer=replace(new.layer, maker=check_name("host", maker)))
 
 
 def _upper_hashes(text: str, size: int) -> bytes:

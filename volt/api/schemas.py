@@ -76,6 +76,20 @@ IMAGE = Schema(
             "root_hash": _HASH,
             "salt": _HASH,
             "upper_hashes": {"type": "string", "contentEncoding": "base64"},
+            "layer": {
+                "type": "object",
+                "properties": {
+                    "parent": NAME,
+                    "disk_size": {
+                        "type": "integer",
+                        "minimum": SECTOR,
+                        "maximum": LARGEST,
+                        "multipleOf": SECTOR,
+                    },
+                },
+                "required": ["parent", "disk_size"],
+                "additionalProperties": False,
+            },
         },
         "required": ["name", "size", "source"],
         "dependentRequired": {

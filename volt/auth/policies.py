@@ -53,6 +53,8 @@ _RULES: Final = [
     _rule("image:hydrate", OPERATOR, "PUT", f"{_IMAGE}/hydrate", "Have hosts copy an image."),
     _rule("image:dehydrate", OPERATOR, "DELETE", f"{_IMAGE}/hydrate", "Have no more copy it."),
     _rule("image:copies", READER, "GET", f"{_IMAGE}/copies", "List who has copies of an image."),
+    _rule("layer:keep", OWN_HOST, "PUT", f"{_IMAGE}/makers/{{host}}", "Make a layer known."),
+    _rule("layer:drop", OWN_HOST, "DELETE", f"{_IMAGE}/makers/{{host}}", "Forget a layer."),
     _rule("image:trees", READER, "GET", f"{_IMAGE}/trees", "Show an image's trees."),
     _rule(
         "image:parents",

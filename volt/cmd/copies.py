@@ -25,6 +25,9 @@ def show(options: cfg.ConfigOpts, name: str) -> None:
         copies = _copies(options).index(name)
     for title in ("name", "size", "shape", "stripes", "fanout", "hosts", "holds", "copies"):
         click.echo(f"{title}: {getattr(found, title)}")
+    if found.layer is not None:
+        click.echo(f"parent: {found.layer.parent}, with a disk of {found.layer.disk_size} bytes")
+        click.echo(f"made by: {found.layer.maker or '-'}")
     click.echo(f"source: {found.source.ip}")
     if found.home is not None:
         click.echo(f"home: {found.home}, which stands for the source")

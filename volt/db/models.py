@@ -71,6 +71,7 @@ class ImageRow(Sourced, Base):
     ``home`` is the host that stands for the source; null if that serves itself. Hosts copy all of
     it ``hydrate_after`` seconds after it came, at ``hydrate_rate`` bytes/s; null for not at all.
     So many are chosen for this that there are ``hydrate_copies``; null is all hosts.
+    A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``objects.Layer``.
     """
 
     __tablename__ = "images"
@@ -91,10 +92,15 @@ class ImageRow(Sourced, Base):
     hydrate_after: Mapped[int | None]
     hydrate_rate: Mapped[int | None] = mapped_column(BigInteger)
     hydrate_copies: Mapped[int | None]
+    parent: Mapped[str | None] = mapped_column(Name)
+    disk_size: Mapped[int | None] = mapped_column(BigInteger)
+    maker: Mapped[str | None] = mapped_column(Name)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted
     upper_hashes: Mapped[bytes | None] = mapped_column(Blob, deferred=True)
+
+    __table_args__ = (Index(None, "parent"),)
 
 
 class HostRow(Base):

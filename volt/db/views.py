@@ -21,6 +21,7 @@ from volt.model.objects import (
     Hydration,
     Image,
     ImageReport,
+    Layer,
     NewImage,
     Node,
     Peer,
@@ -82,6 +83,7 @@ def without_secret(row: ImageRow) -> NewImage:
         row.foreign_children,
         row.root_hash,
         row.salt,
+        _layer(row),
     )
 
 
@@ -125,9 +127,22 @@ def images(
             kept[row.name].stripes,
             row.home,
             _policy(row),
+            _layer(row),
         )
         for row, number, held in rows
     ]
+
+
+def children(session: Session, image: str) -> list[str]:
+    """Return the names of the layers that lie on an image."""
+    query = select(ImageRow.name).where(ImageRow.parent == image).order_by(ImageRow.name)
+    return list(session.scalars(query))
+
+
+def _layer(image: ImageRow) -> Layer | None:
+    if image.parent is None:
+        return None
+    return Layer(image.parent, image.disk_size or 0, image.maker)
 
 
 def _policy(image: ImageRow) -> CopyPolicy | None:

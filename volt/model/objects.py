@@ -47,6 +47,20 @@ class CapKind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Layer:
+    """What makes an image a layer: it holds what a VM wrote, and means nothing without its parent.
+
+    ``parent`` is the image that the VM began with, ``disk_size`` the bytes of the VM's disk. A host
+    that made the layer serves it until it drops it, and is its ``maker``; null for any other
+    source.
+    """
+
+    parent: str
+    disk_size: int
+    maker: str | None
+
+
+@dataclass(frozen=True)
 class NewImage:
     """What a caller says about an image; ``size`` in bytes.
 
@@ -65,6 +79,7 @@ class NewImage:
     foreign_children: int | None = None
     root_hash: str | None = None
     salt: str | None = None
+    layer: Layer | None = None
     # the root hash stands for these
     upper_hashes: bytes | None = field(default=None, repr=False, compare=False)
 
@@ -116,6 +131,7 @@ class Image:
     stripe; ``home`` is the one of them that stands for
     the source, null if that serves itself. ``hydrate`` is when hosts copy all of it, and how
     many do; null is never.
+    ``layer`` is null for an image that stands for itself.
     """
 
     name: str
@@ -135,6 +151,7 @@ class Image:
     complete: tuple[int, ...]
     home: str | None
     hydrate: CopyPolicy | None
+    layer: Layer | None
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,31 @@ from volt.errors import (
     ImageInUse,
     ImageLastCopy,
     ImageNotWhole,
+    ImageSizeInvalid,
     ImageUnknown,
+    LayersTooMany,
+    NotMaker,
 )
 from volt.model.names import few
-from volt.model.objects import Candidate, CapKind, CopyPolicy, Figures, Image, NewImage, Trees
+from volt.model.objects import (
+    Candidate,
+    CapKind,
+    CopyPolicy,
+    Figures,
+    Image,
+    Layer,
+    NewImage,
+    Trees,
+)
 from volt.placement.part import Change
 from volt.registry import keepers, placing, source
 from volt.registry.batches import Turns
 from volt.transport import RENEWED, columns, new_secret
 
 LOG = logging.getLogger(__name__)
+
+LAYERS = 3
+"""Of a chain at most: each is looked up by each read."""
 
 
 class Images:
@@ -52,7 +67,8 @@ class Images:
 
         The source's secret may differ from the stored one: it is the new one then, unless the
         image ``keeps_proof``, as its caller cannot tell the secret. Raises ImageExists for other
-        content under the name, SourceUnreachable.
+        content under the name, SourceUnreachable; for a layer ImageUnknown, LayersTooMany and
+        ImageSizeInvalid, if it cannot lie on its parent.
         """
         present = self._find_same(new, keeps_proof)
         if present is not None:
@@ -83,10 +99,20 @@ class Images:
         return hashes
 
     @retried
-    def delete(self, name: str) -> None:
-        """Forget an image; raises ImageUnknown, ImageInUse."""
+    def delete(self, name: str, maker: str | None = None) -> None:
+        """Forget an image, for a host only a layer that it keeps.
+
+        Raises ImageUnknown, ImageInUse, NotMaker.
+        """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
+            if maker is not None and row.maker != maker:
+                raise NotMaker(f"image {name} is no layer that host {maker} made")
+            children = views.children(session, name)
+            if children:
+                raise ImageInUse(
+                    f"image {name} is the parent of layer {few(children)}: remove that first"
+                )
             count = _places(session, name)
             if count:
                 raise ImageInUse(f"image {name} is in use by {count} hosts: remove them first")
@@ -109,7 +135,8 @@ class Images:
             row = known(session, name, lock=True)
             count = _places(session, name)
             needing = () if count else holds.holders(session, name)
-            if not count and not needing:
+            children = views.children(session, name)
+            if not count and not needing and not children:
                 _delete(session, row)
                 return None
             home = row.home
@@ -118,6 +145,8 @@ class Images:
                 home = placing.other_home(session, row)
             if home is None and not forced:
                 who = f"{count} hosts" if count else f"disks of host {few(needing)}"
+                if not count and not needing:
+                    who = f"layer {few(children)}"
                 raise ImageLastCopy(
                     f"image {name} is needed by {who}, and no host has all of it: its source is "
                     f"the last copy. Have hosts copy it first ('volt-manage image hydrate {name} "
@@ -221,6 +250,9 @@ class Images:
             present = _same(session, new, keeps_proof)
             if present is not None:
                 return present, False
+            layer = new.layer
+            if layer is not None:
+                _check_layer(session, new.name, layer)
             row = ImageRow(
                 name=new.name,
                 size=new.size,
@@ -235,6 +267,9 @@ class Images:
                 inner=[0] * new.stripes,
                 at_source=[0] * new.stripes,
                 created_at=now,
+                parent=layer and layer.parent,
+                disk_size=layer and layer.disk_size,
+                maker=layer and layer.maker,
                 **columns.values(new.source),
             )
             row.source_proof = new.source_proof
@@ -269,6 +304,26 @@ def _delete(session: Session, row: ImageRow) -> None:
     caps.remove(session, CapKind.IMAGE, row.name)
     hosts.note(session, "image_delete", [None], row.name)
     LOG.info("Image %s deleted", row.name)
+
+
+def _check_layer(session: Session, name: str, layer: Layer) -> None:
+    """Raise what speaks against a new layer; its parent stays until it is stored."""
+    below = known(session, layer.parent, lock=True)
+    smallest = below.disk_size or below.size
+    if layer.disk_size < smallest:
+        raise ImageSizeInvalid(
+            f"layer {name} is of a disk of {layer.disk_size} bytes, but its parent "
+            f"{layer.parent} has {smallest}"
+        )
+    depth = 1
+    while below.parent is not None:
+        depth += 1
+        below = known(session, below.parent)
+    if depth > LAYERS:
+        raise LayersTooMany(
+            f"layer {name} would be number {depth} over image {below.name}, and {LAYERS} are the "
+            "most: make a new image of the VM's disk instead"
+        )
 
 
 def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:

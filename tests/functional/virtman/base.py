@@ -40,6 +40,7 @@ from virtman.coordinator.offline import Remembering
 from virtman.disk import merger
 from virtman.disk.capacity import Limits, Space
 from virtman.disk.disks import Stores
+from virtman.disk.layers import Layers
 from virtman.disk.merger import Merger
 from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
@@ -51,7 +52,8 @@ from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
-from virtman.migration import journey, sender
+from virtman.migration import commits, journey, sender
+from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
@@ -184,10 +186,13 @@ class Node:
         self.moves = Moves(self.agent, peers, PATIENCE)
         self.arrivals = Arrivals(self.agent, peers)
         self.listener = Listener(Remote(self.moves, self.arrivals), self.credentials)
+        layers = Layers(self.folder / "layers", space)
+        layers.prepare()
+        self.commits = Commits(self.agent, layers)
 
     def api(self) -> Api:
         """Return the local API."""
-        return Api(self.agent, self.moves, self.arrivals, self.boots, self.copying)
+        return Api(self.agent, self.moves, self.arrivals, self.boots, self.copying, self.commits)
 
     def serve(self) -> None:
         """Go on with moves, and take other agents' calls."""
@@ -200,6 +205,7 @@ class Node:
     def die(self) -> None:
         """Have the process end here, with all its connections."""
         self.process.dead = True
+        self.commits.stop()
         self.copying.stop()
         self.moves.stop()
         self.merger.stop()
@@ -280,6 +286,7 @@ class Node:
                 one._worker.submit(lambda: None).result()
 
     def stop(self) -> None:
+        self.commits.stop()
         self.copying.stop()
         self.moves.stop()
         self.merger.stop()
@@ -428,6 +435,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(journey, "_AGAIN", 0.01))
         self.useFixture(fixtures.MockPatchObject(journey, "_STILL_OPEN", 0.01))
         self.useFixture(fixtures.MockPatchObject(check, "_BETWEEN", 0.01))
+        self.useFixture(fixtures.MockPatchObject(commits, "_AGAIN", 0.01))
         self.useFixture(fixtures.MockPatchObject(server, "_PATIENCE", 0.2))
 
 

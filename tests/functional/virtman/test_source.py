@@ -11,11 +11,18 @@ from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.process import Process
 from virtman import source
 from virtman.coordinator.client import VoltClient
-from virtman.coordinator.interface import Shape
-from virtman.errors import CoordinatorRefused, ImageUnknown, InvalidRequest
+from virtman.coordinator.interface import Layer, Shape
+from virtman.errors import (
+    CoordinatorRefused,
+    ImageInUse,
+    ImageMismatch,
+    ImageUnknown,
+    InvalidRequest,
+)
 from virtman.kept_tree import KeptTree
-from virtman.model import hashtree
+from virtman.model import hashtree, layer_format
 from virtman.model.address import iqn
+from virtman.model.layer_format import Description
 from virtman.model.profile import PIECE, decode, encode, merged
 from virtman.node.check import Check
 from volt.model.objects import ImageReport, Report
@@ -71,6 +78,28 @@ class SourceTest(SourceCase):
         tree, upper = self.volt().image("img").tree, self.volt().upper_hashes("img")
         self.assertTrue(hashtree.fits(upper, 2 * MIB + 512, tree))
         self.assertEqual(2 * MIB + 512, self.hashed)
+
+    def test_the_file_of_a_layer_is_that_layer_where_files_may_say_so(self):
+        size, origin = 16 * MIB, self.volt().image("debian").origin
+        self.layer(Description("debian", origin, size))
+        self.add()
+        self.assertIsNone(self.volt().image("img").layer)
+        self.remove()
+        self.add(layered=True)
+        self.assertEqual(Layer("debian", size), self.volt().image("img").layer)
+        self.assertRaises(ImageInUse, self.volt().forget, "debian")
+        self.remove()
+        before = self.kernel.state()
+        self.layer(Description("debian", "another", size))
+        self.assertRaises(ImageMismatch, self.add, layered=True)
+        self.assertEqual(before, self.kernel.state())
+        self.write(3)
+        self.add(layered=True)
+        self.assertIsNone(self.volt().image("img").layer)
+
+    def layer(self, described):
+        content = layer_format.header(described)
+        self.file.write_bytes(content.ljust(layer_format.length(0), b"\0"))
 
     def test_a_file_that_is_as_it_was_is_not_hashed_again(self):
         self.add()

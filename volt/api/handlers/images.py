@@ -51,6 +51,19 @@ def withdraw(service: Service, image: str) -> ResponseReturnValue:
     return ("", 204) if left is None else vars(left)
 
 
+def keep(service: Service, image: str, host: str) -> ResponseReturnValue:
+    """Store a layer that a host keeps."""
+    new = parsing.kept_layer(request.get_data(), image, host)
+    found, is_new = service.images.create(new, datetime.now(UTC))
+    return vars(found), 201 if is_new else 200
+
+
+def drop(service: Service, image: str, host: str) -> ResponseReturnValue:
+    """Forget a layer that a host keeps."""
+    service.images.delete(image, host)
+    return "", 204
+
+
 def rotate(service: Service, image: str) -> ResponseReturnValue:
     """Give the image's hosts another secret for each other."""
     service.images.rotate(image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from tests.functional.virtman.doubles.model import SECTOR, Session
@@ -66,7 +67,19 @@ class Network:
 
     def read(self, image: str, offset: int, length: int) -> bytes:
         """Return what an export of an image has behind its header."""
-        return self.bytes[image][offset : offset + length] if image in self.bytes else bytes(length)
+        if image in self.bytes:
+            return self.bytes[image][offset : offset + length]
+        file = self.layer(image)
+        if file is None:
+            return bytes(length)
+        with open(file, "rb") as opened:
+            opened.seek(offset)
+            return opened.read(length).ljust(length, b"\0")
+
+    def layer(self, image: str) -> Path | None:
+        """Return the file that a node serves as a layer."""
+        served = [one.luns[0].device for one in self.targets.values() if 0 in one.luns]
+        return next((Path(one) for one in served if one.endswith(f"/{image}.layer")), None)
 
     def add_source(self, portal: Portal, sizes: list[int], chap: tuple[str, str]) -> None:
         """Serve LUNs of so many bytes."""

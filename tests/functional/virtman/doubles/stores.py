@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
+import re
+import struct
 from pathlib import Path
 
 from tests.functional.virtman.doubles.devices import Devices
 from tests.functional.virtman.doubles.model import CHUNK, NUMBER, SECTOR, Row
+
+_LAYER = re.compile("virtman_([^_]+)_origin")
 
 
 def write(kernel: Devices, name: str, chunk: int, text: str) -> None:
@@ -72,12 +77,32 @@ def status(kernel: Devices, row: Row) -> str:
 
 
 def exceptions(kernel: Devices, cow: str) -> tuple[Path, dict[int, str]]:
+    layer = next((_LAYER.fullmatch(one.name) for one in kernel.mappings.values()
+                  if one.number == cow), None)  # fmt: skip
+    if layer:
+        return _of_layer(kernel, layer[1])
     found = [one.file for one in kernel.volumes.values() if one.number == cow]
     found += [Path(one.path) for one in kernel.loops.values() if one.number == cow]
     (path,) = found
     with open(path, "rb") as file:
         text = file.read(16 * 1024).rstrip(b"\0")
     return path, {int(chunk): held for chunk, held in json.loads(text or b"{}").items()}
+
+
+def _of_layer(kernel: Devices, image: str) -> tuple[Path, dict[int, str]]:
+    """Return what the store in a layer holds, as the kernel finds it."""
+    path = kernel.network.layer(image)
+    assert path is not None
+    content = path.read_bytes()
+    if struct.unpack_from("<4sIII", content) != (b"SnAp", 1, 1, CHUNK // SECTOR):
+        raise OSError(errno.EINVAL, f"{path} is no exception store")
+    found: dict[int, str] = {}
+    for area in itertools.count(1, CHUNK // 16 + 1):
+        for number, place in struct.iter_unpack("<QQ", content[area * CHUNK :][:CHUNK]):
+            if not place:
+                return path, found
+            found[number] = content[place * CHUNK :][:CHUNK].rstrip(b"\0").decode()
+    raise AssertionError
 
 
 def hold(path: Path, held: dict[int, str]) -> None:

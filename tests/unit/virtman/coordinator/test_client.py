@@ -17,6 +17,7 @@ from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import (
     ImageInfo,
     ImageReport,
+    Layer,
     PlacementUnknown,
     Report,
     Shape,
@@ -95,7 +96,7 @@ class CoordinatorTest(CoordinatorCase):
             ("volt.profile.unbound", 409, errors.ProfileUnbound),
             ("volt.profile.unknown", 404, errors.ProfileUnknown),
             ("volt.profile.too_many", 409, errors.CoordinatorRefused),
-            ("volt.image.in_use", 409, errors.CoordinatorRefused),
+            ("volt.image.in_use", 409, errors.ImageInUse),
             ("volt.database.busy", 503, errors.CoordinatorRefused),
             ("volt.internal", 500, errors.CoordinatorRefused),
         ):
@@ -176,6 +177,21 @@ class CoordinatorTest(CoordinatorCase):
         self.assertEqual(b"levels", b64decode(body["upper_hashes"]))
         self.answers(b"levels")
         self.assertEqual(b"levels", self.volt.upper_hashes("i"))
+
+    def test_a_layer_is_known_by_its_parent_and_its_keeper(self):
+        layer, hashes = Layer("i", 1024), (HashTree("aa", "bb"), b"levels")
+        self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
+        self.volt.drop_layer("l")
+        (verb, path, body), dropped = self.wire.asked
+        self.assertEqual(("PUT", "/v1/images/l/makers/a"), (verb, path))
+        self.assertEqual({"parent": "i", "disk_size": 1024}, body["layer"])
+        self.assertEqual(("l", 512, "aa"), (body["name"], body["size"], body["root_hash"]))
+        self.assertEqual(("DELETE", "/v1/images/l/makers/a", None), dropped)
+        self.answers({"name": "l", "size": 512, "stripes": 2, "fanout": 3, "created_at": BORN,
+                      "root_hash": None, "salt": None,
+                      "layer": {"parent": "i", "disk_size": 1024, "maker": "a"}})  # fmt: skip
+        found = self.volt.image("l")
+        self.assertEqual((layer, 1024), (found.layer, found.disk_size))
 
     def test_each_verb_is_one_request(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": [],

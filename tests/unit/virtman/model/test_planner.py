@@ -173,6 +173,16 @@ class PlanTest(testtools.TestCase):
         (base,) = (step for step in planner.image(odd) if isinstance(step, plan.Base))
         self.assertEqual((9, sizes.SPAN // 512), (base.end, base.sectors))
 
+    def test_vms_of_a_layer_start_from_its_parents_base_and_the_layer_over_it(self):
+        layer = replace(wanted(Feed(parent("a"))), lies_on="below")
+        self.assertNotIn(Device("i", "base"), {step.device for step in planner.image(layer)})
+        base = planner.base(layer)
+        self.assertIsInstance(base, plan.Over)
+        self.assertEqual((Device("below", "base"), Device("i", "origin")), base.below)
+        self.assertEqual(sizes.SPAN // 512, base.sectors)
+        order = [step.device.role for step in planner.remains(layer, (), (), ())]
+        self.assertEqual("base", order[-1])
+
     def test_children_prove_what_they_are_asked_before_parents_are(self):
         steps = planner.image(wanted(Feed(parent("a"))))
         (admission,) = (step for step in steps if isinstance(step, plan.Admission))

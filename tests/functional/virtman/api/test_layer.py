@@ -1,0 +1,72 @@
+"""Users commit VMs, see how far that is, and remove layers; by the API and by commands."""
+
+import json
+
+import fixtures
+from click.testing import CliRunner
+
+from tests.functional.virtman.api.test_client import ServedCase
+from tests.functional.virtman.base import SIZE
+from virtman import errors
+from virtman.api import answers
+from virtman.cmd.shell import shell
+from virtman.model import layer_format
+from volt.registry import source
+
+
+class LayerTest(ServedCase):
+    def setUp(self):
+        super().setUp()
+        # nodes listen in their simulated kernels only
+        self.useFixture(fixtures.MockPatchObject(source, "check_answers", lambda *_: None))
+        self.client.create("vm1", "debian")
+
+    def command(self, *words):
+        return CliRunner().invoke(shell, ["--socket", self.socket, *words])
+
+    def test_a_client_commits_a_vm_and_removes_the_layer(self):
+        self.assert_is(answers.LayerAnswer, self.client.commit("vm1", "web"))
+        seen = []
+        made = self.client.await_layer("web", seen.append)
+        self.assertEqual(made, seen[-1])
+        self.assertEqual(
+            ("web", "debian", "vm1", SIZE, "kept", layer_format.length(0)),
+            tuple(made[key] for key in ("layer", "image", "vm", "disk_size", "state", "length")),
+        )
+        self.assertEqual([made], self.client.layers())
+        self.client.create("vm2", "web")
+        found = self.client.image("web")
+        self.assertEqual(("debian", None), (found["parent"], self.client.image("debian")["parent"]))
+        self.assertRaises(errors.ImageInUse, self.client.remove_layer, "web")
+        self.client.destroy("vm2")
+        self.client.drop("web")
+        self.client.remove_layer("web")
+        self.assertRaises(errors.LayerUnknown, self.client.layer, "web")
+        self.assertRaises(errors.LayerUnknown, self.client.remove_layer, "web")
+
+    def test_commands_do_the_same(self):
+        done = self.command("commit", "vm1", "web")
+        length = layer_format.length(0)
+        self.assertEqual(f"web: {length} bytes over debian\n", done.output)
+        done = self.command("layer", "create", "--json", "--final", "vm1", "end")
+        self.assertEqual("kept", json.loads(done.output)["state"])
+        self.assertEqual([], self.client.list())
+        (shown,) = (one for one in self.client.layers() if one["layer"] == "end")
+        self.assertEqual(shown, json.loads(self.command("layer", "watch", "--json", "end").output))
+        listed = self.command("layer", "list").output
+        self.assertIn("end", listed)
+        self.assertIn(str(length), listed)
+        self.assertEqual(2, len(json.loads(self.command("layer", "list", "--json").output)))
+        self.assertEqual(0, self.command("layer", "remove", "end", "web").exit_code)
+        self.assertEqual([], self.client.layers())
+
+    def test_what_cannot_be_is_an_error(self):
+        for words, code in (
+            (("commit", "vm2", "web"), "virtman.instance.unknown"),
+            (("commit", "vm1", "debian"), "virtman.layer.exists"),
+            (("layer", "remove", "web"), "virtman.layer.unknown"),
+        ):
+            self.assertEqual(code, self.command(*words).exception.code)
+        self.assertRaises(
+            errors.InvalidRequest, self.client._call, "POST", "/v1/instances/vm1/commit", {}
+        )

@@ -1,0 +1,412 @@
+"""What VMs wrote becomes layers, and VMs begin with these; whoever dies on the way."""
+
+import contextlib
+import errno
+import threading
+
+import fixtures
+
+from tests.functional.virtman.base import DEADLINE, SIZE
+from tests.functional.virtman.disk.test_snapshots import ENOUGH
+from tests.functional.virtman.doubles.model import CHUNK
+from tests.functional.virtman.doubles.process import Killed
+from tests.functional.virtman.migration.test_moves import MoveCase
+from virtman.disk.layers import Layers
+from virtman.errors import (
+    DeviceBusy,
+    ImageInUse,
+    ImageMismatch,
+    ImageUnknown,
+    InstanceExists,
+    InstanceSize,
+    InstanceUnknown,
+    LayerExists,
+    LayersTooMany,
+    LayerUnknown,
+    NoSpace,
+)
+from virtman.migration.commits import Commits
+from virtman.model import layer_format
+from virtman.node.check import Check
+from volt.registry import source
+
+
+class CommitCase(MoveCase):
+    def setUp(self):
+        super().setUp()
+        # nodes listen in their simulated kernels only
+        self.useFixture(fixtures.MockPatchObject(source, "check_answers", lambda *_: None))
+        self.useFixture(fixtures.MockPatchObject(threading, "excepthook", self.died))
+        self.a.create("vm1")
+        self.write(self.a, "vm1", c0="a", c1="b", c5="f")
+
+    def died(self, what):
+        if what.exc_type is not Killed:
+            threading.__excepthook__(what)
+
+    def commit(self, name="web", vm="vm1", node=None, **words):
+        node = node or self.a
+        self.begin(name, vm, node, **words)
+        return self.ended(name, node)
+
+    def begin(self, name="web", vm="vm1", node=None, **words):
+        node = node or self.a
+        with node.process.here():
+            return node.commits.commit(vm, name, **words)
+
+    def ended(self, name="web", node=None):
+        node = node or self.a
+        self.await_(
+            lambda: (
+                node.commits.show(name).state in ("kept", "failed")
+                and not node.commits._threads.get(name)
+            ),
+            lambda: node.commits.show(name),
+        )
+        return node.commits.show(name)
+
+    def remove(self, name="web", node=None):
+        node = node or self.a
+        with node.process.here():
+            return node.commits.remove(name)
+
+    def restart(self, node, reboot=False):
+        super().restart(node, reboot)
+        with node.process.here():
+            node.commits.start()
+
+    def read(self, node, vm, chunks=8, image="debian"):
+        name = f"virtman_{image}_vm_{vm}"
+        with node.kernel.lock:
+            return "".join(node.kernel.read(name, chunk) or "." for chunk in range(chunks))
+
+    def known(self, name="web"):
+        return self.bed.operator().image(name)
+
+    def files(self, node=None):
+        folder = (node or self.a).folder / "layers"
+        return sorted(path.name for path in folder.iterdir())
+
+    def assert_kept(self, name="web", node=None, context=None):
+        self.assertEqual("kept", self.ended(name, node).state, context)
+        self.known(name)
+        self.assertEqual([f"{name}.hashes", f"{name}.json", f"{name}.layer"], self.files(), context)
+        self.assertNotIn(f"{name}.commit", self.names(node or self.a), context)
+
+    def assert_gone(self, name="web", context=None):
+        self.assertRaises(ImageUnknown, self.known, name)
+        self.assertEqual([], self.files(), context)
+        self.assertNotIn(f"{name}.commit", self.names(self.a), context)
+        self.assertFalse([one for one in self.a.kernel.targets() if name in one.iqn], context)
+
+
+class CommitTest(CommitCase):
+    def test_a_running_vm_becomes_a_layer_of_the_moment_and_goes_on(self):
+        self.begin()
+        self.write(self.a, "vm1", c1="x", c2="y")
+        self.ended()
+        self.assert_kept()
+        self.assertEqual("axy..f..", self.read(self.a, "vm1"))
+        self.b.create("vm2", "web")
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+        self.assertEqual(SIZE, self.b.records.get("vm2").size)
+
+    def test_vms_of_a_layer_write_for_themselves_on_any_node(self):
+        self.commit()
+        for node, vm in ((self.a, "vm2"), (self.b, "vm3"), (self.b, "vm4")):
+            node.create(vm, "web")
+            self.write_to(node, vm, c1=vm[-1])
+        self.assertEqual("a2...f..", self.read(self.a, "vm2", image="web"))
+        self.assertEqual("a3...f..", self.read(self.b, "vm3", image="web"))
+        self.assertEqual("a4...f..", self.read(self.b, "vm4", image="web"))
+        self.assertEqual("ab...f..", self.read(self.a, "vm1"))
+        for node in (self.a, self.b):
+            node.beat()
+            with node.process.here():
+                self.assertEqual([], list(Check(node.agent, lambda seconds: None).look()))
+
+    def write_to(self, node, vm, image="web", **chunks):
+        for chunk, text in chunks.items():
+            node.kernel.write(f"virtman_{image}_vm_{vm}", int(chunk[1:]), text)
+
+    def test_only_what_was_written_is_in_a_layer(self):
+        self.assertEqual(layer_format.length(3), self.commit().length)
+        self.a.create("vm2")
+        self.assertEqual(layer_format.length(0), self.commit("empty", "vm2").length)
+        self.b.create("vm3", "empty")
+        self.assertEqual("........", self.read(self.b, "vm3", image="empty"))
+
+    def test_a_layer_of_a_longer_disk_makes_longer_disks(self):
+        with self.a.process.here():
+            self.a.agent.resize("vm1", 2 * SIZE)
+        self.write(self.a, "vm1", **{f"c{SIZE // CHUNK + 1}": "z"})
+        self.commit()
+        self.b.create("vm2", "web")
+        self.assertEqual(2 * SIZE, self.b.records.get("vm2").size)
+        end = SIZE // CHUNK + 2
+        self.assertEqual("z", self.read(self.b, "vm2", end, "web")[-1])
+        self.assertRaises(InstanceSize, self.b.create, "vm3", "web", size=SIZE)
+
+    def test_a_parent_goes_after_its_layer_and_its_vms(self):
+        self.commit()
+        self.a.destroy("vm1")
+        self.b.create("vm2", "web")
+        self.assertIn("debian", {one.info.name for one in self.b.agent.attachments()})
+        self.assertRaises(DeviceBusy, self.b.drop, "debian")
+        self.b.destroy("vm2")
+        self.assertRaises(DeviceBusy, self.b.drop, "debian")
+        self.b.drop("web")
+        self.b.drop("debian")
+        self.assertTrue(self.b.kernel.is_clean(), self.b.kernel.state())
+        self.a.drop("debian")
+        refused = self.assertRaises(ImageInUse, self.bed.operator().forget, "debian")
+        self.assertIn("parent of layer web", str(refused))
+        self.assertTrue(self.remove())
+        self.assert_gone()
+        self.bed.operator().forget("debian")
+
+    def test_three_layers_lie_on_each_other_and_no_fourth(self):
+        self.commit("l1")
+        for number, node in ((2, self.b), (3, self.a), (4, self.b)):
+            node.create(f"vm{number}", f"l{number - 1}")
+            self.write_to(node, f"vm{number}", f"l{number - 1}", **{f"c{number}": str(number)})
+            if number < 4:
+                self.commit(f"l{number}", f"vm{number}", node)
+        self.assertEqual("ab234f..", self.read(self.b, "vm4", image="l3"))
+        before = self.b.everywhere()
+        self.assertRaises(LayersTooMany, self.begin, "l4", "vm4", self.b)
+        self.assertEqual(before, self.b.everywhere())
+        for node in (self.b, self.a):
+            self.restart(node, reboot=True)
+        for node in (self.b, self.a):
+            self.await_(lambda node=node: not node.recover())
+        self.assertEqual("ab234f..", self.read(self.b, "vm4", image="l3"))
+
+    def test_layers_and_their_vms_are_there_again_after_a_reboot(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        for node in (self.a, self.b):
+            self.restart(node, reboot=True)
+        self.assert_kept()
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+        self.assertEqual([], self.b.recover())
+        self.restart(self.b)
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+
+    def test_a_vm_of_a_layer_moves(self):
+        self.commit()
+        self.a.create("vm2", "web")
+        self.write_to(self.a, "vm2", c7="g")
+        self.a.migrate("vm2", "b")
+        self.assertEqual("done", MoveCase.ended(self, "vm2").state)
+        self.assertEqual("ab...f.g", self.read(self.b, "vm2", image="web"))
+
+    def test_a_layer_of_another_image_than_has_the_name_now_is_refused(self):
+        self.commit()
+        described = layer_format.Description("debian", "other", SIZE)
+        file = self.a.folder / "layers" / "web.layer"
+        content = bytearray(file.read_bytes())
+        content[:CHUNK] = layer_format.header(described)
+        file.write_bytes(content)
+        self.assertRaises(ImageMismatch, self.b.create, "vm2", "web")
+        self.assertEqual([], self.names(self.b))
+        self.b.drop("web")
+        self.b.drop("debian")
+        self.assertTrue(self.b.kernel.is_clean())
+
+    def test_what_cannot_be_changes_nothing(self):
+        self.commit()
+        self.await_(lambda: len(self.a.chain("vm1")) == 1)
+        self.await_(lambda: len(self.a.records.inventory().stores) == 1)
+        self.a.kernel.held.add("/dev/mapper/virtman_debian_vm_vm1")
+        before = self.a.everywhere()
+        for error, name, vm, words in (
+            (InstanceUnknown, "new", "nope", {}),
+            (LayerExists, "web", "vm1", {}),
+            (LayerExists, "debian", "vm1", {}),
+            (DeviceBusy, "new", "vm1", {"final": True}),
+        ):
+            self.assertRaises(error, self.begin, name, vm, **words)
+            self.assertEqual(before, self.a.everywhere())
+        self.assertRaises(LayerUnknown, self.remove, "new")
+        self.a.create("new.commit")
+        self.assertRaises(InstanceExists, self.begin, "new")
+        self.assertEqual(["new.commit", "vm1"], self.names(self.a))
+        self.assertNotIn("new.json", self.files())
+        self.assertRaises(LayerUnknown, self.a.commits.show, "new")
+
+    def test_a_layer_that_a_vm_needs_stays(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        self.assertRaises(ImageInUse, self.remove)
+        self.assert_kept()
+        self.b.destroy("vm2")
+        self.b.drop("web")
+        self.b.beat()
+        self.assertTrue(self.remove())
+        self.assert_gone()
+
+
+class EndTest(CommitCase):
+    def test_the_vm_goes_once_its_layer_is_kept(self):
+        self.assertEqual("", self.commit(final=True).note)
+        self.assert_kept()
+        self.assertEqual([], self.names(self.a))
+        self.assertEqual([], self.stores(self.a))
+        self.a.create("vm2", "web")
+        self.assertEqual("ab...f..", self.read(self.a, "vm2", image="web"))
+
+    def test_a_vm_that_was_used_again_stays(self):
+        self.useFixture(fixtures.MockPatchObject(Commits, "_copy", self.used(Commits._copy)))
+        self.assertIn("used again", self.commit(final=True).note)
+        self.assert_kept()
+        self.assertEqual("abz..f..", self.read(self.a, "vm1"))
+
+    def used(self, copy):
+        def used(commits, commit):
+            self.write(self.a, "vm1", c2="z")
+            return copy(commits, commit)
+
+        return used
+
+
+class FailureTest(CommitCase):
+    def test_a_commit_without_space_leaves_nothing(self):
+        space = self.a.agent.stores.space
+        self.useFixture(fixtures.MockPatchObject(type(space), "spare", lambda *_: CHUNK))
+        status = self.commit()
+        self.assertEqual(("failed", NoSpace.code), (status.state, status.code))
+        self.await_(lambda: not self.files())
+        self.assert_gone()
+        self.assertEqual("ab...f..", self.read(self.a, "vm1"))
+
+    def test_a_commit_waits_for_volt(self):
+        silent = threading.Event()
+        making = Commits._serve
+
+        def serve(commits, commit):
+            if not silent.is_set():
+                self.bed.volt.silence()
+                silent.set()
+            return making(commits, commit)
+
+        self.useFixture(fixtures.MockPatchObject(Commits, "_serve", serve))
+        self.begin()
+        self.await_(lambda: "Volt does not answer" in self.a.commits.show("web").note)
+        self.bed.volt.silence(False)
+        self.assertEqual("", self.ended().note)
+        self.assert_kept()
+
+    def test_a_commit_that_is_given_up_leaves_nothing(self):
+        reached, go_on = threading.Event(), threading.Event()
+        copy = Commits._copy
+
+        def held(commits, commit):
+            reached.set()
+            go_on.wait(DEADLINE)
+            return copy(commits, commit)
+
+        self.useFixture(fixtures.MockPatchObject(Commits, "_copy", held))
+        self.begin()
+        self.assertTrue(reached.wait(DEADLINE))
+        threading.Timer(0.1, go_on.set).start()
+        self.assertTrue(self.remove())
+        self.assert_gone()
+        self.assertRaises(LayerUnknown, self.a.commits.show, "web")
+        self.assertEqual(["vm1"], self.names(self.a))
+
+    def test_a_name_that_another_node_took_meanwhile_is_refused(self):
+        self.commit()
+        self.b.create("vm2")
+        self.useFixture(fixtures.MockPatchObject(Commits, "_check_free", lambda *_: None))
+        status = self.commit("web", "vm2", self.b)
+        self.assertEqual("failed", status.state)
+        self.assertIn("volt.image.exists", status.note)
+        self.assertEqual([], self.files(self.b))
+        self.assertEqual(["vm2"], self.names(self.b))
+        self.assert_kept()
+
+    def test_what_failed_may_be_tried_again(self):
+        full = fixtures.MockPatchObject(Layers, "making", self.full)
+        with full:
+            self.assertEqual("failed", self.commit().state)
+        self.assertEqual(["web"], [one.commit.name for one in self.a.commits.all()])
+        self.commit()
+        self.assert_kept()
+
+    def full(self, *_):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+class KillTest(CommitCase):
+    def test_an_agent_that_dies_at_any_root_verb_of_a_commit_goes_on_or_leaves_nothing(self):
+        for step in range(1, ENOUGH):
+            self.a.process.fate(kill_at=step)
+            with contextlib.suppress(Killed):
+                self.begin()
+                self.await_(lambda: not self.a.commits._threads or self.a.process.dead)
+            died = self.a.process.fired
+            self.a.process.fate()
+            if not died:
+                break
+            self.restart(self.a)
+            self.await_(lambda: not self.a.commits._threads)
+            if self.files():
+                self.assert_kept(context=(step, died))
+                if step % 10 == 0:
+                    self.b.create("vm2", "web")
+                    found = self.read(self.b, "vm2", image="web")
+                    self.assertEqual("ab...f..", found, (step, died))
+                    self.b.destroy("vm2")
+                    self.b.drop("web")
+                    self.b.beat()
+                self.assertTrue(self.remove(), (step, died))
+            self.await_(lambda: not self.files())
+            self.assert_gone(context=(step, died))
+            self.assertEqual("ab...f..", self.read(self.a, "vm1"), (step, died))
+            self.assertEqual(["vm1"], self.names(self.a))
+            self.a.merge("vm1")
+        self.assertGreater(step, 10)
+        self.assert_kept()
+
+    def test_an_agent_that_dies_at_any_root_verb_of_a_create_leaves_nothing_or_a_vm(self):
+        self.commit()
+        for step in range(1, ENOUGH):
+            with self.b.process.here():  # what dies as an image is attached others test
+                for image in ("debian", "web"):
+                    self.b.agent.attach(image, "(test)")
+            self.b.settle()
+            self.b.process.fate(kill_at=step)
+            with contextlib.suppress(Killed):
+                self.b.create("vm2", "web")
+                self.b.settle()
+            died = self.b.process.fired
+            self.b.process.fate()
+            if not died:
+                break
+            self.restart(self.b)
+            if "vm2" not in self.names(self.b):
+                self.b.create("vm2", "web")
+            self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"), (step, died))
+            self.b.destroy("vm2")
+            self.b.drop("web")
+            self.b.drop("debian")
+            self.assertTrue(self.b.kernel.is_clean(), (step, died, self.b.kernel.state()))
+        self.assertGreater(step, 5)
+
+    def test_an_agent_that_dies_as_a_layer_goes_has_it_go(self):
+        for step in range(1, ENOUGH):
+            self.commit()
+            self.a.process.fate(kill_at=step)
+            with contextlib.suppress(Killed):
+                self.remove()
+            died = self.a.process.fired
+            self.a.process.fate()
+            if not died:
+                break
+            self.restart(self.a)
+            self.await_(lambda: not self.files() or self.a.commits.show("web").state == "kept")
+            if self.files():
+                self.remove()
+            self.assert_gone(context=(step, died))
+        self.assertGreater(step, 3)

@@ -1,0 +1,71 @@
+"""Images that lie on others: what may lie on what, and what may go."""
+
+from dataclasses import replace
+
+from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
+
+from tests.functional.volt.registry.base import NOW, TreesCase
+from volt import errors
+from volt.model.objects import Layer, NewImage
+from volt.placement.rules import Shape
+from volt.transport import Portal
+
+MAKER = "node1"
+
+
+class TestLayers(TreesCase):
+    def layer(self, name, parent="x", disk_size=1024, maker=MAKER):
+        source = Portal("127.0.0.1", self.ground.source_port, "iqn.2003-01.org.example:l", 0)
+        layer = Layer(parent, disk_size, maker)
+        return NewImage(name, 4096, Shape.FOREST, 2, 2, source, layer=layer)
+
+    def add(self, name, *arguments, **words):
+        return self.images.create(self.layer(name, *arguments, **words), NOW)
+
+    def test_a_layer_is_shown_with_its_parent_and_may_be_said_again(self):
+        made, is_new = self.add("y")
+        assert is_new
+        assert made.layer == Layer("x", 1024, MAKER)
+        assert self.add("y") == (made, False)
+        assert self.images.show("x").layer is None
+        self.assertRaises(errors.ImageExists, self.add, "y", disk_size=2048)
+
+    def test_a_parent_stays_until_its_last_layer_has_gone(self):
+        self.add("y")
+        self.add("z")
+        refused = self.assertRaises(errors.ImageInUse, self.images.delete, "x")
+        assert "layer y and z" in str(refused) or "layer y, z" in str(refused), str(refused)
+        self.images.delete("y", MAKER)
+        self.assertRaises(errors.ImageInUse, self.images.delete, "x")
+        self.images.delete("z")
+        self.images.delete("x")
+
+    def test_three_layers_lie_on_each_other_and_no_fourth(self):
+        self.add("l1")
+        self.add("l2", "l1")
+        self.add("l3", "l2")
+        self.assertRaises(errors.LayersTooMany, self.add, "l4", "l3")
+        assert [one.name for one in self.images.index()] == ["l1", "l2", "l3", "x"]
+
+    def test_a_layer_without_a_parent_or_of_a_smaller_disk_is_refused(self):
+        self.assertRaises(errors.ImageUnknown, self.add, "y", "unknown")
+        self.assertRaises(errors.ImageUnknown, self.add, "y", "y")
+        self.add("y", disk_size=2048)
+        self.assertRaises(errors.ImageSizeInvalid, self.add, "z", "y", 1024)
+
+    def test_a_host_forgets_only_what_it_keeps(self):
+        self.add("y")
+        for name in "xy":
+            self.assertRaises(errors.NotMaker, self.images.delete, name, "node2")
+        self.assertRaises(errors.ImageUnknown, self.images.delete, "z", MAKER)
+        self.images.create(replace(self.layer("z"), layer=Layer("x", 1024, None)), NOW)
+        self.assertRaises(errors.NotMaker, self.images.delete, "z", MAKER)
+
+    def test_the_source_of_a_parent_goes_only_by_force(self):
+        self.add("y")
+        refused = self.assertRaises(errors.ImageLastCopy, self.images.withdraw, "x")
+        assert "layer y" in str(refused)
+        assert self.images.withdraw("x", forced=True).name == "x"
+        self.images.delete("y")
+        assert self.images.withdraw("x") is None
+        self.assertRaises(errors.ImageUnknown, self.images.show, "x")

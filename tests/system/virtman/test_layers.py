@@ -1,0 +1,250 @@
+"""What VMs wrote becomes layers on the real kernel; VMs begin with them anywhere, or not at all."""
+
+import json
+import time
+from typing import ClassVar
+
+from lab.waiting import wait_until
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+
+LAYER = "web"
+FILE = f"/var/lib/virtman/layers/{LAYER}.layer"
+# Writes over a byte of a file, whoever reads it.
+ROT = "import os, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'rot', int(sys.argv[2]))"
+WRITTEN = ((3, 5), (9, 1), (20, 2))  # MiB: where a VM writes, and how much
+
+
+class LayerCase(DeployedCase):
+    size = 32 * MIB
+    paths_may_fail = True
+    options: ClassVar = {"image": {"keep_time": 600}}
+
+    def setUp(self):
+        super().setUp()
+        self.first, self.second = self.nodes
+
+    def _clear(self, node):
+        mine = [vm for where, vm in self.created if where is node]
+        self.deployment.destroy(node, *mine)
+        for image in (*self.made(self.first), self.image):
+            self.virtman(node, "image", "drop", image, check=False, timeout=300)
+        if node is self.first:
+            wait_until(self.has_removed, "layers going", 60, 0.5)
+
+    def has_removed(self):
+        for layer in reversed(self.made(self.first)):
+            self.virtman(self.first, "layer", "remove", layer, check=False, timeout=300)
+        return not self.made(self.first)
+
+    def made(self, node):
+        found = json.loads(self.virtman(node, "layer", "list", "--json").stdout)
+        return [one["layer"] for one in found if one["state"] != "failed"]
+
+    def start(self, node, image, vm):
+        """Create a VM of an image or layer; return its device."""
+        made = self.deployment.create(node, image, vm)
+        self.created.append((node, vm))
+        return made["device"]
+
+    def write(self, node, device):
+        for at, length in WRITTEN:
+            node.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"seek={at}",
+                      f"count={length}", "oflag=direct", "conv=notrunc"])  # fmt: skip
+
+    def commit(self, node, vm, layer=LAYER, *words):
+        return json.loads(
+            self.virtman(node, "commit", "--json", *words, vm, layer, timeout=120).stdout
+        )
+
+
+class TestLayers(LayerCase):
+    name = "layers"
+
+    def test_a_running_vm_is_committed_and_starts_on_another_node(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        begin = time.monotonic()
+        made = self.commit(self.first, "vm1")
+        report(f"commit of {sum(n for _, n in WRITTEN)} MiB took {time.monotonic() - begin:.1f} s")
+        self.first.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=1",
+                        "oflag=direct"])  # fmt: skip
+        self.assertNotEqual(moment, sha256(self.first, device))
+        self.assertLess(made["length"], 10 * MIB)
+        begin = time.monotonic()
+        other = self.start(self.second, LAYER, "vm2")
+        report(f"a VM of a layer, with its parent, came in {time.monotonic() - begin:.1f} s")
+        self.assertEqual(moment, sha256(self.second, other))
+        own = self.start(self.first, LAYER, "vm3")
+        self.assertEqual(moment, sha256(self.first, own))
+        self.write(self.second, other)
+        self.assertEqual(moment, sha256(self.first, own))
+        refused = self.virtman(self.first, "layer", "remove", LAYER, check=False)
+        self.assertIn("virtman.image.in_use", refused.stderr)
+        told = self.deployment.manage("image", "show", LAYER)
+        self.assertIn(f"parent: {self.image}", told)
+
+    def test_chains_are_right_after_power_cuts(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        self.commit(self.first, "vm1")
+        upper = self.start(self.first, LAYER, "vm2")
+        self.first.run(["dd", "if=/dev/urandom", f"of={upper}", "bs=64k", "seek=77", "count=1",
+                        "oflag=direct"])  # fmt: skip
+        moment = sha256(self.first, upper)
+        self.commit(self.first, "vm2", "second")
+        other = self.start(self.second, "second", "vm3")
+        self.assertEqual(moment, sha256(self.second, other))
+        for node in (self.first, self.second):
+            node.kill()
+            node.boot()
+            node.wait_up()
+            self.deployment.start_agent(node, self.options)
+        wait_until(lambda: self.is_ready(self.second, "vm3"), "a VM being back", 90, 0.5)
+        self.assertEqual(moment, sha256(self.second, other))
+
+    def is_ready(self, node, vm):
+        found = json.loads(self.virtman(node, "list", "--json").stdout)
+        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
+
+    def test_the_end_of_a_vm(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        self.commit(self.first, "vm1", LAYER, "--final")
+        self.created.remove((self.first, "vm1"))
+        self.assertFalse(self.is_ready(self.first, "vm1"))
+        self.assertEqual(moment, sha256(self.second, self.start(self.second, LAYER, "vm2")))
+
+    def test_a_layer_whose_bytes_were_changed_is_refused(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        made = self.commit(self.first, "vm1")
+        # in the data of a chunk that the VM wrote, behind header and table
+        self.first.run(["python3", "-c", ROT, FILE, str(3 * MIB)])
+        self.first.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        other = self.start(self.second, LAYER, "vm2")
+        read = self.second.spawn(["sha256sum", other], log="read")
+        wait_until(self.has_wrong_bytes, "wrong bytes being seen", 60, 0.5)
+        self.assertEqual("", (self.second.share / "read").read_text())
+        self.assertGreater(made["length"], 3 * MIB)
+        # once the file is as it was, the read goes on and is right
+        moment = sha256(self.first, device)
+        self.mend()
+        self.second.run(["tail", f"--pid={read}", "-f", "/dev/null"], timeout=120)
+        self.assertEqual(moment, (self.second.share / "read").read_text().split()[0])
+
+    def has_wrong_bytes(self):
+        status = self.second.run(["dmsetup", "status", "--target", "verity"]).stdout
+        return any(LAYER in line and line.endswith(" C") for line in status.splitlines())
+
+    def mend(self):
+        """Have the file of the layer hold what it held: the VM has not written since."""
+        script = (
+            "import os, sys; "
+            "device, file = os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_RDWR); "
+            # chunk 48 of the layer has the 47th chunk that was written: of the first run
+            "at = 3 * 1048576 + (48 - 2) * 65536; "
+            "os.pwrite(file, os.pread(device, 65536, at), 48 * 65536)"
+        )
+        device = f"/dev/mapper/virtman_{self.image}_vm_vm1"
+        self.first.run(["python3", "-c", script, device, FILE])
+        self.first.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
+
+class TestKilled(LayerCase):
+    name = "layer-kills"
+
+    def test_an_agent_that_is_killed_as_it_commits_goes_on_or_leaves_nothing(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment, outcomes = sha256(self.first, device), []
+        for step in range(6):
+            begun = self.first.spawn(["virtman", "commit", "vm1", LAYER], log="commit")
+            time.sleep(0.5 + 0.7 * step)
+            self.deployment.kill_agent(self.first)
+            self.deployment.start_agent(self.first, self.options)
+            self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
+            wait_until(self.is_settled, "the commit's end", 60, 0.5)
+            outcomes.append(len(self.made(self.first)))
+            if self.made(self.first):
+                other = self.start(self.second, LAYER, f"vm2-{step}")
+                self.assertEqual(moment, sha256(self.second, other))
+                self.destroy(self.second, f"vm2-{step}")
+                self.deployment.drop(self.second, LAYER)
+                self.virtman(self.first, "layer", "remove", LAYER)
+            self.assertEqual(moment, sha256(self.first, device))
+            vms = json.loads(self.virtman(self.first, "list", "--json").stdout)
+            self.assertEqual(["vm1"], [one["vm"] for one in vms])
+            files = self.first.run(["ls", "/var/lib/virtman/layers"]).stdout
+            self.assertEqual("", files)
+        report(f"layers after kills of the agent, ever later: {outcomes}")
+        self.assertIn(1, outcomes)
+
+    def is_settled(self):
+        found = json.loads(self.virtman(self.first, "layer", "list", "--json").stdout)
+        return all(one["state"] == "kept" for one in found)
+
+    def test_an_agent_that_is_killed_as_it_creates_a_vm_of_a_layer_is_fine(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        self.commit(self.first, "vm1")
+        for step in range(5):
+            begun = self.second.spawn(["virtman", "create", LAYER, "vm2"], log="create")
+            time.sleep(0.5 + 1.2 * step)
+            self.deployment.kill_agent(self.second)
+            self.deployment.start_agent(self.second, self.options)
+            self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
+            if not self.virtman(self.second, "show", "vm2", check=False).stdout:
+                self.virtman(self.second, "create", LAYER, "vm2", timeout=120)
+            wait_until(lambda: self.is_ready("vm2"), "the VM being ready", 60, 0.5)
+            path = f"/dev/mapper/virtman_{LAYER}_vm_vm2"
+            self.assertEqual(moment, sha256(self.second, path))
+            self.virtman(self.second, "destroy", "vm2")
+            self.deployment.drop(self.second, LAYER)
+            self.deployment.drop(self.second, self.image)
+            self.assertNotIn("virtman_", self.second.run(["dmsetup", "ls"]).stdout)
+
+    def is_ready(self, vm):
+        found = json.loads(self.virtman(self.second, "list", "--json").stdout)
+        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
+
+
+class TestMoment(LayerCase):
+    name = "layer-moment"
+
+    def test_a_commit_has_one_moment_while_the_vm_writes(self):
+        """The guest writes numbers that rise; the layer has all up to one of them."""
+        device = self.create(self.first, "vm1")
+        script = (
+            "import mmap, os, sys, time\n"
+            "disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)\n"
+            "block, number = mmap.mmap(-1, 4096), 0\n"
+            "while not os.path.exists('/host/stop'):\n"
+            "    number += 1\n"
+            "    block[:8] = number.to_bytes(8, 'big')\n"
+            "    os.pwritev(disk, [block], number % 512 * 65536)\n"
+        )
+        (self.first.share / "stop").unlink(missing_ok=True)
+        writer = self.first.spawn(["python3", "-c", script, device], log="writer")
+        time.sleep(2)
+        self.commit(self.first, "vm1")
+        (self.first.share / "stop").touch()
+        self.first.run(["tail", f"--pid={writer}", "-f", "/dev/null"], timeout=60)
+        other = self.start(self.second, LAYER, "vm2")
+        script = (
+            "import os, sys; disk = os.open(sys.argv[1], os.O_RDONLY); "
+            "print(*(os.pread(disk, 8, n * 65536).hex() for n in range(512)))"
+        )
+        base = (self.bed.folder / "image").read_bytes()
+        found = self.second.run(["python3", "-c", script, other]).stdout.split()
+        numbers = {
+            at: int(text, 16)
+            for at, text in enumerate(found)
+            if bytes.fromhex(text) != base[at * 65536 :][:8]
+        }
+        last = max(numbers.values())
+        expected = {n % 512: n for n in range(max(1, last - 511), last + 1)}
+        self.assertEqual(expected, numbers)
+        self.assertGreater(last, 10)

@@ -1,0 +1,65 @@
+"""How the bytes of a layer lie: as dm-snapshot reads them."""
+
+import struct
+
+import testtools
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from virtman.model import hashtree, layer_format
+from virtman.model.dirty import CHUNK
+from virtman.model.layer_format import AREA, DESCRIPTION, Description
+
+DESCRIBED = Description("debian", "ab" * 32, 8 << 20)
+COUNTS = st.integers(0, 2 * AREA + 2) | st.sampled_from([0, AREA - 1, AREA, AREA + 1, 2 * AREA])
+FEW = settings(max_examples=20)  # each is of thousands of chunks
+
+
+def exceptions(areas):
+    """What the kernel finds: it takes area after area until an entry is empty."""
+    found, area = {}, 0
+    while True:
+        content = areas[1 + area * (AREA + 1)]
+        for number, place in struct.iter_unpack("<QQ", content):
+            if not place:
+                return found
+            found[number] = place
+        area += 1
+
+
+class LayerFormatTest(testtools.TestCase):
+    @FEW
+    @given(COUNTS)
+    def test_the_kernel_finds_each_chunk_once_where_its_data_are(self, count):
+        numbers = [3 * number + 1 for number in range(count)]
+        areas = dict(layer_format.areas(numbers))
+        found = exceptions(areas)
+        self.assertEqual(numbers, list(found))
+        self.assertEqual(
+            [layer_format.place(index) for index in range(count)], list(found.values())
+        )
+        self.assertFalse(areas.keys() & set(found.values()))
+        self.assertEqual(count, len(set(found.values())))
+
+    @FEW
+    @given(COUNTS)
+    def test_a_layer_has_room_for_all_and_a_hash_tree(self, count):
+        length = layer_format.length(count)
+        used = [0, *dict(layer_format.areas(range(count))), *map(layer_format.place, range(count))]
+        self.assertLessEqual((max(used) + 1) * CHUNK, length)
+        self.assertEqual(0, length % CHUNK)
+        self.assertTrue(hashtree.has_tree(length))
+        self.assertLessEqual(length, max(1 << 20, (max(used) + 1) * CHUNK))
+
+    def test_the_header_is_the_kernels_and_says_what_the_layer_is_of(self):
+        header = layer_format.header(DESCRIBED)
+        self.assertEqual(CHUNK, len(header))
+        self.assertEqual((b"SnAp", 1, 1, 128), struct.unpack_from("<4sIII", header))
+        self.assertEqual(DESCRIBED, layer_format.describe(header[DESCRIPTION:][:DESCRIPTION]))
+
+    def test_what_is_no_layer_is_taken_for_none(self):
+        for text in (
+            b"", bytes(DESCRIPTION), b"\xff" * DESCRIPTION, b"[1]", b"{}", b'{"format": "other"}',
+            b'{"format": "virtman layer 1", "parent": "x"}',
+        ):  # fmt: skip
+            self.assertIsNone(layer_format.describe(text), text)

@@ -1,0 +1,182 @@
+"""Which layers this node has made, or makes: on record, and where their bytes are.
+
+For each layer, in the agent's own folder::
+
+    <name>.json      what is committed, and how far that is
+    <name>.layer     the bytes, as ``layer_format`` says: there once all of them are on the disk
+    <name>.hashes/   its hash tree
+
+The record comes first and goes first: a file that no record names is garbage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from virtman import atomic_file
+from virtman.disk.capacity import Space
+from virtman.errors import LayerExists, LayerUnknown, NoSpace
+from virtman.kept_tree import KeptTree
+from virtman.model import hashtree
+
+_HASHES = ".hashes"
+_BYTES = ".layer"
+
+
+class Phase(StrEnum):
+    """How far the commit of a VM is, as it is written down."""
+
+    MAKING = "making"
+    KEPT = "kept"
+    UNDOING = "undoing"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a VM wrote, on its way to be a layer, or as one.
+
+    :ivar name: of the layer
+    :ivar image: its parent
+    :ivar origin: tells that image from others of its name
+    :ivar disk_size: bytes of the VM's disk
+    :ivar secret: that hosts must prove to know
+    :ivar created_at: seconds since 1970
+    :ivar final: whether the VM goes once the layer is kept
+    """
+
+    name: str
+    vm: str
+    image: str
+    origin: str
+    disk_size: int
+    secret: str
+    created_at: float
+    final: bool = False
+    phase: Phase = Phase.MAKING
+
+    @property
+    def copy(self) -> str:
+        """Name of the VM that has the data of the moment until the layer is kept."""
+        return f"{self.name}.commit"
+
+
+class Layers:
+    """Those of this node.
+
+    :param folder: survives a reboot
+    """
+
+    def __init__(self, folder: Path, space: Space) -> None:
+        self.folder = folder
+        self.space = space
+        self._lock = threading.Lock()
+        self._commits: dict[str, Commit] = {}
+
+    def prepare(self) -> None:
+        """Make the folder, read the records, and remove what these do not name."""
+        atomic_file.prepare(self.folder)
+        for file in self.folder.glob("*.json"):
+            found = json.loads(file.read_text())
+            self._commits[found["name"]] = Commit(**found | {"phase": Phase(found["phase"])})
+        named = {path for name in self._commits for path in self._paths(name)}
+        for path in self.folder.iterdir():
+            if path.suffix in (_BYTES, _HASHES) and path not in named:
+                _remove(path)
+
+    def all(self) -> list[Commit]:
+        """Return all commits, by name of the layer."""
+        with self._lock:
+            return sorted(self._commits.values(), key=lambda one: one.name)
+
+    def get(self, name: str) -> Commit:
+        """Return what is on record of a layer.
+
+        :raises LayerUnknown: if nothing is
+        """
+        found = self.find(name)
+        if found is None:
+            raise LayerUnknown(f"this node has made no layer {name}")
+        return found
+
+    def find(self, name: str) -> Commit | None:
+        """Return what is on record of a layer, if anything is."""
+        return self._commits.get(name)
+
+    def add(self, commit: Commit) -> None:
+        """Write a new commit down.
+
+        :raises LayerExists: if there is one of this name
+        """
+        with self._lock:
+            if commit.name in self._commits:
+                raise LayerExists(
+                    f"this node has a layer {commit.name}, or is about to have it no more: choose "
+                    "another name, or try again"
+                )
+            self._put(commit)
+
+    def put(self, commit: Commit) -> None:
+        """Write a commit down, in place of that of the same name."""
+        with self._lock:
+            self._put(commit)
+
+    def forget(self, commit: Commit) -> None:
+        """Forget a commit, and remove its files; nobody is served from them any more."""
+        record, *files = self._paths(commit.name)
+        with self._lock:
+            atomic_file.remove(record)
+            self._commits.pop(commit.name, None)
+        for path in files:
+            _remove(path)
+
+    def file(self, name: str) -> Path:
+        """Return the file of a layer's bytes."""
+        return self.folder / f"{name}{_BYTES}"
+
+    def tree(self, name: str) -> KeptTree:
+        """Return the hash tree of a layer."""
+        return KeptTree(self.folder / f"{name}{_HASHES}")
+
+    @contextmanager
+    def making(self, name: str, length: int) -> Iterator[int]:
+        """Give the descriptor of a file of zeros that becomes a layer's, if all goes well.
+
+        :raises NoSpace: if it does not fit, with its hash tree, beside what is promised to others
+        """
+        with atomic_file.making(self.file(name)) as part:
+            descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                with self.space.promising:
+                    lacking = length + hashtree.leaves(length) - self.space.spare(self.folder)
+                    if lacking > 0:
+                        raise NoSpace(
+                            f"layer {name} needs {lacking} bytes more in {self.folder} than are "
+                            "free and promised to nobody: free some space"
+                        )
+                    os.posix_fallocate(descriptor, 0, length)
+                yield descriptor
+            finally:
+                os.close(descriptor)
+
+    def _put(self, commit: Commit) -> None:
+        record, *_ = self._paths(commit.name)
+        atomic_file.write(record, json.dumps(asdict(commit)).encode())  # has a secret
+        self._commits[commit.name] = commit
+
+    def _paths(self, name: str) -> tuple[Path, Path, Path]:
+        return self.folder / f"{name}.json", self.file(name), self.tree(name).folder
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,454 @@
+"""Makes what VMs wrote layers: images that lie on the image that the VM began with (Skilfish, 4.3).
+
+::
+
+    Commit is written       a copy of the VM has the data of this moment; the VM goes on
+    bytes, hash tree        read from the copy, as a move reads them
+    served, known to Volt
+    Commit says "kept"      the copy goes, and the VM if this is its end
+
+An agent that dies before "kept" leaves what the next one goes on with; the same steps may be done
+again. What fails, or is not wanted any more, is undone, and Volt forgets it first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from virtman import source
+from virtman.coordinator.interface import Layer
+from virtman.disk.layers import Commit, Layers, Phase
+from virtman.errors import (
+    CommitCancelled,
+    CoordinatorUnreachable,
+    DeviceBusy,
+    DevicePending,
+    ImageInUse,
+    ImageUnknown,
+    InstanceNotServed,
+    InstanceUnknown,
+    LayerExists,
+    LayersTooMany,
+    LayerUnknown,
+    MoveInProgress,
+    VirtmanError,
+)
+from virtman.migration.rounds import Rounds
+from virtman.model import dirty, layer_format, naming
+from virtman.model.address import Portal, Proof
+from virtman.model.dirty import CHUNK
+from virtman.model.layer_format import Description
+from virtman.node.agent import Agent
+from virtman.stack.transport import SourceLayer, transport
+
+LOG = logging.getLogger(__name__)
+
+LAYERS = 3
+"""Of a chain at most: each is looked up by each read."""
+
+_SECRET_BYTES = 16
+_AGAIN = 1.0
+_LAST = 10.0
+_REMEMBERED = 100
+_PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed)
+"""What may be otherwise in a moment."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a commit is.
+
+    :ivar state: "copying", "hashing", "serving"; "kept" once Volt knows the layer; "failed"
+    :ivar done: bytes that were copied, or hashed
+    :ivar total: of so many
+    :ivar length: bytes of the layer; 0 while that is not known
+    :ivar note: why nothing goes on at the moment, or what went wrong; empty if all is well
+    :ivar code: of the error that it failed with; empty if it did not
+    """
+
+    commit: Commit
+    state: str
+    done: int = 0
+    total: int = 0
+    length: int = 0
+    note: str = ""
+    code: str = ""
+
+
+class _Stopped(Exception):
+    """The agent ends; the next one goes on."""
+
+
+class Commits:
+    """A thread for each commit that is not done."""
+
+    def __init__(self, agent: Agent, layers: Layers) -> None:
+        self.agent = agent
+        self.layers = layers
+        # Guards what follows; held for moments only.
+        self._changed = threading.Condition(threading.RLock())
+        self._stopped = False
+        # Those of commits that have failed stay a while.
+        self._statuses: dict[str, Status] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        # Of which the copy is being created: nobody else takes these up.
+        self._creating: set[str] = set()
+
+    def start(self) -> None:
+        """Serve the layers that are kept, and go on with what an earlier agent began."""
+        for commit in self.layers.all():
+            if commit.phase is Phase.MAKING and not self._has_data(commit):
+                self.layers.forget(commit)  # that agent died before it had the VM's data
+            else:
+                self._begin(commit)
+
+    def stop(self) -> None:
+        """Go on with nothing; the next agent does."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join(_LAST)
+
+    def commit(self, vm: str, name: str, *, final: bool = False) -> Status:
+        """Begin to make a layer of what a VM wrote up to now; the VM goes on.
+
+        :param name: of the layer; one that is being made of this VM already is gone on with
+        :param final: have the VM go once the layer is kept; its device must be closed
+        :raises LayerExists: if there is an image of this name
+        :raises LayersTooMany: if it would lie on three layers already
+        :raises DeviceBusy: if this is to be the VM's end, and its device is open
+        """
+        naming.check("VM", vm)
+        naming.check("layer", name)
+        naming.check("VM", f"{name}.commit")  # the copy's
+        instance = self.agent.records.get(vm)
+        self._await_created(name)
+        begun = self.layers.find(name)
+        if begun is not None and (begun.vm, begun.final, begun.phase) == (vm, final, Phase.MAKING):
+            return self.show(name)
+        self._check_free(name)
+        self.agent.records.check_vm(f"{name}.commit")
+        self._check_depth(instance.image, name)
+        if final:
+            self._check_closed(vm)
+        origin = instance.origin or self.agent.info(instance.image).origin
+        secret = secrets.token_hex(_SECRET_BYTES)
+        commit = Commit(name, vm, instance.image, origin, instance.size, secret, time.time(), final)
+        self.layers.add(commit)
+        self._creating.add(name)
+        try:
+            self.agent.create(commit.copy, original=vm)
+        except BaseException:
+            if self._has_data(commit):  # it could not be taken away again
+                commit = replace(commit, phase=Phase.UNDOING)
+                self.layers.put(commit)
+                self._begin(commit)
+            else:
+                self.layers.forget(commit)
+            raise
+        finally:
+            with self._changed:
+                self._creating.discard(name)
+                self._changed.notify_all()
+        return self._begin(commit)
+
+    def show(self, name: str) -> Status:
+        """Return how far a layer is, or how its commit has failed since this agent started.
+
+        :raises LayerUnknown: if there is nothing to tell
+        """
+        naming.check("layer", name)
+        with self._changed:
+            found = self._statuses.get(name)
+        if found is None:
+            raise LayerUnknown(f"this node has made no layer {name}, nor does it make one")
+        return found
+
+    def all(self) -> Sequence[Status]:
+        """Return all layers of this node, and commits that have failed."""
+        with self._changed:
+            return sorted(self._statuses.values(), key=lambda one: one.commit.name)
+
+    def remove(self, name: str) -> bool:
+        """Have a layer no more, or a commit given up; return whether that is done already.
+
+        :raises LayerUnknown: if there is none
+        :raises ImageInUse: if hosts, VMs or other layers need it
+        """
+        self._await_created(naming.check("layer", name))
+        commit = self.layers.get(name)
+        if commit.phase is Phase.KEPT:
+            self._forget_at_volt(commit)
+        with self._changed:
+            self.layers.put(replace(self.layers.get(name), phase=Phase.UNDOING))
+            self._changed.notify_all()
+            thread = self._threads.get(name) or self._spawn(name)
+        thread.join(_LAST)
+        if self.layers.find(name) is not None:
+            return False
+        LOG.info("layer %s is removed", name)
+        return True
+
+    def _await_created(self, name: str) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: name not in self._creating)
+
+    # How it goes on: on the commit's thread.
+
+    def _begin(self, commit: Commit) -> Status:
+        status = Status(commit, "kept" if commit.phase is Phase.KEPT else "copying")
+        with self._changed:
+            ended = [name for name in self._statuses if self.layers.find(name) is None]
+            for name in ended[:-_REMEMBERED]:
+                del self._statuses[name]
+            self._statuses[commit.name] = status
+            self._spawn(commit.name)
+        return status
+
+    def _spawn(self, name: str) -> threading.Thread:
+        thread = threading.Thread(target=self._run, args=(name,), name=f"layer {name}", daemon=True)
+        self._threads[name] = thread
+        thread.start()
+        return thread
+
+    def _run(self, name: str) -> None:
+        settled = False
+        while not self._has_ended(name, settled):
+            commit = self.layers.get(name)
+            try:
+                self._step(commit)
+                settled = commit.phase is Phase.KEPT
+            except _Stopped:
+                continue
+            except _PASSING as err:
+                self._wait(name, err)
+            except Exception as err:
+                self._fail(name, err)
+
+    def _has_ended(self, name: str, settled: bool) -> bool:
+        """Tell whether there is nothing left to do: then somebody else begins, if at all."""
+        with self._changed:
+            commit = self.layers.find(name)
+            is_done = commit is None or (settled and commit.phase is Phase.KEPT)
+            if is_done or self._stopped:
+                del self._threads[name]
+                if commit is None and self._statuses[name].state != "failed":
+                    del self._statuses[name]
+                return True
+            return False
+
+    def _step(self, commit: Commit) -> None:
+        """Do what belongs to the phase."""
+        match commit.phase:
+            case Phase.MAKING:
+                self._make(commit)
+            case Phase.KEPT:
+                self._serve(commit)
+                note = self._finish(commit)
+                self._note(commit.name, state="kept", length=self._length(commit), note=note)
+            case Phase.UNDOING:
+                self._undo(commit)
+
+    def _fail(self, name: str, err: Exception) -> None:
+        """Have a commit undone that cannot succeed; anything else is tried again."""
+        if not isinstance(err, VirtmanError):
+            LOG.error("layer %s", name, exc_info=err)
+            err = VirtmanError(f"{type(err).__name__}: {err}")
+        with self._changed:
+            commit = self.layers.get(name)
+            if commit.phase is Phase.MAKING:
+                LOG.warning("VM %s does not become layer %s: %s", commit.vm, name, err)
+                self._note(name, state="failed", note=str(err), code=err.code)
+                self.layers.put(replace(commit, phase=Phase.UNDOING))
+                return
+        if not isinstance(err, CommitCancelled):
+            self._wait(name, err)
+
+    def _wait(self, name: str, err: VirtmanError) -> None:
+        """Let a moment pass, after which something may be otherwise."""
+        with self._changed:
+            if self._statuses[name].note != str(err):
+                LOG.warning("layer %s: %s", name, err)
+            self._note(name, note=str(err))
+            self._changed.wait(_AGAIN)
+
+    def _make(self, commit: Commit) -> None:
+        if not self.layers.file(commit.name).exists():
+            commit = self._copy(commit)
+        length = self._length(commit)
+        self._note(commit.name, state="hashing", done=0, total=length, length=length)
+        hashes = self.layers.tree(commit.name).of(
+            str(self.layers.file(commit.name)), length, lambda done, _: self._advance(commit, done)
+        )
+        self._note(commit.name, state="serving")
+        portal, proof = self._serve(commit)
+        self._check_wanted(commit)
+        layer = Layer(commit.image, commit.disk_size)
+        self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
+        with self._changed:
+            self._check_wanted(commit)
+            self.layers.put(replace(commit, phase=Phase.KEPT))
+        LOG.info("VM %s is committed as layer %s of %d bytes", commit.vm, commit.name, length)
+
+    def _copy(self, commit: Commit) -> Commit:
+        """Write what the copy of the VM consists of, but for the image, into the layer's file."""
+        copy = self.agent.records.get(commit.copy)
+        with self._changed:
+            self._check_wanted(commit)
+            commit = replace(commit, disk_size=copy.size)  # the VM may have grown before
+            self.layers.put(commit)
+        rounds = Rounds(self.agent.stores, commit.copy)
+        changed = rounds.changed(copy, None)
+        numbers = array("Q", dirty.numbers(changed))  # of a large disk there are millions
+        length = layer_format.length(len(numbers))
+        self._note(commit.name, state="copying", done=0, total=len(numbers) * CHUNK, length=length)
+        described = Description(commit.image, commit.origin, commit.disk_size)
+        with self.layers.making(commit.name, length) as into:
+            os.pwrite(into, layer_format.header(described), 0)
+            for chunk, area in layer_format.areas(numbers):
+                os.pwrite(into, area, chunk * CHUNK)
+            index = 0
+            for portion in dirty.portions(changed, copy.size):
+                content = rounds.read(copy, portion.runs)
+                for start in range(0, len(content), CHUNK):
+                    os.pwrite(
+                        into, content[start : start + CHUNK], layer_format.place(index) * CHUNK
+                    )
+                    index += 1
+                self._advance(commit, len(content))
+        return commit
+
+    def _serve(self, commit: Commit) -> tuple[Portal, Proof]:
+        """Have hosts that know the secret read the layer, and its leaves."""
+        (portal, *_), served = self._sources(commit)
+        proof = Proof(commit.name, commit.secret)
+        for one in served:
+            one.up(())
+        served[0].require(proof)
+        return portal, proof
+
+    def _sources(self, commit: Commit) -> tuple[list[Portal], list[SourceLayer]]:
+        host = self.agent.host
+        steps = source.steps_of(
+            commit.name,
+            source.Storage(host.name, host.ip, host.port),
+            self._length(commit),
+            str(self.layers.file(commit.name)),
+            self.layers.tree(commit.name).leaves,
+        )
+        return [step.portal for step in steps], [transport.source(step) for step in steps]
+
+    def _finish(self, commit: Commit) -> str:
+        """Take away what only the commit needed, and the VM if this was its end.
+
+        :returns: why that stays, if it does
+        """
+        note = self._end(commit) if commit.final else ""
+        with self._changed:
+            self.layers.put(replace(self.layers.get(commit.name), final=False))
+        self._take_copy_away(commit)
+        return note
+
+    def _end(self, commit: Commit) -> str:
+        """Take the VM away, unless it was used since it was committed; return why not."""
+        try:
+            with self.agent.claim(commit.vm):
+                if self._is_unchanged(commit):
+                    self.agent.remove(commit.vm)
+                    return ""
+        except InstanceUnknown:
+            return ""
+        except (DeviceBusy, MoveInProgress) as err:
+            LOG.info("VM %s: %s", commit.vm, err)
+        note = f"VM {commit.vm} was used again after it was committed: it stays"
+        LOG.warning("%s", note)
+        return note
+
+    def _is_unchanged(self, commit: Commit) -> bool:
+        self.agent.records.check_stays(commit.vm)
+        inventory = self.agent.records.inventory()
+        vm, copy = inventory.instance(commit.vm), inventory.instance(commit.copy)
+        (*below, own), (*committed, _) = inventory.chain(vm.store), inventory.chain(copy.store)
+        return below == committed and self.agent.stores.layer(own).usage().is_empty
+
+    def _undo(self, commit: Commit) -> None:
+        try:
+            self._forget_at_volt(commit)
+        except ImageInUse as err:
+            LOG.warning("layer %s stays: %s", commit.name, err)
+            self.layers.put(replace(commit, phase=Phase.KEPT))  # a host was faster
+            return
+        if self.layers.file(commit.name).exists():
+            for one in self._sources(commit)[1]:
+                one.down()
+        self._take_copy_away(commit)
+        self.layers.forget(commit)
+
+    def _forget_at_volt(self, commit: Commit) -> None:
+        try:
+            self.agent.coordinator.drop_layer(commit.name)
+        except ImageUnknown:
+            LOG.debug("Volt does not know layer %s", commit.name)
+
+    def _take_copy_away(self, commit: Commit) -> None:
+        try:
+            self.agent.destroy(commit.copy)
+        except InstanceUnknown:
+            LOG.debug("the copy of VM %s is gone", commit.vm)
+
+    # What is asked before, and meanwhile.
+
+    def _check_free(self, name: str) -> None:
+        try:
+            self.agent.coordinator.image(name)
+        except ImageUnknown:
+            return
+        raise LayerExists(f"Volt has an image {name} already: choose another name")
+
+    def _check_depth(self, image: str, name: str) -> None:
+        depth, info = 1, self.agent.info(image)
+        while info.layer is not None:
+            depth += 1
+            info = self.agent.info(info.layer.parent)
+        if depth > LAYERS:
+            raise LayersTooMany(
+                f"layer {name} would be number {depth} over image {info.name}, and {LAYERS} are "
+                "the most: make an image of the VM's disk instead"
+            )
+
+    def _check_closed(self, vm: str) -> None:
+        stores = self.agent.stores
+        if stores.devices.vm(self.agent.records.get(vm)).is_open():
+            raise DeviceBusy(f"the device of VM {vm} is open: shut the VM down before its end")
+
+    def _check_wanted(self, commit: Commit) -> None:
+        if self._stopped:
+            raise _Stopped
+        if self.layers.get(commit.name).phase is Phase.UNDOING:
+            raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
+
+    def _has_data(self, commit: Commit) -> bool:
+        instances = self.agent.records.inventory().instances
+        return commit.copy in instances or self.layers.file(commit.name).exists()
+
+    def _length(self, commit: Commit) -> int:
+        return self.layers.file(commit.name).stat().st_size
+
+    def _advance(self, commit: Commit, done: int) -> None:
+        self._check_wanted(commit)
+        with self._changed:
+            self._note(commit.name, done=self._statuses[commit.name].done + done)
+
+    def _note(self, name: str, **changed: object) -> None:
+        with self._changed:
+            status = replace(self._statuses[name], **{"note": ""} | changed)  # type: ignore[arg-type]
+            self._statuses[name] = status

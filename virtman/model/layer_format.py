@@ -1,0 +1,91 @@
+"""How the bytes of a layer lie: an exception store of dm-snapshot to which nobody writes any more.
+
+Pure. All numbers are little-endian and, but for offsets, count chunks::
+
+    0       header: what the kernel looks for; from byte 4096 on, what the layer is of
+    1       area 0: a pair of numbers for each chunk of the disk, where it belongs and where it is
+    2 ...   data of 4096 chunks, in the order of the area, which is that of the disk
+    4098    area 1, and so on
+
+An area with an empty pair is the last one. What is behind it, and was never written, is zeros: a
+layer is long enough to have a hash tree.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+from virtman.model.dirty import CHUNK
+from virtman.model.sizes import SECTOR
+
+DESCRIPTION = 4096
+"""Where the layer says what it is of, and how many bytes it has for that."""
+
+AREA = CHUNK // 16
+"""Chunks of data that an area tells of."""
+
+_SHORTEST = 1024 * 1024
+_HEADER = struct.Struct("<4sIII")
+_ENTRY = struct.Struct("<QQ")
+_MARK = "virtman layer 1"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a layer is of.
+
+    :ivar parent: name of the image that it lies on
+    :ivar origin: tells that image from others of that name
+    :ivar disk_size: bytes of the VM's disk
+    """
+
+    parent: str
+    origin: str
+    disk_size: int
+
+
+def header(of: Description) -> bytes:
+    """Return the first chunk."""
+    known = _HEADER.pack(b"SnAp", 1, 1, CHUNK // SECTOR)
+    text = json.dumps({"format": _MARK} | asdict(of)).encode()
+    if len(text) > DESCRIPTION:
+        raise ValueError(f"a layer's description has {len(text)} bytes")
+    return (known.ljust(DESCRIPTION, b"\0") + text).ljust(CHUNK, b"\0")
+
+
+def describe(text: bytes) -> Description | None:
+    """Understand what a layer says of itself; None if it is no layer."""
+    try:
+        found = json.loads(text.rstrip(b"\0"))
+        if found.pop("format") != _MARK:
+            return None
+        return Description(**found)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def length(count: int) -> int:
+    """Return the bytes of a layer that has so many chunks of data."""
+    last_area = _area_at(count // AREA)
+    return max(_SHORTEST, (last_area + 1) * CHUNK, (place(count - 1) + 1) * CHUNK if count else 0)
+
+
+def place(index: int) -> int:
+    """Return the chunk of the layer that has the data of a number, counted from 0."""
+    return _area_at(index // AREA) + 1 + index % AREA
+
+
+def areas(numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Return the areas for chunks of the disk, ascending; each with its chunk of the layer."""
+    for area in range(len(numbers) // AREA + 1):
+        first = area * AREA
+        pairs = enumerate(numbers[first : first + AREA], first)
+        entries = b"".join(_ENTRY.pack(number, place(index)) for index, number in pairs)
+        yield _area_at(area), entries.ljust(CHUNK, b"\0")
+
+
+def _area_at(area: int) -> int:
+    return 1 + area * (AREA + 1)
