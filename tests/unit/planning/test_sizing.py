@@ -79,10 +79,10 @@ class AnswersTest(testtools.TestCase):
 
     def test_a_cap_leaves_others_their_share(self):
         self.assertIsNone(answers(SITE)["cap of a rack"].value)
-        found = answers(replace(SITE, others=0.3))
+        found = answers(replace(SITE, uplink=GBIT, others=0.3))
         through = found["working sets through an uplink"].value * 1.18
         self.assertAlmostEqual(
-            10 * GBIT * 0.7 * 0.95, found["cap of a rack"].value / 25 * through, delta=1
+            GBIT * 0.7 * 0.95, found["cap of a rack"].value / 25 * through, delta=1
         )
 
     def test_one_rack_has_no_uplinks(self):
