@@ -58,7 +58,7 @@ def prefetch(
     policies: tuple[str, ...],
     json_file: Path | None,
 ) -> None:
-    """Replay recorded runs on one client, with what the other runs of the workload tell.
+    """Replay recorded runs on one client, by what others read.
 
     Each run is left out once. Figures are those of vTube's Figures 13 and 14, on average.
     """
