@@ -73,7 +73,8 @@ def _tree_faults(
         elif depth != node["depth"]:
             yield f"{node['host']} is said to be at depth {node['depth']}, not {depth}"
     deepest = max((depth for depth in depths.values() if depth is not None), default=0)
-    if deepest > _bound(trees, len(nodes)):
+    racks = {node.get("rack") for node in nodes}
+    if deepest > _bound(trees, len(nodes), len(racks)):
         yield f"depth {deepest} with {len(nodes)} hosts"
     yield from _slot_faults(trees, nodes, closed)
 
@@ -134,10 +135,16 @@ def _depth(parents: Mapping[str, str | None], host: str) -> int | None:
     return None
 
 
-def _bound(trees: Json, hosts: int) -> int:
-    """Return the greatest depth allowed: ceil(log_f(N)) + 2."""
+def _bound(trees: Json, hosts: int, racks: int) -> int:
+    """Return the greatest depth allowed: ceil(log_f(N)) + 2, and more if there are racks."""
     if trees["shape"] == "star":
         return 1
     if trees["fanout"] == 1:
         return hosts
-    return 2 + next(power for power in count() if trees["fanout"] ** power >= hosts)
+    of_racks = _levels(trees["fanout"], racks) + 1 if racks > 1 else 0
+    return 2 + _levels(trees["fanout"], hosts) + of_racks
+
+
+def _levels(fanout: int, hosts: int) -> int:
+    """Return ceil(log_f(N))."""
+    return next(power for power in count() if fanout**power >= hosts)

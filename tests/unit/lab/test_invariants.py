@@ -83,6 +83,13 @@ class TestTrees(testtools.TestCase):
         chain = trees(line, shape="chain", fanout=1, inner=(line,))
         assert list(invariants.faults(chain, line)) == []
 
+    def test_a_tree_of_racks_may_be_deeper(self):
+        line = {f"h{number}": f"h{number - 1}" if number else None for number in range(9)}
+        deep = trees(line, shape="tree", inner=(line,))
+        for number, each in enumerate(deep["trees"][0]["nodes"]):
+            each["rack"] = f"r{number % 4}"
+        assert list(invariants.faults(deep, line)) == []
+
     def test_in_a_star_the_source_feeds_all(self):
         star = trees({"a": None, "b": None, "c": None}, shape="star", fanout=0, inner=("",))
         assert list(invariants.faults(star, "abc")) == []
