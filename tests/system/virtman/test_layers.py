@@ -196,7 +196,7 @@ class TestKilled(LayerCase):
             self.deployment.kill_agent(self.second)
             self.deployment.start_agent(self.second, self.options)
             self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
-            if not self.virtman(self.second, "show", "vm2", check=False).stdout:
+            if not self.virtman(self.second, "vm", "show", "vm2", check=False).stdout:
                 self.virtman(self.second, "create", LAYER, "vm2", timeout=120)
             wait_until(lambda: self.is_ready("vm2"), "the VM being ready", 60, 0.5)
             path = f"/dev/mapper/virtman_{LAYER}_vm_vm2"
