@@ -149,16 +149,19 @@ class Postgresql(Server):
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
-    def transactions_per_s(self, clients: int, seconds: int) -> float:
-        """Return what pgbench reaches here with so many clients: short writes, each durable."""
+    def transactions_per_s(self, clients: Sequence[int], seconds: int) -> list[float]:
+        """Return what pgbench reaches here with so many clients at once: short durable writes.
+
+        :param clients: one number for each run
+        """
         self.create("pgbench")
         where = ["-h", ADDRESS, "-p", str(self.port), "-U", "volt"]
         program = _newest("/usr/lib/postgresql/*/bin/pgbench")
         self._pgbench(program, *where, "-i", "-q", "-s", "10", "pgbench")
-        load = ["-N", "-c", str(clients), "-j", "2", "-T", str(seconds)]
-        said = self._pgbench(program, *where, *load, "pgbench")
+        load = ["-N", "-T", str(seconds), "-c"]
+        said = [self._pgbench(program, *where, *load, str(one), "pgbench") for one in clients]
         self.drop("pgbench")
-        return float(re.findall(r"^tps = ([0-9.]+)", said, re.MULTILINE)[-1])
+        return [float(re.findall(r"^tps = ([0-9.]+)", one, re.MULTILINE)[-1]) for one in said]
 
     def _pgbench(self, *command: str | Path) -> str:
         env = os.environ | {"PGPASSWORD": self.password}
