@@ -395,8 +395,11 @@ class KillTest(CommitCase):
         self.assertGreater(step, 5)
 
     def test_an_agent_that_dies_as_a_layer_goes_has_it_go(self):
+        deaths = []
         for step in range(1, ENOUGH):
             self.commit()
+            self.await_(lambda: not self.a.commits._threads)
+            self.a.merge("vm1")  # which has verbs too
             self.a.process.fate(kill_at=step)
             with contextlib.suppress(Killed):
                 self.remove()
@@ -404,9 +407,10 @@ class KillTest(CommitCase):
             self.a.process.fate()
             if not died:
                 break
+            deaths.append(died)
             self.restart(self.a)
             self.await_(lambda: not self.files() or self.a.commits.show("web").state == "kept")
             if self.files():
                 self.remove()
             self.assert_gone(context=(step, died))
-        self.assertGreater(step, 3)
+        self.assertEqual(["withdraw", "withdraw"], deaths)  # the image's disk, and its leaves'
