@@ -138,9 +138,12 @@ class Crowd:
 
     async def settle(self) -> None:
         """Have hosts report that are silent, so that both sides know who has which place."""
-        for client, members in zip(self._clients, self._members, strict=True):
+
+        async def report(client: Client, members: Sequence[Member]) -> None:
             for member in members:
                 await self._beat(client, member)
+
+        await asyncio.gather(*map(report, self._clients, self._members))
 
     async def _act(
         self, client: Client, members: Sequence[Member], end: float, idle: float
@@ -167,9 +170,12 @@ class Crowd:
         tag = ""
         while time.monotonic() < end:
             path = f"/v1/hosts/{member.name}/placements?wait={WAIT}"
-            answer = await self._ask(
-                client, "GET", path, None, 200, 304, headers={"If-None-Match": tag}
-            )
+            try:
+                answer = await self._ask(
+                    client, "GET", path, None, 200, 304, headers={"If-None-Match": tag}
+                )
+            except ConnectionLost:  # it waits for so long that each try may see Volt die
+                continue
             if answer.status == 200:
                 tag = answer.headers["etag"]
         client.close()
