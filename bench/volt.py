@@ -109,8 +109,8 @@ class _Run:
     async def joins(self, volt: Volt, source_port: int) -> dict[str, Any]:
         """Let all hosts join, and report once."""
         self._open(volt, IN_FLIGHT)
-        for number in range(self._load.images):
-            await self._create_image(f"bench{number}", source_port)
+        for image in self._images():
+            await self._create_image(image, source_port)
         before = self._size()
         figures = await self._joins()
         self._open(volt, REPORTING)
@@ -160,7 +160,7 @@ class _Run:
                 await self._together(part, lambda c, pair: self._timed_join(c, pair, took, step))
             lasted = time.monotonic() - began
             spent += lasted
-            shares = [sum + one.used() * lasted for sum, one in zip(shares, busy, strict=True)]
+            shares = [share + one.used() * lasted for share, one in zip(shares, busy, strict=True)]
             if stop in probed and self._server is not None:
                 rows[str(stop)] = await self._probe(self._server, stop)
         names = ("join_cores_volt", "join_cores_database", "join_cores_bench")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -57,6 +57,16 @@ def several(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
         return found
 
     return read
+
+
+def check_known(what: str, given: Collection[str], known: Collection[str]) -> None:
+    """Refuse what is not known.
+
+    :param what: the option's name, less its dashes
+    """
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise click.BadParameter(f"no such {what}: {', '.join(unknown)}", param_hint=f"--{what}")
 
 
 def _figure(text: str, unit: str, factors: Mapping[str, float], otherwise: str) -> float:

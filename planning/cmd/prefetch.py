@@ -62,9 +62,7 @@ def prefetch(
 
     Each run is left out once. Figures are those of vTube's Figures 13 and 14, on average.
     """
-    unknown = sorted(set(policies) - set(policy.NAMES))
-    if unknown:
-        raise click.BadParameter(f"no such policy: {', '.join(unknown)}", param_hint="--policy")
+    options.check_known("policy", policies, policy.NAMES)
     with options.reported():
         found = [
             {

@@ -179,9 +179,7 @@ def agree(groups: tuple[str, ...], json_file: Path | None) -> None:
 
     The lab's are those of contributor/bench.rst.
     """
-    unknown = sorted(set(groups) - set(agreement.GROUPS))
-    if unknown:
-        raise click.BadParameter(f"no such group: {', '.join(unknown)}", param_hint="--group")
+    options.check_known("group", groups, agreement.GROUPS)
     with options.reported():
         found = [agreement.compare(one) for one in agreement.cases() if one.group in groups]
         table.show(["case", "ours", "reference", "difference"], agreement.table(found))
@@ -223,9 +221,7 @@ def predict(sites: tuple[str, ...], hosts: int | None, json_file: Path | None) -
 
     All sites together take ten minutes.
     """
-    unknown = sorted(set(sites) - set(prediction.SITES))
-    if unknown:
-        raise click.BadParameter(f"no such site: {', '.join(unknown)}", param_hint="--site")
+    options.check_known("site", sites, prediction.SITES)
     runs: list[dict[str, Any]] = []
     with options.reported():
         for one in prediction.planned(sites):

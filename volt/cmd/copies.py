@@ -21,7 +21,7 @@ _MOST = 10_000
 def show(options: cfg.ConfigOpts, name: str) -> None:
     """Show IMAGE, whether it needs its source, and who has a copy."""
     with reported():
-        found = _images(options).show(name)
+        found = images(options).show(name)
         copies = _copies(options).index(name)
     for title in ("name", "size", "shape", "stripes", "fanout", "hosts", "holds", "copies"):
         click.echo(f"{title}: {getattr(found, title)}")
@@ -94,7 +94,7 @@ def hydrate(
         raise click.UsageError("give --copies or --after or both, or --never")
     how = CopyPolicy(after or 0, rate, copies or None) if is_wanted else None
     with reported():
-        _images(options).hydrate(name, how)
+        images(options).hydrate(name, how)
     who, when = _said(how) if how else ("its hosts", "never")
     click.echo(f"image {name} is copied by {who}: {when}")
 
@@ -113,7 +113,7 @@ def rehome(options: cfg.ConfigOpts, name: str, host: str | None, to_source: bool
     if (host is None) != to_source:
         raise click.UsageError("name a HOST, or give --source")
     with reported():
-        _images(options).rehome(name, None if host is None else check_name("host", host))
+        images(options).rehome(name, None if host is None else check_name("host", host))
     click.echo(f"image {name} comes from {host or 'its source'}")
 
 
@@ -137,7 +137,8 @@ def _state(copy: Copy) -> str:
     return "copying" if copy.copied else "chosen"
 
 
-def _images(options: cfg.ConfigOpts) -> Images:
+def images(options: cfg.ConfigOpts) -> Images:
+    """Return the use cases of images over the database that is configured."""
     engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
     return Images(engine, Turns(), options.source.timeout)
 

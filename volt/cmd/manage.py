@@ -30,7 +30,6 @@ from volt.model.drawing import draw
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.hosts import Hosts
-from volt.registry.images import Images
 from volt.registry.placements import Placements
 from volt.transport.options import source as source_options
 
@@ -118,7 +117,7 @@ def add(
         new = parsing.new_image(
             name, size, Shape(shape), stripes, fanout, portal, None, foreign_children
         )
-        _, is_new = _images(options).create(new, datetime.now(UTC), keeps_proof=True)
+        _, is_new = copies.images(options).create(new, datetime.now(UTC), keeps_proof=True)
     click.echo(f"image {name} {'created' if is_new else 'was there already'}")
 
 
@@ -127,7 +126,7 @@ def add(
 def index(options: cfg.ConfigOpts) -> None:
     """List all images."""
     with reported():
-        images = _images(options).index()
+        images = copies.images(options).index()
     rows = [
         (one.name, one.size, one.stripes, one.fanout, one.hosts, one.holds, one.copies)
         for one in images
@@ -214,13 +213,8 @@ def show(options: cfg.ConfigOpts, image: str, as_json: bool) -> None:
     An asterisk marks hosts that may feed others.
     """
     with reported():
-        trees = asdict(_images(options).trees(image))
+        trees = asdict(copies.images(options).trees(image))
     click.echo(json.dumps(trees, indent=2) if as_json else draw(trees))
-
-
-def _images(options: cfg.ConfigOpts) -> Images:
-    engine = upgrade.opened(options.database.connection, options.database.busy_timeout)
-    return Images(engine, Turns(), options.source.timeout)
 
 
 def _hosts(options: cfg.ConfigOpts) -> Hosts:
