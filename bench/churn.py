@@ -20,7 +20,7 @@ from bench.usage import Cores, memory
 from lab.client import Client
 from lab.crowd import SIZE, Crowd, hashes
 from lab.databases import Postgresql
-from lab.volt import Volt
+from lab.volt import Volt, source
 
 IMAGES = 20
 INTERVAL, EXPIRY = 4, 15  # seconds
@@ -37,10 +37,10 @@ def measure(hosts: int, minutes: float, workers: int, progress: Progress) -> dic
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         options = {"heartbeat": {"interval": INTERVAL, "expiry": EXPIRY}}
         volt = stack.enter_context(Volt(folder, server.create("volt"), workers, options))
-        source = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         seconds = 60 * minutes
         images = [f"churn{number}" for number in range(IMAGES)]
-        asyncio.run(_create(volt.client(), images, source.getsockname()[1]))
+        asyncio.run(_create(volt.client(), images, listener.getsockname()[1]))
         crowd = Crowd([volt.client() for _ in range(hosts)], images, hosts_each=1, seed=24)
         crowd.have_deaths(SILENCE)
         crowd.have_profiles()
@@ -66,10 +66,8 @@ def measure(hosts: int, minutes: float, workers: int, progress: Progress) -> dic
 
 
 async def _create(client: Client, images: Sequence[str], port: int) -> None:
-    iqn = "iqn.2026-11.org.virtman:source"
-    source = {"ip": "127.0.0.1", "port": port, "iqn": iqn, "lun": 0}
     for name in images:
-        body = {"name": name, "size": SIZE, "source": source, **hashes()}
+        body = {"name": name, "size": SIZE, "source": source(port), **hashes()}
         answer = await client.ask("POST", "/v1/images", body)
         assert answer.status == 201, answer
 

@@ -24,7 +24,7 @@ from bench.usage import Cores, peak_memory
 from lab import invariants
 from lab.client import Answer, Client
 from lab.databases import Mariadb, Postgresql, Server
-from lab.volt import Volt
+from lab.volt import Volt, source
 
 WORKERS = {"postgresql": 4, "mariadb": 4, "sqlite": 1}
 YARDSTICK = 5  # seconds of pgbench, twice
@@ -81,7 +81,7 @@ def measure(database: str, load: Load, workers: int | None, progress: Progress) 
         server = stack.enter_context(SERVERS[database]()) if database in SERVERS else None
         yardstick = _yardstick(server, progress)
         url = server.create("volt") if server else _sqlite(stack)
-        source = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         run = _Run(database, load, server, progress)
         count = workers or WORKERS[database]
         figures = {"database": database, "workers": count, **asdict(load), **yardstick}
@@ -93,7 +93,7 @@ def measure(database: str, load: Load, workers: int | None, progress: Progress) 
 
         # Rows are counted with pauses in which hosts that say nothing would be expired.
         volt = served(NEVER)
-        figures |= asyncio.run(run.joins(volt, source.getsockname()[1]))
+        figures |= asyncio.run(run.joins(volt, listener.getsockname()[1]))
         volt.kill()
         return figures | asyncio.run(run.life(served(EXPIRY)))
 
@@ -138,9 +138,7 @@ class _Run:
         self._clients = [volt.client() for _ in range(connections)]
 
     async def _create_image(self, image: str, port: int) -> None:
-        iqn = "iqn.2026-11.org.virtman:source"
-        source = {"ip": "127.0.0.1", "port": port, "iqn": iqn, "lun": 0}
-        body = {"name": image, "size": 1 << 30, "source": source}
+        body = {"name": image, "size": 1 << 30, "source": source(port)}
         await self._ask(self._clients[0], "POST", "/v1/images", body)
 
     async def _joins(self) -> dict[str, Any]:

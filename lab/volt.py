@@ -23,6 +23,11 @@ STOP = 15
 MOST = 1_000_000  # the largest rate and burst
 
 
+def source(port: int) -> dict[str, object]:
+    """Return a source on this machine, as an image is registered with it; Volt asks its port."""
+    return {"ip": ADDRESS, "port": port, "iqn": "iqn.2026-11.org.virtman:source", "lun": 0}
+
+
 class Volt:
     """volt-api as a process of its own; ``database`` is the URL that its options get."""
 

@@ -13,7 +13,7 @@ import testtools
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from lab.crowd import Crowd
-from lab.volt import Volt
+from lab.volt import Volt, source
 from tests.functional.volt import databases
 
 CLIENTS = 64
@@ -60,15 +60,10 @@ class TestChaos(testtools.TestCase):
         assert not faults, faults[:20]
 
     async def create_images(self):
-        source = {
-            "ip": "127.0.0.1",
-            "port": self.source.getsockname()[1],
-            "iqn": "iqn.2026-11.org.virtman:source",
-            "lun": 0,
-        }
+        about = {"size": 512, "source": source(self.source.getsockname()[1])}
         client = self.volt.client()
         for image in IMAGES:
-            answer = await client.ask("POST", "/v1/images", image | {"size": 512, "source": source})
+            answer = await client.ask("POST", "/v1/images", image | about)
             assert answer.status == 201, answer
 
     def kill(self):
