@@ -446,7 +446,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             body=schemas.TOLD,
         ),
         Route(
-            *("DELETE", _IMPORT, imports.forget, "import:forget"),
+            *("POST", f"{_IMPORT}/retry", imports.retry, "import:retry"),
             "Have an image tried anew.",
             {204: None},
         ),

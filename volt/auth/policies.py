@@ -104,7 +104,7 @@ _RULES: Final = [
     _rule("import:list", READER, "GET", "/v1/imports", "List images that hosts wait for."),
     _rule("import:show", ANYBODY, "GET", _IMPORT, "Show how far an image is."),
     _rule("import:tell", OPERATOR, "PUT", _IMPORT, "Say how far an image is."),
-    _rule("import:forget", OPERATOR, "DELETE", _IMPORT, "Have an image tried anew."),
+    _rule("import:retry", OPERATOR, "POST", f"{_IMPORT}/retry", "Have an image tried anew."),
     _rule("cap:list", READER, "GET", "/v1/caps", "List caps."),
     _rule("cap:set", OPERATOR, "PUT", _CAPPED[0], "Cap what is fetched ahead.", _CAPPED[1]),
     _rule("cap:clear", OPERATOR, "DELETE", _CAPPED[0], "Remove a cap.", _CAPPED[1]),

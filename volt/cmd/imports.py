@@ -55,7 +55,7 @@ def index(options: cfg.ConfigOpts, as_json: bool) -> None:
 def retry(options: cfg.ConfigOpts, image: str) -> None:
     """Have IMAGE tried anew now, if hosts wait for it."""
     with reported():
-        _imports(options).forget(check_name("image", image))
+        _imports(options).retry(check_name("image", image))
     click.echo(f"image {image} is tried anew once a host waits for it")
 
 

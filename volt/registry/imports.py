@@ -77,7 +77,7 @@ class Imports:
         return found
 
     @retried
-    def forget(self, image: str) -> None:
+    def retry(self, image: str) -> None:
         """Forget what was said of an image: who wants it has it tried anew. Repeatable."""
         with self._writing.begin() as session:
             imports.forget(session, image)

@@ -22,7 +22,7 @@ def tell(service: Service, image: str) -> ResponseReturnValue:
     return vars(service.imports.tell(image, parsing.told(request.get_data())))
 
 
-def forget(service: Service, image: str) -> ResponseReturnValue:
+def retry(service: Service, image: str) -> ResponseReturnValue:
     """Have an image tried anew."""
-    service.imports.forget(image)
+    service.imports.retry(image)
     return "", 204

@@ -74,7 +74,7 @@ class TestImports(TreesCase):
 
     def test_a_failure_is_forgotten_at_a_word_or_in_time(self):
         self.tell("s1", FAILED)
-        self.imports.forget("new")
+        self.imports.retry("new")
         assert self.imports.show("new").state == WANTED
         self.tell("s1", FAILED)
         self.pass_ticks(24 * 3600 + 1)

@@ -75,7 +75,7 @@ class TestPolicies(testtools.TestCase):
             "image:rotate",
             "image:withdraw",
             "import:tell",
-            "import:forget",
+            "import:retry",
             "host:change",
             "profile:remove",
         }
