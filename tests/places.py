@@ -13,8 +13,13 @@ class Memory:
         self._stripes = range(rules.stripes)
         self._fanout = rules.fanout
 
-    def picked(self, picks):
-        """Return those that are picked, in each stripe."""
+    def read(self, ask):
+        """Return what is asked for."""
+        yield from self._picked(ask.picks)
+        yield from self._where(lambda node: node.host in ask.of or node.host in ask.around)
+        yield from self._where(lambda node: node.parent in ask.around)
+
+    def _picked(self, picks):
         for stripe in self._stripes:
             for pick in picks:
                 fit = [node for node in self._places.nodes(stripe) if self._is_fit(node, pick)]
@@ -34,17 +39,9 @@ class Memory:
             and (not kind.root or ROOTS <= node.level <= INSIDE)
         )
 
-    def of(self, hosts):
-        """Return the places of these hosts, in all stripes."""
-        return self._where(lambda node: node.host in hosts)
-
-    def around(self, hosts):
-        """Return the places of these hosts, in all stripes, and those of their children."""
-        return self._where(lambda node: node.host in hosts or node.parent in hosts)
-
     def _where(self, is_meant):
         return [
-            (stripe, replace(node))
+            ((stripe, replace(node)), None)
             for stripe in self._stripes
             for node in self._places.nodes(stripe)
             if is_meant(node)

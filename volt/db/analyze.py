@@ -16,18 +16,26 @@ SMALLEST = 64
 """Hosts; for fewer any plan will do."""
 
 
-def is_due(before: int, after: int) -> bool:
-    """Tell whether so many hosts instead of so many call for another look."""
-    return after >= SMALLEST and after.bit_length() > before.bit_length()
+class Statistics:
+    """Has the database take statistics anew each time that a worker has placed four times as many.
 
-
-def refresh(engine: Engine) -> None:
-    """Have statistics taken anew where the database does not do so in time by itself.
-
-    Returns at once: nobody's place depends on them.
+    Other workers count for themselves.
     """
-    if engine.dialect.name == "postgresql":
-        Thread(target=_analyze, args=(engine,), name="statistics", daemon=True).start()
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._placed = 0
+
+    def grow(self, placed: int) -> None:
+        """Note that so many more hosts were placed; nobody's place depends on what comes of it."""
+        before, self._placed = self._placed, self._placed + placed
+        is_due = self._placed >= SMALLEST and _fours(self._placed) > _fours(before)
+        if is_due and self._engine.dialect.name == "postgresql":
+            Thread(target=_analyze, args=(self._engine,), name="statistics", daemon=True).start()
+
+
+def _fours(number: int) -> int:
+    return number.bit_length() // 2
 
 
 def _analyze(engine: Engine) -> None:

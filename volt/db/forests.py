@@ -1,75 +1,79 @@
 """How the places of an image's hosts lie in rows: what a change reads, and what it rewrites."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cache
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
-    CompoundSelect,
-    Select,
+    ColumnElement,
+    Integer,
+    Text,
+    Update,
     bindparam,
     case,
     delete,
-    false,
     func,
     insert,
     literal,
     select,
-    true,
-    union_all,
     update,
 )
 from sqlalchemy.orm import Session
 
+from volt.db import reading
 from volt.db.any_of import among
+from volt.db.lines import lines, said, takes_lines
 from volt.db.models import ImageRow, NodeRow, PlacementRow
 from volt.placement import shapes
-from volt.placement.levels import INSIDE, ROOTS
 from volt.placement.links import Node, Totals
-from volt.placement.part import Change, Kind, Pick, Place
+from volt.placement.part import Change
 from volt.placement.places import Places
 from volt.placement.rules import Rules, Shape
 
 # Statements are made once: making one anew takes longer than running it.
 _TABLE: Any = NodeRow.__table__
 _PLACEMENTS: Any = PlacementRow.__table__
-_NODE = tuple(
-    _TABLE.c[name]
-    for name in (
-        "stripe", "host", "rack", "parent", "level", "inner", "fed", "foreign", "accepting",
-        "whole", "stray",
-    )
-)  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
 _IN_TREES = _TABLE.c.stripe.in_(bindparam("stripes", expanding=True))
-_WHOLE = select(*_NODE).where(_IN_IMAGE)
-_NAMED = _WHOLE.where(among(_TABLE.c.host, "hosts"))
-_CHILDREN = _WHOLE.where(_IN_TREES, among(_TABLE.c.parent, "hosts"))
-_AROUND = union_all(_NAMED, _CHILDREN)
 _KEY = (
     _TABLE.c.image == bindparam("in_image"),
     _TABLE.c.stripe == bindparam("in_stripe"),
     _TABLE.c.host == bindparam("in_host"),
 )
-_COUNTS = ("level", "inner", "fed", "foreign", "accepting", "stray", "open")
-_CHANGED = (
-    update(_TABLE)
-    .where(*_KEY)
-    .values({name: bindparam(f"to_{name}") for name in _COUNTS})
-    .values(
-        {
-            name: case(
-                (bindparam("moved", type_=Boolean), bindparam(f"to_{name}")), else_=_TABLE.c[name]
-            )
-            for name in ("parent", "standby")
-        }
-    )
-)
 _STANDBY_BELOW = (
     update(_TABLE)
     .where(*_KEY[:2], _TABLE.c.parent == bindparam("in_host"))
     .values(standby=bindparam("to_parent"))
+)
+
+
+def _changing(said: Callable[[str], ColumnElement[Any]]) -> Update:
+    """Return the statement that gives a place what is said of it, and if it moved its parents."""
+    is_there = (_TABLE.c[name] == said(f"in_{name}") for name in ("image", "stripe", "host"))
+    kept = {
+        name: case((said("moved"), said(f"to_{name}")), else_=_TABLE.c[name])
+        for name in ("parent", "standby")
+    }
+    counts = ("level", "inner", "fed", "foreign", "accepting", "stray", "open")
+    return (
+        update(_TABLE).where(*is_there).values({name: said(f"to_{name}") for name in counts} | kept)
+    )
+
+
+def _bound(name: str) -> ColumnElement[Any]:
+    return bindparam(name, type_=Boolean if name == "moved" else None)
+
+
+_CHANGED = _changing(_bound)
+_CHANGED_AT_ONCE = _changing(
+    lines(
+        {"in_image": Text, "in_stripe": Integer, "in_host": Text, "moved": Boolean}
+        | {"to_parent": Text, "to_standby": Text, "to_level": Integer, "to_inner": Boolean}
+        | {"to_fed": Integer, "to_foreign": Integer, "to_accepting": Boolean}
+        | {"to_stray": Boolean, "to_open": Boolean}
+    ).c.__getitem__
 )
 _BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
     _IN_IMAGE, _IN_TREES, among(_TABLE.c.parent, "hosts")
@@ -95,97 +99,66 @@ _RENEW = (
     .where(_PLACEMENTS.c.image == bindparam("in_image"), among(_PLACEMENTS.c.host, "hosts"))
     .values(generation=bindparam("to_generation"))
 )
+_NEWS = lines({"image": Text, "host": Text, "generation": BigInteger}).c
+_RENEW_AT_ONCE = (
+    update(_PLACEMENTS)
+    .where(_PLACEMENTS.c.image == _NEWS.image, _PLACEMENTS.c.host == _NEWS.host)
+    .values(generation=_NEWS.generation)
+)
 
 
 def whole(session: Session, image: ImageRow) -> Places:
     """Return the places of all hosts."""
     places = _empty(image)
-    for stripe, node in _places(session.connection().execute(_WHOLE, {"image": image.name})):
-        places.restore(stripe, node)
+    for row in session.connection().execute(reading.WHOLE, {"image": image.name}):
+        places.restore(*reading.place(row))
     return places
 
 
 def part(session: Session, image: ImageRow, change: Change) -> Places:
     """Return what decides about a change."""
-    places = _empty(image)
-    places.take(_Stored(session, image), change)
-    return places
+    return parts(session, {image: change})[image]
 
 
-class _Stored:
-    """The places of an image as the database has them: ``volt.placement.part.Stored``."""
-
-    def __init__(self, session: Session, image: ImageRow) -> None:
-        self._connection = session.connection()
-        self._image = image
-
-    def picked(self, picks: Sequence[Pick]) -> Iterator[tuple[Place, Kind]]:
-        """Return those that are picked, in each stripe."""
-        racks = sorted({pick.rack for pick in picks if pick.rack is not None})
-        first = racks[0] if racks else None
-        yield from self._picked(first, [pick for pick in picks if pick.rack in (None, first)])
-        for rack in racks[1:]:
-            yield from self._picked(rack, [pick for pick in picks if pick.rack == rack])
-
-    def _picked(self, rack: str | None, picks: list[Pick]) -> Iterator[tuple[Place, Kind]]:
-        """Return them for one rack: a statement for many would be another one each time."""
-        kinds = tuple((pick.kind, pick.rack is not None) for pick in picks)
-        asked: dict[str, Any] = {"image": self._image.name}
-        if rack is not None:
-            asked["rack"] = rack
-        asked |= {f"count{number}": pick.count for number, pick in enumerate(picks)}
-        for row in self._connection.execute(_picking(kinds, self._image.stripes), asked):
-            yield _place(row), picks[row.pick].kind
-
-    def of(self, hosts: Collection[str]) -> Iterator[Place]:
-        """Return the places of these hosts, in all stripes."""
-        asked = {"image": self._image.name, "hosts": sorted(hosts)}
-        return _places(self._connection.execute(_NAMED, asked))
-
-    def around(self, hosts: Collection[str]) -> Iterator[Place]:
-        """Return the places of these hosts, in all stripes, and those of their children."""
-        stripes = list(range(self._image.stripes))
-        asked = {"image": self._image.name, "stripes": stripes, "hosts": sorted(hosts)}
-        return _places(self._connection.execute(_AROUND, asked))
+def parts(session: Session, changes: Mapping[ImageRow, Change]) -> dict[ImageRow, Places]:
+    """Return what decides about changes, of each of these images."""
+    found = {image: _empty(image) for image in changes}
+    reading.take(
+        session.connection(), {image: (found[image], change) for image, change in changes.items()}
+    )
+    return found
 
 
-def save(session: Session, image: ImageRow, places: Places) -> set[str]:
-    """Write what a change of the places changed; return whose parent or standby it was.
+def save(session: Session, changed: Mapping[ImageRow, Places]) -> dict[ImageRow, set[str]]:
+    """Write what changes of places changed; return whose parent or standby it was.
 
     The rows of the hosts that left are gone already, those of placed hosts are there.
     """
-    image.inner = [one.inner for one in places.totals]
-    image.at_source = [one.at_source for one in places.totals]
+    for image, places in changed.items():
+        image.inner = [one.inner for one in places.totals]
+        image.at_source = [one.at_source for one in places.totals]
     session.flush()
-    told: set[str] = set()
-    new: list[dict[str, Any]] = []
-    changed: list[dict[str, Any]] = []
-    feeding: list[dict[str, Any]] = []
-    for stripe in range(image.stripes):
-        moved = places.moved(stripe)
-        told |= moved
-        for node in places.changed(stripe):
-            key = {"in_image": image.name, "in_stripe": stripe, "in_host": node.host}
-            if not places.is_stored(node.host, stripe):
-                new.append(_row(image, places, stripe, node))
-                continue
-            feed = key | {"to_parent": None, "to_standby": None}
-            if node.host in moved:
-                edge = places.edge(node.host, stripe)
-                feed |= {"to_parent": edge.parent, "to_standby": edge.standby}
-                if node.fed:
-                    feeding.append(feed)
-            changed.append(feed | _counts(image, node) | {"moved": node.host in moved})
+    written = _Written()
+    for image, places in changed.items():
+        for stripe in range(image.stripes):
+            written.add(image, places, stripe)
     connection = session.connection()
-    for statement, rows in (
-        (insert(_TABLE), new),
-        (_CHANGED, changed),
-        (_STANDBY_BELOW, feeding),
-    ):
-        if rows:
-            connection.execute(statement, rows)
-    moved_above = {(feed["in_stripe"], feed["in_host"]) for feed in feeding}
-    return told | {host for _, host in _below(session, image, moved_above)}
+    if written.new:
+        connection.execute(insert(_TABLE), written.new)
+    if written.changed and takes_lines(connection):
+        connection.execute(_CHANGED_AT_ONCE, said(written.changed))
+    elif written.changed:
+        connection.execute(_CHANGED, written.changed)
+    if written.feeding:
+        connection.execute(_STANDBY_BELOW, written.feeding)
+    for image in changed:
+        moved_above = {
+            (feed["in_stripe"], feed["in_host"])
+            for feed in written.feeding
+            if feed["in_image"] == image.name
+        }
+        written.told[image] |= {host for _, host in _below(session, image, moved_above)}
+    return written.told
 
 
 def remove(session: Session, image: str, hosts: Collection[str]) -> None:
@@ -197,12 +170,23 @@ def remove(session: Session, image: str, hosts: Collection[str]) -> None:
         )
 
 
-def renew(session: Session, image: ImageRow, hosts: Collection[str]) -> None:
-    """Give these hosts' placements the image's present generation."""
-    if hosts:
-        session.flush()
+def renew(session: Session, told: Mapping[ImageRow, Collection[str]]) -> None:
+    """Give these hosts' placements their images' present generations."""
+    session.flush()
+    connection = session.connection()
+    news = [(image, sorted(hosts)) for image, hosts in told.items() if hosts]
+    if takes_lines(connection):
+        rows = [
+            {"image": image.name, "host": host, "generation": image.generation}
+            for image, hosts in news
+            for host in hosts
+        ]
+        if rows:
+            connection.execute(_RENEW_AT_ONCE, said(rows))
+        return
+    for image, hosts in news:
         values = {"in_image": image.name, "to_generation": image.generation}
-        session.connection().execute(_RENEW, values | {"hosts": sorted(hosts)})
+        connection.execute(_RENEW, values | {"hosts": hosts})
 
 
 def readers(session: Session, image: ImageRow, host: str) -> set[str]:
@@ -224,53 +208,38 @@ def depths(session: Session, image: ImageRow, hosts: Collection[str]) -> dict[tu
     return {(row.stripe, row.host): row.depth for row in rows}
 
 
+class _Written:
+    """The rows of places that changes of trees write, and whose parent or standby they change."""
+
+    def __init__(self) -> None:
+        self.new: list[dict[str, Any]] = []
+        self.changed: list[dict[str, Any]] = []
+        self.feeding: list[dict[str, Any]] = []
+        """Hosts that have children and got another parent: the standby of these."""
+        self.told: dict[ImageRow, set[str]] = defaultdict(set)
+
+    def add(self, image: ImageRow, places: Places, stripe: int) -> None:
+        """Take in what changed in a stripe."""
+        moved = places.moved(stripe)
+        self.told[image] |= moved
+        for node in places.changed(stripe):
+            if not places.is_stored(node.host, stripe):
+                self.new.append(_row(image, places, stripe, node))
+                continue
+            key = {"in_image": image.name, "in_stripe": stripe, "in_host": node.host}
+            feed = key | {"to_parent": None, "to_standby": None}
+            if node.host in moved:
+                edge = places.edge(node.host, stripe)
+                feed |= {"to_parent": edge.parent, "to_standby": edge.standby}
+                if node.fed:
+                    self.feeding.append(feed)
+            self.changed.append(feed | _counts(image, node) | {"moved": node.host in moved})
+
+
 def _empty(image: ImageRow) -> Places:
     counts = zip(image.inner, image.at_source, strict=True)
     rules = Rules(Shape(image.shape), image.stripes, image.fanout, image.foreign_children)
     return shapes.empty(rules, [Totals(inner, fed) for inner, fed in counts])
-
-
-def _place(row: Any) -> Place:
-    stripe, *node = row[: len(_NODE)]
-    return stripe, Node(*node)
-
-
-def _places(rows: Iterable[Any]) -> Iterator[Place]:
-    return map(_place, rows)
-
-
-@cache
-def _picking(kinds: tuple[tuple[Kind, bool], ...], stripes: int) -> CompoundSelect[Any]:
-    """Return the query of so many hosts of each kind, of a rack that is known or not."""
-    return union_all(
-        *(
-            _first(kind, is_known, number, stripe)
-            for stripe in range(stripes)
-            for number, (kind, is_known) in enumerate(kinds)
-        )
-    )
-
-
-def _first(kind: Kind, is_known: bool, number: int, stripe: int) -> Select[Any]:
-    here = _TABLE.c
-    where = [_IN_IMAGE, here.stripe == stripe]
-    if kind.of_rack:
-        where.append(here.rack == bindparam("rack") if is_known else here.rack.is_(None))
-    if kind.inner is not None:
-        where.append(here.inner == (true() if kind.inner else false()))
-    if kind.stray is not None:
-        where.append(here.stray == (true() if kind.stray else false()))
-    if kind.entry:
-        where.append(here.level < ROOTS)
-    if kind.root:
-        where.append(here.level.between(ROOTS, INSIDE))
-    if kind.open:
-        where.append(here.open == true())
-    if kind.mixed:
-        where.append(here.foreign > 0)
-    order = (here.level, here.host) if not kind.lowest else (here.level.desc(), here.host.desc())
-    query = select(*_NODE, literal(number).label("pick")).where(*where).order_by(*order)
-    return select(query.limit(bindparam(f"count{number}")).subquery())
 
 
 def _row(image: ImageRow, places: Places, stripe: int, node: Node) -> dict[str, Any]:

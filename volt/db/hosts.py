@@ -11,7 +11,6 @@ from sqlalchemy import (
     Text,
     bindparam,
     case,
-    column,
     delete,
     exists,
     func,
@@ -23,6 +22,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
+from volt.db.lines import lines, said, takes_lines
 from volt.db.models import (
     AccusationRow,
     ClockRow,
@@ -98,11 +98,7 @@ _HEARD = (
     .where(_TABLE.c.name == bindparam("in_name"))
     .values(seen=_NOW, overloaded=bindparam("to_overloaded"), report=bindparam("to_report"))
 )
-_SAID = (
-    func.json_to_recordset(bindparam("said", type_=Text).cast(postgresql.JSON))
-    .table_valued(column("name", Text), column("overloaded", Boolean), column("report", Text))
-    .render_derived(with_types=True)
-)
+_SAID = lines({"name": Text, "overloaded": Boolean, "report": Text})
 _HEARD_AT_ONCE = (
     update(_TABLE)
     # Without the names PostgreSQL would read all hosts to find these.
@@ -165,13 +161,12 @@ def move(session: Session, racks: Mapping[str, str | None]) -> None:
 def heard(session: Session, reports: Mapping[str, Report]) -> None:
     """Store what these hosts, whose rows are held, said just now."""
     connection = session.connection()
-    if connection.dialect.name == "postgresql":  # one statement costs half as much as many
-        said = [
+    if takes_lines(connection):
+        rows = [
             {"name": name, "overloaded": report.overloaded, "report": report}
             for name, report in reports.items()
         ]
-        asked = {"names": sorted(reports), "said": _ENCODER.encode(said)}
-        connection.execute(_HEARD_AT_ONCE, asked)
+        connection.execute(_HEARD_AT_ONCE, {"names": sorted(reports)} | said(rows))
     else:
         rows = [
             {
@@ -204,8 +199,19 @@ def note(
     detail: str = "",
 ) -> None:
     """Keep an event for each of the hosts."""
-    about = {"at": datetime.now(UTC), "kind": kind, "image": image, "detail": detail}
-    rows = [about | {"host": host} for host in hosts]
+    _note(session, kind, [(image, host) for host in hosts], detail)
+
+
+def note_joins(session: Session, joins: Collection[tuple[str, str]]) -> None:
+    """Keep an event for each of these images and hosts."""
+    _note(session, "join", joins, "")
+
+
+def _note(
+    session: Session, kind: str, about: Collection[tuple[str | None, str | None]], detail: str
+) -> None:
+    said = {"at": datetime.now(UTC), "kind": kind, "detail": detail}
+    rows = [said | {"image": image, "host": host} for image, host in about]
     if rows:
         session.connection().execute(_EVENT, rows)
 

@@ -6,9 +6,9 @@ them, and takes in more when a change turns out to be about another rack. ``volt
 the store that Volt has; the tests have one in memory.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from volt.placement.links import Node
 
@@ -36,6 +36,8 @@ class Kind:
     in_full: bool = False
     """Whether a part has their places in all stripes and their children too."""
 
+
+Key = TypeVar("Key", bound=Hashable)
 
 LEAVES = Kind(inner=False)
 OPEN = Kind(open=True)
@@ -80,14 +82,50 @@ Place = tuple[int, Node]
 """A stripe, and a host in it."""
 
 
+Found = tuple[Place, Kind | None]
+"""A place that was read, and of which kind it was picked, if it was."""
+
+
+class Ask(NamedTuple):
+    """Which stored places are wanted next.
+
+    Those that are picked, in each stripe; the places of the hosts ``around`` in all stripes and
+    those of their children; and the places ``of`` hosts in all stripes.
+    """
+
+    picks: Sequence[Pick] = ()
+    around: Collection[str] = ()
+    of: Collection[str] = ()
+
+
+Reading = Generator[Ask, Iterable[Found], None]
+"""What takes in stored places: it asks for some, and is sent these."""
+
+
 class Stored(Protocol):
     """All places of an image, wherever they are kept."""
 
-    def picked(self, picks: Sequence[Pick]) -> Iterable[tuple[Place, Kind]]:
-        """Return those that are picked, in each stripe."""
+    def read(self, ask: Ask) -> Iterable[Found]:
+        """Return what is asked for; some of it perhaps twice."""
 
-    def of(self, hosts: Collection[str]) -> Iterable[Place]:
-        """Return the places of these hosts, in all stripes."""
 
-    def around(self, hosts: Collection[str]) -> Iterable[Place]:
-        """Return the places of these hosts, in all stripes, and those of their children."""
+def read(reading: Reading, stored: Stored) -> None:
+    """Let a reading take in what it asks for."""
+    read_all({"": reading}, lambda asks: {key: stored.read(ask) for key, ask in asks.items()})
+
+
+def read_all(
+    readings: Mapping[Key, Reading],
+    answer: Callable[[Mapping[Key, Ask]], Mapping[Key, Iterable[Found]]],
+) -> None:
+    """Let readings go on side by side: what they ask for next is answered together."""
+    found: Mapping[Key, Iterable[Found] | None] = dict.fromkeys(readings)  # they have yet to begin
+    while asks := {key: ask for key in found if (ask := _next(readings[key], found[key]))}:
+        found = answer(asks)
+
+
+def _next(reading: Reading, found: Iterable[Found] | None) -> Ask | None:
+    try:
+        return next(reading) if found is None else reading.send(found)
+    except StopIteration:
+        return None

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from volt.errors import HostUnknown
 from volt.placement.links import Edge, Links, Newcomer, Node, Totals
-from volt.placement.part import Change, Pick, Stored
+from volt.placement.part import Ask, Change, Pick, Reading, Stored, read
 
 
 class Places(ABC):
@@ -55,36 +55,42 @@ class Places(ABC):
     def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:
         """Return who could be given the host as a child, best first."""
 
-    def take(self, stored: Stored, change: Change) -> None:
+    def taking(self, stored: Stored, change: Change) -> Reading:
         """Take in what decides about a change; nothing is here yet.
 
         That is: the hosts that it is about, and those that it picks; of the former, and of
         kinds that say so, the places in all stripes and all children; and the parents of
         all of these.
+
+        :param stored: where more is read from if the change itself turns out to need it
         """
         self._stored, self._change = stored, change
         if change.hosts:
-            for stripe, node in stored.around(change.hosts):
+            for (stripe, node), _ in (yield Ask(around=change.hosts)):
                 self.restore(stripe, node)
-        self._pick(self.picks(change))
+        yield from self._picking(self.picks(change))
 
     def _pick(self, picks: Iterable[Pick]) -> None:
         """Take in more of those who are stored; nothing if this is no part, or they are here."""
+        if self._stored is not None:
+            read(self._picking(picks), self._stored)
+
+    def _picking(self, picks: Iterable[Pick]) -> Reading:
         new = [pick for pick in picks if pick not in self._picked]
-        if self._stored is None or not new:
+        if not new:
             return
-        in_full = set()
         self._picked.update(new)
-        for (stripe, node), kind in self._stored.picked(new):
+        in_full = set()
+        for (stripe, node), kind in (yield Ask(picks=new)):
             self.restore(stripe, node)
-            if kind.in_full:
+            if kind is not None and kind.in_full:
                 in_full.add(node.host)
         if in_full:
-            for stripe, node in self._stored.around(in_full):
+            for (stripe, node), _ in (yield Ask(around=in_full)):
                 self.restore(stripe, node)
         missing = [links.missing_parents() for links in self._stripes]
         if any(missing):
-            for stripe, node in self._stored.of(set().union(*missing)):
+            for (stripe, node), _ in (yield Ask(of=set().union(*missing))):
                 if node.host in missing[stripe]:
                     self.restore(stripe, node)
 

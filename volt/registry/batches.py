@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from threading import Event, Lock
 from typing import Generic, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -131,3 +132,14 @@ class Turns(Generic[Key]):
     def of(self, key: Key) -> _Turn:
         """Return what to hold meanwhile."""
         return self._turns.setdefault(key, _Turn())
+
+    @contextmanager
+    def of_all(self, keys: Iterable[Key]) -> Iterator[None]:
+        """Take a turn at each of these keys, in the order in which they are given.
+
+        All who take several give them in the same order.
+        """
+        with ExitStack() as turns:
+            for key in keys:
+                turns.enter_context(self.of(key))
+            yield

@@ -59,4 +59,4 @@ class Copies:
             changed = keepers.tend(session, row)
             if changed:
                 row.generation += 1
-                forests.renew(session, row, changed)
+                forests.renew(session, {row: changed})

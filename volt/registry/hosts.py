@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, and_, case, delete, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import holds, hosts, views
+from volt.db import holds, hosts, placements, views
 from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, NodeRow, PlacementRow
@@ -126,7 +126,7 @@ class Hosts:
                     stale.append((image, host))
                 elif confirmed != generation or state == State.JOINING:
                     forgotten.append((image, host, generation))
-            found = views.placements(session, stale) if stale else []
+            found = placements.placements(session, stale)
         changed: dict[str, list[Placement]] = {host: [] for host in reports}
         for placement in found:
             changed[placement.host].append(placement)

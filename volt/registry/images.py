@@ -6,6 +6,7 @@ locked in this order: the image, hosts, placements.
 """
 
 import logging
+from collections.abc import Collection
 from dataclasses import fields
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from sqlalchemy import Engine, func, select
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import caps, copies, counts, forests, holds, hosts, imports, views
+from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import (
@@ -44,6 +46,14 @@ from volt.registry.batches import Turns
 from volt.transport import RENEWED, columns, new_secret
 
 LOG = logging.getLogger(__name__)
+
+_KNOWN = select(ImageRow.name).where(among(ImageRow.name, "names"))  # type: ignore[arg-type]
+_HELD = (
+    select(ImageRow)
+    .where(among(ImageRow.name, "names"))  # type: ignore[arg-type]
+    .order_by(ImageRow.name)
+    .with_for_update(key_share=True)
+)
 
 LAYERS = 3
 """Of a chain at most: each is looked up by each read."""
@@ -291,6 +301,18 @@ def known(session: Session, name: str, lock: bool = False) -> ImageRow:
     if row is None:
         raise ImageUnknown(f"image {name} is not known: create it with POST /v1/images")
     return row
+
+
+def known_of(session: Session, names: Collection[str]) -> set[str]:
+    """Return those of the names that images have."""
+    rows = session.connection().execute(_KNOWN, {"names": sorted(names)})
+    return set(rows.scalars())
+
+
+def held(session: Session, names: Collection[str]) -> dict[str, ImageRow]:
+    """Return the rows of those of these images that there are, locked as by ``known``."""
+    rows = session.scalars(_HELD, {"names": sorted(names)})
+    return {row.name: row for row in rows}
 
 
 def _places(session: Session, name: str) -> int:

@@ -9,6 +9,7 @@ single host. Should a worker die between the two, the next join has its hosts pl
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -16,9 +17,11 @@ from operator import itemgetter
 from sqlalchemy import Engine, insert, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
-from volt.db import analyze, copies, forests, hosts, views
+from volt.db import copies, forests, hosts, placements
+from volt.db.analyze import Statistics
 from volt.db.engine import for_reading, for_writing, hurry, retried
 from volt.db.models import WAITING, ImageRow, PlacementRow
+from volt.db.placements import Key
 from volt.errors import HostUnknown, PlacementStale
 from volt.model.objects import Placement, State
 from volt.registry import images, placing
@@ -35,6 +38,7 @@ LARGEST_BATCH = 64
 
 @dataclass(frozen=True)
 class _Join:
+    image: str
     host: str
     portal: Portal
     rack: str | None
@@ -45,7 +49,7 @@ class Placements:
 
     def __init__(self, engine: Engine, turns: Turns[str]) -> None:
         """Take turns with all who write to images in this process, by the image's name."""
-        self._engine = engine
+        self._statistics = Statistics(engine)
         self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._joins = Batches(self._join, LARGEST_BATCH)
@@ -57,7 +61,7 @@ class Placements:
         with self._reading.begin() as session:
             images.known(session, image)
             _placement_row(session, image, host)
-            return views.placements(session, [(image, host)])[0]
+            return placements.placements(session, [(image, host)])[0]
 
     @retried
     def of_host(self, host: str) -> tuple[Placement, ...]:
@@ -70,7 +74,7 @@ class Placements:
                     PlacementRow.generation != WAITING,
                 )
             )
-            return tuple(views.placements(session, [(image, host) for image in of_host]))
+            return tuple(placements.placements(session, [(image, host) for image in of_host]))
 
     def join(
         self, image: str, host: str, portal: Portal, rack: str | None = None
@@ -79,69 +83,68 @@ class Placements:
 
         Raises ImageUnknown, HostUnknown.
         """
-        placement, is_new = self._joins.run(image, _Join(host, portal, rack))
-        if placement is None:  # somebody removed it just now
-            raise _placeless(image, host)
+        placement, is_new = self._joins.run(None, _Join(image, host, portal, rack))
+        if placement is None:  # there is no such image, or somebody removed the host just now
+            return self.show(image, host), is_new
         return placement, is_new
 
-    def _join(self, image: str, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
-        last = {one.host: one for one in wanted}  # of two joins of one host the later counts
-        fresh = self._arrive(image, last)
-        before, after = self._place(image, last)
-        if analyze.is_due(before, after):
-            analyze.refresh(self._engine)
-        placements = self._placements(image, last)
-        return [(placements.get(one.host), one.host in fresh) for one in wanted]
+    def _join(self, key: None, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
+        last = {(one.image, one.host): one for one in wanted}  # of two that are alike the later
+        fresh = self._arrive(last)
+        found, placed = self._place(last)
+        self._statistics.grow(placed)
+        return [(found.get(key), key in fresh) for key in ((one.image, one.host) for one in wanted)]
 
     @retried
-    def _arrive(self, image: str, wanted: Mapping[str, _Join]) -> set[str]:
-        """Let those of the hosts that have no place wait for one; return who is new."""
+    def _arrive(self, wanted: Mapping[Key, _Join]) -> set[Key]:
+        """Let those of the hosts that have no place wait for one; return who is new.
+
+        Nothing becomes of those who ask for an image that there is not.
+        """
         with self._writing.begin() as session:
             hurry(session)  # they are told nothing before they have a place
-            images.known(session, image)
-            present = views.standings(session, image, wanted)
-            _wait(session, image, [one for host, one in wanted.items() if host not in present])
-            held = hosts.hold(session, wanted)
-            hosts.alive(session, wanted)
+            known = images.known_of(session, {image for image, _ in wanted})
+            joins = {key: one for key, one in wanted.items() if key[0] in known}
+            present = placements.standings(session, joins)
+            _wait(session, [one for key, one in joins.items() if key not in present])
+            racks = {one.host: one.rack for one in joins.values()}
+            held = hosts.hold(session, racks)
+            hosts.alive(session, racks)
             hosts.move(
-                session,
-                {one.host: one.rack for one in wanted.values() if held[one.host].rack != one.rack},
+                session, {host: rack for host, rack in racks.items() if held[host].rack != rack}
             )
-        return {host for host in wanted if host not in present or present[host].is_leaving}
+        return {key for key in joins if key not in present or present[key].is_leaving}
 
     @retried
-    def _place(self, image: str, wanted: Mapping[str, _Join]) -> tuple[int, int]:
-        """Give each host a place; return how many hosts were there before, and after.
+    def _place(self, wanted: Mapping[Key, _Join]) -> tuple[dict[Key, Placement], int]:
+        """Give each host a place; return what it is, and how many hosts were placed.
 
-        All others who wait get theirs too.
+        All others who wait for these images get theirs too.
         """
-        with self._turns.of(image), self._writing.begin() as session:
-            image_row = images.known(session, image, lock=True)
-            before = sum(image_row.inner)
-            present = views.standings(session, image, wanted, with_waiting=True)
-            told: set[str] = set()
-            for host, one in wanted.items():
-                if host in present and present[host].portal != one.portal:
-                    told |= _move(session, image_row, host, one.portal)
-            returning = [host for host in wanted if host in present and present[host].is_leaving]
-            waiting = [host for host, standing in present.items() if standing.is_waiting]
-            _return(session, image, returning)
-            if new := sorted({*returning, *waiting}):
-                told |= placing.join(session, image_row, hosts.hold(session, new))
-                hosts.note(session, "join", new, image)
-            elif told:
-                image_row.generation += 1
-            forests.renew(session, image_row, told)
-        for host in new:
+        names = sorted({image for image, _ in wanted})
+        with self._turns.of_all(names), self._writing.begin() as session:
+            rows = images.held(session, names)
+            present = placements.standings(session, wanted, with_waiting=True)
+            told: dict[str, set[str]] = defaultdict(set)
+            for (image, host), one in wanted.items():
+                if (image, host) in present and present[image, host].portal != one.portal:
+                    told[image] |= _move(session, rows[image], host, one.portal)
+            returning = {key for key in wanted if key in present and present[key].is_leaving}
+            waiting = {key for key, standing in present.items() if standing.is_waiting}
+            _return(session, returning)
+            new = _by_image(returning | waiting)
+            held = hosts.hold(session, {host for _, host in returning | waiting})
+            joining = {rows[image]: [held[host] for host in new[image]] for image in new}
+            for row, those in placing.join(session, joining).items():
+                told[row.name] |= those
+            hosts.note_joins(session, sorted(returning | waiting))
+            for image in told.keys() - new.keys():
+                rows[image].generation += 1
+            forests.renew(session, {rows[image]: those for image, those in told.items()})
+            found = placements.placements(session, wanted)
+        for image, host in sorted(returning | waiting):
             LOG.info("Host %s placed in image %s", host, image)
-        return before, before + len(new)
-
-    @retried
-    def _placements(self, image: str, names: Collection[str]) -> dict[str, Placement]:
-        """Return the places that these hosts have by now."""
-        with self._reading.begin() as session:
-            found = views.placements(session, [(image, host) for host in names])
-        return {one.host: one for one in found}
+        return {(one.image, one.host): one for one in found}, len(returning | waiting)
 
     def ready(self, image: str, host: str, generation: int) -> Placement:
         """Note that the host reads from the parents of that generation.
@@ -187,7 +190,7 @@ class Placements:
                     hosts.note(session, kind, [one.host], image)
             if copies.understudies(session, image) != before:
                 image_row.generation += 1
-                forests.renew(session, image_row, forests.near_source(session, image))
+                forests.renew(session, {image_row: forests.near_source(session, image)})
 
     @retried
     def leave(self, image: str, host: str) -> Placement:
@@ -199,12 +202,12 @@ class Placements:
             image_row = images.known(session, image, lock=True)
             row = _placement_row(session, image, host)
             if row.state != State.LEAVING:
-                row.told = views.told(session, image_row, host)
+                row.told = placements.told(session, image, host)
                 row.state = State.LEAVING
                 row.left = image_row.generation + 1
                 placing.leave(session, image_row, [host], row.whole)
                 hosts.note(session, "leave", [host], image)
-            return views.placements(session, [(image, host)])[0]
+            return placements.placements(session, [(image, host)])[0]
 
     @retried
     def remove(self, image: str, host: str) -> None:
@@ -266,20 +269,30 @@ def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[s
     return readers
 
 
-def _wait(session: Session, image: str, hosts: Iterable[_Join]) -> None:
+def _wait(session: Session, joins: Iterable[_Join]) -> None:
     """Let hosts wait for a place; none of them may have one."""
-    about = {"image": image, "state": State.JOINING, "confirmed": 0, "generation": WAITING}
-    rows = [about | {"host": one.host} | columns.values(one.portal) for one in hosts]
+    about = {"state": State.JOINING, "confirmed": 0, "generation": WAITING}
+    rows = [
+        about | {"image": one.image, "host": one.host} | columns.values(one.portal) for one in joins
+    ]
     if rows:
-        session.connection().execute(_PLACEMENT, sorted(rows, key=itemgetter("host")))
+        session.connection().execute(_PLACEMENT, sorted(rows, key=itemgetter("image", "host")))
 
 
-def _return(session: Session, image: str, names: Collection[str]) -> None:
+def _return(session: Session, keys: Collection[Key]) -> None:
     """Let hosts that are leaving wait for a place again."""
-    if names:
+    for image, names in _by_image(keys).items():
         session.execute(
             update(PlacementRow)
             .where(PlacementRow.image == image, PlacementRow.host.in_(names))
             .values(state=State.JOINING, confirmed=0, generation=WAITING, left=None, told=None)
             .values(whole=False, complete=0, chosen=False)  # until it says so, and is asked anew
         )
+
+
+def _by_image(keys: Collection[Key]) -> dict[str, list[str]]:
+    """Return the hosts of each image, both in the order of their names."""
+    found: dict[str, list[str]] = {}
+    for image, host in sorted(keys):
+        found.setdefault(image, []).append(host)
+    return found

@@ -1,17 +1,18 @@
 """How an image's trees change when hosts come, go or feed others, inside a transaction.
 
 The caller holds the image's row, so that no two changes choose the same slot, and then the rows
-of the hosts.
+of the hosts. Joins may be of several images at once.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from volt.db import forests, views
+from volt.db import forests, placements
 from volt.db.hosts import Held
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.placement.links import Newcomer, PartTooSmall
@@ -21,17 +22,30 @@ from volt.placement.places import Places
 LOG = logging.getLogger(__name__)
 
 
-def join(session: Session, image: ImageRow, new: Mapping[str, Held]) -> set[str]:
-    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
-    newcomers = [Newcomer(host, held.rack, held.feeds) for host, held in new.items()]
+@dataclass(frozen=True)
+class _Act:
+    """What is done to the trees of an image, how much that is, and which hosts go for good."""
 
-    def act(places: Places) -> None:
+    do: Callable[[Places], None]
+    change: Change
+    gone: Collection[str] = ()
+
+
+def join(session: Session, new: Mapping[ImageRow, Collection[Held]]) -> dict[ImageRow, set[str]]:
+    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
+    return _change(session, {image: _joining(hosts) for image, hosts in new.items()})
+
+
+def _joining(hosts: Collection[Held]) -> _Act:
+    newcomers = [Newcomer(host.name, host.rack, host.feeds) for host in hosts]
+
+    def do(places: Places) -> None:
         for newcomer in newcomers:
             places.join(newcomer)
 
     idle = sum(not newcomer.feeds for newcomer in newcomers)
     racks = Counter(newcomer.rack for newcomer in newcomers if newcomer.rack is not None)
-    return _change(session, image, act, Change((), racks, len(newcomers), idle))
+    return _Act(do, Change((), racks, len(newcomers), idle))
 
 
 def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bool) -> None:
@@ -43,18 +57,19 @@ def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bo
     never be forgotten, nor could those that go with it.
     """
 
-    def act(places: Places) -> None:
+    def do(places: Places) -> None:
         for host in filter(places.holds, names):
             places.leave(host)
 
-    told = _change(session, image, act, Change(names, others=len(names)), gone=names)
+    act = _Act(do, Change(names, others=len(names)), names)
+    told = _change(session, {image: act})[image]
     if had_all:
         told |= forests.near_source(session, image.name)
     if image.home in names:
         image.home = other_home(session, image, names)
         renew_all(session, image)
     else:
-        forests.renew(session, image, told)
+        forests.renew(session, {image: told})
     LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
 
 
@@ -66,10 +81,10 @@ def forget(session: Session, image: ImageRow, names: Collection[str]) -> Collect
     placed = sorted(host for host, row in rows.items() if row.in_trees)
     if placed:
         leave(session, image, placed, any(rows[host].whole for host in placed))
-    told = views.forget_told(session, image.name, rows)
+    told = placements.forget_told(session, image.name, rows)
     if told:
         image.generation += 1
-        forests.renew(session, image, told)
+        forests.renew(session, {image: told})
     session.execute(delete(PlacementRow).where(of_image, PlacementRow.host.in_(sorted(rows))))
     return rows.keys()
 
@@ -98,7 +113,7 @@ def other_home(session: Session, image: ImageRow, gone: Collection[str] = ()) ->
 def adjust(session: Session, image: ImageRow, host: Held) -> None:
     """Make a placed host feed as many others as it may."""
 
-    def act(places: Places) -> None:
+    def do(places: Places) -> None:
         if host.draining:
             places.drain(host.name)
         elif host.overloaded:
@@ -106,24 +121,26 @@ def adjust(session: Session, image: ImageRow, host: Held) -> None:
         else:
             places.relieve(host.name)
 
-    forests.renew(session, image, _change(session, image, act, Change([host.name], others=1)))
+    act = _Act(do, Change([host.name], others=1))
+    forests.renew(session, _change(session, {image: act}))
 
 
-def _change(
-    session: Session,
-    image: ImageRow,
-    act: Callable[[Places], None],
-    change: Change,
-    gone: Collection[str] = (),
-) -> set[str]:
-    """Change the trees; return whose parent or standby changed."""
-    places = forests.part(session, image, change)
+def _change(session: Session, acts: Mapping[ImageRow, _Act]) -> dict[ImageRow, set[str]]:
+    """Change the trees of images; return whose parent or standby changed."""
+    parts = forests.parts(session, {image: act.change for image, act in acts.items()})
+    changed = {image: _done(session, image, acts[image], part) for image, part in parts.items()}
+    for image, act in acts.items():
+        forests.remove(session, image.name, act.gone)
+        image.generation += 1
+    return forests.save(session, changed)
+
+
+def _done(session: Session, image: ImageRow, act: _Act, part: Places) -> Places:
+    """Return the places of an image after an act."""
     try:
-        act(places)
+        act.do(part)
     except PartTooSmall:
         LOG.debug("A part of the trees of image %s was too small", image.name)
-        places = forests.whole(session, image)
-        act(places)
-    forests.remove(session, image.name, gone)
-    image.generation += 1
-    return forests.save(session, image, places)
+        part = forests.whole(session, image)
+        act.do(part)
+    return part

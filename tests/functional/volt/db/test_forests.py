@@ -13,7 +13,7 @@ from tests.places import Memory
 from volt.db import forests
 from volt.db.models import ImageRow
 from volt.model.objects import Report
-from volt.placement import shapes
+from volt.placement import part, shapes
 from volt.placement.part import Change
 from volt.placement.rules import Rules, Shape
 
@@ -53,9 +53,30 @@ class TestParts(TreesCase):
                 Change(["h40"], others=HOSTS),
             ):
                 expected = shapes.empty(RULES, whole.totals)
-                expected.take(Memory(whole, RULES), change)
+                stored = Memory(whole, RULES)
+                part.read(expected.taking(stored, change), stored)
                 found = forests.part(session, image, change)
                 assert self.places(found) == self.places(expected), change
+
+    def test_what_changes_of_several_images_read_is_what_each_reads_alone(self):
+        self.create("z", 3, 3)
+        for number in range(20):
+            self.placements.join("z", f"h{number:02}", portal(), "r1" if number % 3 else None)
+        with Session(self.ground.engine) as session:
+            changes = {
+                session.get(ImageRow, "x"): Change(joins=2),  # nobody is there
+                session.get(ImageRow, "y"): Change(racks={"r1": 3, "r3": 1}, joins=5),
+                session.get(ImageRow, "z"): Change(["h05"], {"r1": 1}, joins=1, others=1),
+            }
+            found = forests.parts(session, changes)
+            for image, change in changes.items():
+                alone = forests.part(session, image, change)
+                for stripe in range(image.stripes):
+                    held, expected = (
+                        sorted(places.nodes(stripe), key=lambda node: node.host)
+                        for places in (found[image], alone)
+                    )
+                    assert held == expected, (image.name, stripe)
 
     def test_a_change_makes_few_statements_however_many_hosts_there_are(self):
         assert self.statements(lambda: self.placements.join("y", "new", portal(), "r1")) <= 26

@@ -241,13 +241,13 @@ class TestLostPlaces(TreesCase):
 
 class TestRemovedBeforeTheAnswer(TreesCase):
     def test_only_the_host_itself_hears_of_it(self):
-        answered = self.placements._placements
+        place = self.placements._place
 
-        def late(image, hosts):
+        def late(wanted):
             self.placements.remove("x", "b")
-            return answered(image, hosts)
+            return place(wanted)
 
-        with mock.patch.object(self.placements, "_placements", late):
+        with mock.patch.object(self.placements, "_place", late):
             assert self.placements.join("x", "a", portal())[1]
             self.assertRaises(errors.HostUnknown, self.placements.join, "x", "b", portal())
             with ThreadPoolExecutor(8) as pool:
@@ -276,6 +276,32 @@ class TestConcurrency(TreesCase):
         with ThreadPoolExecutor(16) as pool:
             list(pool.map(lambda task: task[0](*task[1]), work))
         self.check_trees([f"h{number}" for number in range(24)])
+
+    def test_joins_of_several_images_at_once_are_each_in_their_trees(self):
+        images = ["x", "y", "z"]
+        self.create("y", 3, 3)
+        self.create("z", 2, 3)
+        leavers = {image: [f"l-{image}{number}" for number in range(8)] for image in images}
+        for image in images:
+            self.join(*leavers[image], image=image)
+        hosts = [f"h{number:02}" for number in range(16)]  # each joins all
+        work = [(self.placements.join, (image, host, portal())) for image in images
+                for host in hosts]  # fmt: skip
+        work += [(self.placements.remove, (image, host)) for image in images
+                 for host in leavers[image]]  # fmt: skip
+        work += [(self.placements.join, ("none", f"n{number}", portal())) for number in range(8)]
+        random.Random(6).shuffle(work)
+        with ThreadPoolExecutor(16) as pool:
+            done = [(act, pool.submit(act, *about)) for act, about in work]
+        faults = [type(task.exception()) for _, task in done if task.exception()]
+        assert faults == [errors.ImageUnknown] * 8
+        joined = [task.result()[1] for act, task in done
+                  if act == self.placements.join and not task.exception()]  # fmt: skip
+        assert joined == [True] * len(images) * len(hosts)
+        for image, fanout in ("x", 2), ("y", 3), ("z", 3):
+            self.check_trees(hosts, image, fanout)
+            told = {self.placements.show(image, host).image for host in hosts}
+            assert told == {image}
 
     def test_a_database_that_stays_locked_is_reported_as_busy(self):
         impatient = connect(self.ground.url, busy_timeout=0.05)

@@ -22,7 +22,7 @@ from volt import errors
 from volt.placement import shapes
 from volt.placement.levels import INSIDE, ROOTS
 from volt.placement.links import Edge, Newcomer, Node, PartTooSmall
-from volt.placement.part import ENTRIES, LEAVES, LOWEST, OPEN, Change, Pick
+from volt.placement.part import ENTRIES, LEAVES, LOWEST, OPEN, Change, Pick, read
 from volt.placement.rules import Rules, Shape
 
 FOREST, TREE, STAR, CHAIN = Shape.FOREST, Shape.TREE, Shape.STAR, Shape.CHAIN
@@ -52,7 +52,8 @@ def grow(rules, count):
 def part_of(rules, forest, change):
     """Return what a change reads of the forest, which stays as it is."""
     part = shapes.empty(rules, [replace(totals) for totals in forest.totals])
-    part.take(Memory(forest, rules), change)
+    stored = Memory(forest, rules)
+    read(part.taking(stored, change), stored)
     return part
 
 
