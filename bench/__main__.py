@@ -1,15 +1,27 @@
 """The measurements as commands, such as ``python -m bench volt``."""
 
 import itertools
-import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from bench import agent, churn, fanout, hops, openstack, recording, report, storm, volt, whole
+from bench import (
+    agent,
+    churn,
+    fanout,
+    hops,
+    openstack,
+    page,
+    recording,
+    report,
+    results,
+    storm,
+    volt,
+    whole,
+)
 from bench import plot as picture
 from bench.peers import PEERS
 from bench.peers.virtman import SHAPES
@@ -17,6 +29,19 @@ from lab.errors import LabError
 from planning.cmd.model import main as model
 
 _json = click.option("--json", "target", type=click.Path(path_type=Path), help="Also write a file.")
+_plot = click.option(
+    "--plot", type=click.Path(path_type=Path), callback=lambda *given: _picture(given[2]),
+    help="Also draw all runs, as SVG or PNG by the file's suffix.",
+)  # fmt: skip
+
+
+def _size(default: str, what: str) -> Callable[[Any], Any]:
+    """Return the option --bytes."""
+    return click.option(
+        "--bytes", "size", default=default, show_default=True,
+        callback=lambda *given: _bytes(given[2]),
+        help=f"{what}, such as {default} or {default}iB; a multiple of 512.",
+    )  # fmt: skip
 
 
 def _words(context: click.Context, parameter: click.Parameter, text: str) -> list[str]:
@@ -68,8 +93,7 @@ def measure_volt(
         with report.Progress(database) as progress:
             load = volt.Load(hosts, images, places)
             runs.append(volt.measure(database, load, workers, progress))
-    report.show_volt(runs)
-    _write(target, runs)
+    _done(target, "volt", runs)
 
 
 @main.command("churn")
@@ -81,8 +105,7 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
     """Let hosts come, go, die and wait for news, while Volt and PostgreSQL are killed."""
     with report.Progress("churn") as progress:
         run = churn.measure(hosts, minutes, workers, progress)
-    report.show_churn(run)
-    _write(target, [run])
+    _done(target, "churn", [run])
 
 
 @main.command("fanout")
@@ -105,19 +128,12 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
     "--shapes", default="forest,tree,star", show_default=True, callback=_words,
     help=f"Of the trees that are read in order, with commas: {', '.join(SHAPES)}.",
 )  # fmt: skip
-@click.option(
-    "--bytes", "size", default="24M", show_default=True,
-    callback=lambda context, parameter, value: _bytes(value),
-    help="That all nodes read in order, such as 24M or 24MiB; a multiple of 512.",
-)  # fmt: skip
+@_size("24M", "That all nodes read in order")
 @click.option(
     "--peers", default=",".join(PEERS), show_default=True, callback=_words,
     help="Ways to boot, with commas.",
 )  # fmt: skip
-@click.option(
-    "--plot", type=click.Path(path_type=Path), callback=lambda *given: _picture(given[2]),
-    help="Also draw the boots, as SVG or PNG by the file's suffix.",
-)  # fmt: skip
+@_plot
 @_json
 def measure_fanout(
     nodes: Sequence[int],
@@ -146,12 +162,12 @@ def measure_fanout(
             raise click.ClickException(str(err)) from err
         runs += found
         if workload == "order":
-            report.show_fanout(found)
-            _write(target, runs)
+            report.show(results.of("fanout", found))
+            _write(target, results.of("fanout", runs))
         else:
-            report.show_storm(found)
+            report.show(results.of("storm", found))
             ratios[f"{count}x{rate}"] = storm.ratios(found)
-            _write(target, runs, ratios)
+            _write(target, results.of("storm", runs, ratios))
             if plot is not None:
                 picture.draw(runs, plot)
 
@@ -167,8 +183,7 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
             run = agent.measure(images, vms, progress)
     except LabError as err:
         raise click.ClickException(str(err)) from err
-    report.show_agent(run)
-    _write(target, [run])
+    _done(target, "agent", [run])
 
 
 @main.command("whole")
@@ -179,15 +194,8 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
 @click.option(
     "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
 )
-@click.option(
-    "--bytes", "size", default="64M", show_default=True,
-    callback=lambda context, parameter, value: _bytes(value),
-    help="Of the image, such as 64M or 64MiB; a multiple of 512.",
-)  # fmt: skip
-@click.option(
-    "--plot", type=click.Path(path_type=Path), callback=lambda *given: _picture(given[2]),
-    help="Also draw the copies, as SVG or PNG by the file's suffix.",
-)  # fmt: skip
+@_size("64M", "Of the image")
+@_plot
 @_json
 def measure_whole(
     nodes: int, link_rate: str, size: int, plot: Path | None, target: Path | None
@@ -198,9 +206,7 @@ def measure_whole(
             runs = whole.measure(nodes, link_rate, size, progress)
     except LabError as err:
         raise click.ClickException(str(err)) from err
-    ratios = whole.ratios(runs)
-    report.show_whole(ratios)
-    _write(target, runs, ratios)
+    _done(target, "whole", runs, whole.ratios(runs))
     if plot is not None:
         picture.draw_copies(runs, plot)
 
@@ -214,8 +220,7 @@ def measure_hops(target: Path | None) -> None:
             run = hops.measure(progress)
     except LabError as err:
         raise click.ClickException(str(err)) from err
-    report.show_hops(run)
-    _write(target, [run])
+    _done(target, "hops", [run])
 
 
 @main.command("openstack")
@@ -240,11 +245,11 @@ def measure_openstack(
         with report.Progress("openstack") as progress:
             for run in openstack.measure(modes, servers, rate, progress):
                 runs.append(run)
-                _write(target, runs, openstack.ratios(runs))
+                _write(target, results.of("openstack", runs, openstack.ratios(runs)))
     except LabError as err:
         raise click.ClickException(str(err)) from err
     finally:
-        report.show_openstack(runs)
+        report.show(results.of("openstack", runs))
 
 
 @main.command("traces")
@@ -262,6 +267,16 @@ def record_traces(folder: Path, workloads: Sequence[str], runs: int) -> None:
     except LabError as err:
         raise click.ClickException(str(err)) from err
     report.show_traces(found)
+
+
+@main.command("results")
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
+def make_page(folder: Path) -> None:
+    """Make a page of the files that benches wrote into FOLDER with --json, and its pictures."""
+    try:
+        click.echo(page.make(folder))
+    except results.BadResults as err:
+        raise click.ClickException(str(err)) from err
 
 
 def _picture(file: Path | None) -> Path | None:
@@ -292,10 +307,21 @@ def _numbers(text: str) -> list[int]:
     return numbers
 
 
-def _write(target: Path | None, runs: Sequence[Any], ratios: object = None) -> None:
+def _done(
+    target: Path | None,
+    bench: str,
+    runs: Sequence[Mapping[str, Any]],
+    ratios: Mapping[str, Any] | None = None,
+) -> None:
+    """Print what a bench found, and write the file that is wanted."""
+    found = results.of(bench, runs, ratios)
+    report.show(found)
+    _write(target, found)
+
+
+def _write(target: Path | None, found: results.Results) -> None:
     if target is not None:
-        found = {"runs": runs} if ratios is None else {"runs": runs, "ratios": ratios}
-        target.write_text(json.dumps(found, indent=2) + "\n")
+        found.save(target)
 
 
 if __name__ == "__main__":

@@ -1,136 +1,16 @@
 """What a person sees of a measurement."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
+from bench import tables
+from bench.results import Results
 from planning.replay.traces import Trace
-
-VOLT = (
-    ("workers", "workers", "{}"),
-    ("hosts", "hosts", "{:,}"),
-    ("images", "images", "{}"),
-    ("  that each host joins", "places", "{}"),
-    ("pgbench, transactions a second, 64 clients", "pgbench_per_s", "{:,.0f}"),
-    ("  one client", "pgbench_alone_per_s", "{:,.0f}"),
-    ("joins a second", "joins_per_s", "{:,.0f}"),
-    ("join, p99", "join_p99_ms", "{:.0f} ms"),
-    ("cores for joins: of Volt", "join_cores_volt", "{:.2f}"),
-    ("  of the database", "join_cores_database", "{:.2f}"),
-    ("  of the bench", "join_cores_bench", "{:.2f}"),
-    ("bytes that a host takes in the database", "database_bytes_per_host", "{:,.0f}"),
-    ("heartbeats a second", "heartbeats_per_s", "{:,.0f}"),
-    ("heartbeat, p99", "heartbeat_p99_ms", "{:.0f} ms"),
-    ("cores for heartbeats", "heartbeat_cores", "{:.2f}"),
-    ("  of Volt", "heartbeat_cores_volt", "{:.2f}"),
-    ("  of the database", "heartbeat_cores_database", "{:.2f}"),
-    ("peak resident memory of a worker", "rss_bytes_per_worker", "{:,} bytes"),
-    ("hosts that fell silent", "silent", "{:,}"),
-    ("out of the trees once due after", "expire_1000_s", "{:.1f} s"),
-)
-CHURN = (
-    ("hosts", "hosts", "{:,}"),
-    ("images", "images", "{}"),
-    ("workers", "workers", "{}"),
-    ("requests a second", "requests_per_s", "{:,.0f}"),
-    ("requests that Volt did not live to answer", "requests_lost", "{:,}"),
-    ("hosts that died", "hosts_died", "{:,}"),
-    ("workers killed", "workers_killed", "{}"),
-    ("all of Volt killed", "volts_killed", "{}"),
-    ("databases killed", "databases_killed", "{}"),
-    ("cores of Volt", "cores_volt", "{:.2f}"),
-    ("  of the database", "cores_database", "{:.2f}"),
-    ("memory of the largest worker, half way", "rss_bytes_early", "{:,} bytes"),
-    ("  in the end", "rss_bytes_late", "{:,} bytes"),
-)
-FANOUT = (
-    ("nodes", "nodes", "{}"),
-    ("what links could do at best", "limit_s", "{:.2f} s"),
-    ("the last node had all after", "last_s", "{:.2f} s"),
-    ("  over the best", "last_over_limit", "{:.2f}"),
-    ("images that the source sent", "source_images", "{:.2f}"),
-    ("images that the busiest node sent", "busiest_node_images", "{:.2f}"),
-)
-STORM = (
-    ("nodes", "nodes", "{}"),
-    ("what links and guests could do at best", "limit_s", "{:.1f} s"),
-    ("  if each read waits for all before it", "floor_s", "{:.1f} s"),
-    ("all have their devices", "attached_s", "{:.1f} s"),
-    ("first VM ready", "first_s", "{:.1f} s"),
-    ("median", "median_s", "{:.1f} s"),
-    ("last", "last_s", "{:.1f} s"),
-    ("  over the best", "last_over_limit", "{:.2f}"),
-    ("  the same from the first device on", "reads_over_limit", "{:.2f}"),
-    ("last, when all was warm", "warm_last_s", "{:.1f} s"),
-    ("working sets that the source sent", "source_images", "{:.2f}"),
-    ("working sets that the busiest node sent", "busiest_node_images", "{:.2f}"),
-    ("fetched ahead, over what VMs read of it", "fetch_ratio", "{:.2f}"),
-    ("reads that waited", "stalls", "{:,}"),
-    ("  median", "stall_p50_ms", "{:.0f} ms"),
-    ("  slowest 1 %", "stall_p99_ms", "{:.0f} ms"),
-    ("  longest", "stall_max_ms", "{:.0f} ms"),
-    ("processors that the machine kept busy", "processors_busy", "{:.2f}"),
-)
-
-AGENT = (
-    ("first VM of an image", "first", "seconds", "{:.2f} s"),
-    ("  processes", "first", "processes", "{}"),
-    ("  logins", "first", "logins", "{}"),
-    ("one more VM", "second", "seconds", "{:.3f} s"),
-    ("  over the same with bare tools", "second", "over_bare", "{:.2f}"),
-    ("  processes", "second", "processes", "{:.1f}"),
-    ("  processes of the bare tools", "second", "bare_processes", "{:.1f}"),
-    ("images", "memory", "images", "{}"),
-    ("VMs", "memory", "vms", "{}"),
-    ("resident memory of the agent's two processes", "memory", "rss", "{:,} bytes"),
-    ("  shared pages counted once", "memory", "pss", "{:,} bytes"),
-)
-
-IMAGE = (
-    ("dm devices an image", "dm", "{:.1f}"),
-    ("loop devices an image", "loop", "{:.1f}"),
-    ("LUNs an image", "lun", "{:.1f}"),
-    ("kernel memory an image", "kernel_bytes", "{:,.0f} bytes"),
-    ("memory of the agent", "agent_pss", "{:,} bytes"),
-)
-HOPS = (
-    ("in order at depth 2, a second", "bytes_per_s", "{:,.0f} bytes"),
-    ("processor for 100 MB at the parent", "parent_cpu_s_per_100mb", "{:.2f} s"),
-    ("processor for 100 MB at the child", "child_cpu_s_per_100mb", "{:.2f} s"),
-)
-
-OPENSTACK = (
-    ("servers", "servers", "{}"),
-    ("the last one was ACTIVE after", "last_active_s", "{:.0f} s"),
-    ("the last guest was ready after", "last_ready_s", "{:.0f} s"),
-    ("requests to Cinder", "cinder_calls", "{}"),
-    ("  to Glance", "glance_calls", "{}"),
-    ("  to Placement", "placement_calls", "{}"),
-    ("downloads of the image", "downloads", "{}"),
-    ("volumes made", "volumes", "{}"),
-    ("sent by the storage node", "storage_sent_bytes", "{:,} bytes"),
-)
-WHOLE = (
-    (
-        "whole image to all at once, the last over the limit",
-        "all_at_once_last_over_limit",
-        "{:.2f}",
-    ),
-    ("images that the source sent", "source_over_image", "{:.2f}"),
-    ("  with starts one after the other", "source_over_image_staggered", "{:.2f}"),
-    ("reads of a VM beside a capped copy over none, p95", "p95_capped_over_none", "{:.2f}"),
-    ("  with no cap", "p95_uncapped_over_none", "{:.2f}"),
-    ("longest read of a VM at letting go", "pause_own_s", "{:.2f} s"),
-    ("  of a VM on a node below", "pause_others_s", "{:.2f} s"),
-    ("reads from a whole image over those of the disk", "reads_over_disk", "{:.2f}"),
-)
-
-
-_COLUMNS = 4
 
 
 class Progress:
@@ -170,89 +50,16 @@ class Step:
         self._bars.advance(self._task, by)
 
 
-def show_volt(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of all runs, one a column."""
-    table = _table("database", VOLT, runs)
-    for number in runs[0]["rows_touched"]:
-        title = f"rows touched by a join at {int(number):,} hosts"
-        table.add_row(title, *(_cell(run["rows_touched"][number], "{:.0f}") for run in runs))
-    Console().print(table)
-    for run in runs:
-        for fault in run["faults"]:
-            Console().print(f"[red]{run['database']}: {fault}[/red]")
-
-
-def show_churn(run: Mapping[str, Any]) -> None:
-    """Print a table of figures, the requests, and what went wrong."""
-    table = Table("", "churn")
-    for title, name, form in CHURN:
-        table.add_row(title, _cell(run[name], form))
-    for request, number in run["requests"].items():
-        table.add_row(f"  {request}", f"{number:,}")
-    Console().print(table)
-    for fault in (*run["complaints"], *run["faults"]):
-        Console().print(f"[red]{fault}[/red]")
-
-
-def show_fanout(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of all runs, one a column."""
-    Console().print(_table("shape", FANOUT, [_over(run, run["bytes"]) for run in runs]))
-
-
-def show_storm(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print tables of all runs, one a column, as many side by side as a terminal has room for."""
-    shown = [
-        _over(run, run["working_set_bytes"]) | {"reads_over_limit": run["reads_s"] / run["limit_s"]}
-        for run in runs
-    ]
-    for begin in range(0, len(shown), _COLUMNS):
-        Console().print(_table("peer", STORM, shown[begin : begin + _COLUMNS]))
-
-
-def _over(run: Mapping[str, Any], size: int) -> dict[str, Any]:
-    """Return a run with what it took over the limit, and what was sent over these bytes."""
-    return {
-        **run,
-        "last_over_limit": run["last_s"] / run["limit_s"],
-        "source_images": run["source_sent_bytes"] / size,
-        "busiest_node_images": run["busiest_node_sent_bytes"] / size,
-    }
-
-
-def show_agent(run: Mapping[str, Any]) -> None:
-    """Print a table of figures, and one of reads with a column for each layer."""
-    table = Table("", "agent")
-    for title, part, name, form in AGENT:
-        table.add_row(title, _cell(run[part][name], form))
-    Console().print(table)
-    compared = run["over_cache_device"]
-    table = Table("warm reads, over the cache device's", *next(iter(compared.values())))
-    for what, ratios in compared.items():
-        table.add_row(what, *(f"{ratio:.2f}" for ratio in ratios.values()))
-    Console().print(table)
-
-
-def show_hops(run: Mapping[str, Any]) -> None:
-    """Print a table of VirtMan beside bare exports and logins."""
-    table = Table("", "VirtMan", "bare iSCSI")
-    for depth, seconds in run["attach"].items():
-        table.add_row(f"attached at depth {depth} after", f"{seconds:.2f} s", "")
-    for title, name, form in IMAGE:
-        table.add_row(title, form.format(run["image"][name]), "")
-    sides = [run["virtman"], run["bare"]]
-    for title, name, form in HOPS:
-        table.add_row(title, *(form.format(side[name]) for side in sides))
-    for depth in sides[0]["block_ms"]:
-        table.add_row(
-            f"a cold block at depth {depth}, median (mean)",
-            *(
-                f"{side['block_ms'][depth]:.2f} ({side['block_mean_ms'][depth]:.2f}) ms"
-                for side in sides
-            ),
-        )
-    for layer, ms in sides[0]["hop_ms"].items():
-        table.add_row(f"  of a hop: {layer}", f"{ms:.2f} ms", "")
-    Console().print(table)
+def show(results: Results) -> None:
+    """Print the tables of results, and what went wrong."""
+    console = Console()
+    for one in tables.tables(results):
+        table = Table(*one.titles)
+        for line in one.lines:
+            table.add_row(*line)
+        console.print(table)
+        for fault in one.wrong:
+            console.print(f"[red]{fault}[/red]")
 
 
 def show_traces(traces: Sequence[Trace]) -> None:
@@ -269,33 +76,3 @@ def show_traces(traces: Sequence[Trace]) -> None:
             f"{mib[-1]:.1f} MiB",
         )
     Console().print(table)
-
-
-def show_openstack(runs: Sequence[Mapping[str, Any]]) -> None:
-    """Print a table of all runs, one a column."""
-    named = [run | {"run": f"{run['mode']}\n{run['image']}"} for run in map(dict, runs)]
-    Console().print(_table("run", OPENSTACK, named))
-    for run in runs:
-        for what in run["left"]:
-            Console().print(f"{run['mode']} left behind: {what}")
-
-
-def show_whole(ratios: Mapping[str, float]) -> None:
-    """Print a table of what the runs of one bed say about each other."""
-    table = Table("", "whole copies")
-    for title, name, form in WHOLE:
-        table.add_row(title, _cell(ratios[name], form))
-    Console().print(table)
-
-
-def _table(
-    key: str, rows: Sequence[tuple[str, str, str]], runs: Sequence[Mapping[str, Any]]
-) -> Table:
-    table = Table("", *(run[key] for run in runs))
-    for title, name, form in rows:
-        table.add_row(title, *(_cell(run[name], form) for run in runs))
-    return table
-
-
-def _cell(value: object, form: str) -> str:
-    return "-" if value is None else form.format(value)
