@@ -1,10 +1,26 @@
 """For which hosts there is news since one last asked: of placements, or images to warm."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import starmap
+from typing import Any
 
-from sqlalchemy import Engine, select, union_all
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    CompoundSelect,
+    Connection,
+    Engine,
+    Text,
+    bindparam,
+    literal_column,
+    select,
+    true,
+    union_all,
+)
+from sqlalchemy.orm import sessionmaker
 
+from volt.db.lines import lines, said, takes_lines
 from volt.db.models import ImageRow, PlacementRow
 from volt.db.warmups import WarmupRow
 
@@ -36,23 +52,46 @@ class Changes:
                 for name, generation in session.execute(select(ImageRow.name, ImageRow.generation))
             }
             known = present if self._known is None else self._known
-            found = [
-                change
+            since = {
+                image: _since(known.get(image, 0), generation)
                 for image, generation in present.items()
                 if generation != known.get(image, 0)
-                for change in _changes(session, image, known.get(image, 0), generation)
-            ]
+            }
+            found = list(_changes(session.connection(), since))
         self._known = present
         return found
 
 
-def _changes(session: Session, image: str, known: int, generation: int) -> list[Change]:
-    """Return the image's changes after a known generation; one of a lower is another image."""
-    since = known if known < generation else 0
-    told = (
-        select(row.host, row.generation).where(row.image == image, row.generation > since)
-        for row in (PlacementRow, WarmupRow)
+def _since(known: int, generation: int) -> int:
+    """Return from where on all is new; an image of a lower generation is another one."""
+    return known if known < generation else 0
+
+
+def _told_since(image: ColumnElement[str], since: ColumnElement[int]) -> CompoundSelect[Any]:
+    """Return the query of an image's changes after a generation."""
+    return union_all(
+        *(
+            select(row.image, row.host, row.generation).where(
+                row.image == image, row.generation > since
+            )
+            for row in (PlacementRow, WarmupRow)
+        )
     )
-    return [
-        Change(image, host, generation) for host, generation in session.execute(union_all(*told))
-    ]
+
+
+_TOLD = _told_since(bindparam("image"), bindparam("since"))
+_SAID = lines({"image": Text, "since": BigInteger})
+_TOLD_OF_LINE = _told_since(
+    literal_column("said.image", Text), literal_column("said.since", BigInteger)
+).lateral()
+_TOLD_OF_EACH = select(*_TOLD_OF_LINE.c).join_from(_SAID, _TOLD_OF_LINE, true())
+
+
+def _changes(connection: Connection, since: Mapping[str, int]) -> Iterator[Change]:
+    """Return the changes of each image after that generation."""
+    asked = [{"image": image, "since": generation} for image, generation in since.items()]
+    if takes_lines(connection) and asked:
+        yield from starmap(Change, connection.execute(_TOLD_OF_EACH, said(asked)))
+    else:
+        for one in asked:
+            yield from starmap(Change, connection.execute(_TOLD, one))

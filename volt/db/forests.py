@@ -15,7 +15,6 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    insert,
     literal,
     select,
     update,
@@ -24,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import reading
 from volt.db.any_of import among
-from volt.db.lines import lines, said, takes_lines
+from volt.db.lines import add, lines, said, takes_lines
 from volt.db.models import ImageRow, NodeRow, PlacementRow
 from volt.placement import shapes
 from volt.placement.links import Node, Totals
@@ -143,8 +142,7 @@ def save(session: Session, changed: Mapping[ImageRow, Places]) -> dict[ImageRow,
         for stripe in range(image.stripes):
             written.add(image, places, stripe)
     connection = session.connection()
-    if written.new:
-        connection.execute(insert(_TABLE), written.new)
+    add(connection, _TABLE, written.new)
     if written.changed and takes_lines(connection):
         connection.execute(_CHANGED_AT_ONCE, said(written.changed))
     elif written.changed:

@@ -8,13 +8,15 @@ from typing import Any
 
 from sqlalchemy import (
     Boolean,
+    ColumnElement,
     Text,
     bindparam,
     case,
     delete,
     exists,
+    false,
     func,
-    insert,
+    literal,
     select,
     update,
 )
@@ -22,7 +24,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
-from volt.db.lines import lines, said, takes_lines
+from volt.db.lines import add, lines, said, takes_lines
 from volt.db.models import (
     AccusationRow,
     ClockRow,
@@ -40,22 +42,34 @@ UNKNOWN = "?"
 _TABLE: Any = HostRow.__table__
 _ENCODER = json.JSONEncoder(default=vars)
 _NOW = select(ClockRow.tick).scalar_subquery()
-_NEW = {
-    "name": bindparam("name"),
-    "seen": _NOW,
-    "draining": False,
-    "overloaded": False,
-    "taking": False,
-    "needs": case((exists().where(HoldRow.host == bindparam("of_host")), UNKNOWN), else_=""),
-    "report": "{}",
-}
+
+
+def _new(name: ColumnElement[str], of_host: ColumnElement[str]) -> dict[str, Any]:
+    """Return what a host's row has when nothing is known but its name."""
+    return {
+        "name": name,
+        "seen": _NOW,
+        "draining": false(),
+        "overloaded": false(),
+        "taking": false(),
+        "needs": case((exists().where(HoldRow.host == of_host), UNKNOWN), else_=""),
+        "report": literal("{}"),
+    }
+
+
+_NEW = _new(bindparam("name"), bindparam("of_host"))
+_NAMED = lines({"name": Text}).c.name
+_NEW_AT_ONCE = _new(_NAMED, _NAMED)
+_ADD_AT_ONCE = (
+    postgresql.insert(_TABLE)
+    .from_select(list(_NEW_AT_ONCE), select(*_NEW_AT_ONCE.values()))
+    .on_conflict_do_nothing()
+)
 _ADD: Mapping[str, Any] = {
-    "postgresql": postgresql.insert(_TABLE).values(_NEW).on_conflict_do_nothing(),
     "sqlite": sqlite.insert(_TABLE).values(_NEW).on_conflict_do_nothing(),
     "mysql": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
     "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
 }
-_EVENT = insert(EventRow.__table__)  # type: ignore[arg-type]
 _HELD = ("name", "rack", "draining", "overloaded", "taking", "needs")
 _LOCKED = (
     select(*(_TABLE.c[name] for name in _HELD))
@@ -212,8 +226,7 @@ def _note(
 ) -> None:
     said = {"at": datetime.now(UTC), "kind": kind, "detail": detail}
     rows = [said | {"image": image, "host": host} for image, host in about]
-    if rows:
-        session.connection().execute(_EVENT, rows)
+    add(session.connection(), EventRow.__table__, rows)
 
 
 def silent_of(session: Session, names: Collection[str], before: int | None) -> list[str]:
@@ -292,5 +305,9 @@ def forget(session: Session, names: Collection[str]) -> None:
 
 def _add(session: Session, names: Collection[str]) -> None:
     """Insert rows unless somebody else does at the same moment."""
-    rows = [{"name": name, "of_host": name} for name in names]
-    session.connection().execute(_ADD[session.get_bind().dialect.name], rows)
+    connection = session.connection()
+    if takes_lines(connection):
+        connection.execute(_ADD_AT_ONCE, said([{"name": name} for name in sorted(names)]))
+    else:
+        rows = [{"name": name, "of_host": name} for name in names]
+        connection.execute(_ADD[connection.dialect.name], rows)

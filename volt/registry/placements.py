@@ -14,12 +14,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, select, update
 from sqlalchemy.orm import Session, sessionmaker
 
 from volt.db import copies, forests, hosts, placements
 from volt.db.analyze import Statistics
 from volt.db.engine import for_reading, for_writing, hurry, retried
+from volt.db.lines import add
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.db.placements import Key
 from volt.errors import HostUnknown, PlacementStale
@@ -29,8 +30,6 @@ from volt.registry.batches import Batches, Turns
 from volt.transport import Portal, columns
 
 LOG = logging.getLogger(__name__)
-
-_PLACEMENT = insert(PlacementRow.__table__)  # type: ignore[arg-type]
 
 LARGEST_BATCH = 64
 """Joins in one transaction: more share its cost, but the first waits for the last."""
@@ -275,8 +274,8 @@ def _wait(session: Session, joins: Iterable[_Join]) -> None:
     rows = [
         about | {"image": one.image, "host": one.host} | columns.values(one.portal) for one in joins
     ]
-    if rows:
-        session.connection().execute(_PLACEMENT, sorted(rows, key=itemgetter("image", "host")))
+    rows.sort(key=itemgetter("image", "host"))
+    add(session.connection(), PlacementRow.__table__, rows)
 
 
 def _return(session: Session, keys: Collection[Key]) -> None:
