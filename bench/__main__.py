@@ -73,6 +73,10 @@ main.add_command(model, "model")
     help="Images that each host joins.",
 )  # fmt: skip
 @click.option(
+    "--racks", type=click.IntRange(0, 1000), default=0, show_default=True,
+    help="Over which hosts are spread; 0 if no host tells its rack.",
+)  # fmt: skip
+@click.option(
     "--workers", type=click.IntRange(1, 64),
     help="Of Volt; by default 4, and 1 on SQLite.",
 )  # fmt: skip
@@ -82,6 +86,7 @@ def measure_volt(
     databases: tuple[str, ...],
     images: int,
     places: int,
+    racks: int,
     workers: int | None,
     target: Path | None,
 ) -> None:
@@ -91,7 +96,7 @@ def measure_volt(
     runs = []
     for database in databases:
         with report.Progress(database) as progress:
-            load = volt.Load(hosts, images, places)
+            load = volt.Load(hosts, images, places, racks)
             runs.append(volt.measure(database, load, workers, progress))
     _done(target, "volt", runs)
 

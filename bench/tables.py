@@ -11,6 +11,7 @@ VOLT = (
     ("hosts", "hosts", "{:,}"),
     ("images", "images", "{}"),
     ("  that each host joins", "places", "{}"),
+    ("racks", "racks", "{}"),
     ("pgbench, transactions a second, 64 clients", "pgbench_per_s", "{:,.0f}"),
     ("  one client", "pgbench_alone_per_s", "{:,.0f}"),
     ("joins a second", "joins_per_s", "{:,.0f}"),

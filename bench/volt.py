@@ -10,6 +10,7 @@ import os
 import socket
 import tempfile
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
@@ -57,11 +58,13 @@ class Load:
 
     :ivar images: how many there are
     :ivar places: how many of them a host joins
+    :ivar racks: how many there are, over which hosts are spread; 0 if nobody tells racks
     """
 
     hosts: int
     images: int = 1
     places: int = 1
+    racks: int = 0
 
     def joins(self) -> Sequence[tuple[str, str]]:
         """Return who joins what: hosts in order, images dealt to them in turn."""
@@ -70,6 +73,10 @@ class Load:
             for host in range(self.hosts)
             for place in range(self.places)
         ]
+
+    def rack(self, host: str) -> str | None:
+        """Return the rack of a host, if it tells one."""
+        return f"r{zlib.crc32(host.encode()) % self.racks:03}" if self.racks else None
 
 
 def measure(database: str, load: Load, workers: int | None, progress: Progress) -> dict[str, Any]:
@@ -294,9 +301,12 @@ class _Run:
 
     async def _join(self, client: Client, host: str, image: str) -> None:
         iqn = f"iqn.2026-11.org.virtman:{host}"
-        portal = {"ip": "192.0.2.1", "port": 3260, "iqn": iqn, "lun": 0}
+        body: dict[str, Any] = {"portal": {"ip": "192.0.2.1", "port": 3260, "iqn": iqn, "lun": 0}}
+        rack = self._load.rack(host)
+        if rack is not None:
+            body["rack"] = rack
         path = f"/v1/images/{image}/hosts/{host}"
-        placement = await self._ask(client, "PUT", path, {"portal": portal})
+        placement = await self._ask(client, "PUT", path, body)
         self._generations[host][image] = placement["generation"]
 
     async def _together(

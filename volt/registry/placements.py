@@ -5,7 +5,8 @@ Each verb is one transaction, under the locks that ``volt.registry.images`` tell
 A join is the exception, as thousands may come at once: a first transaction, which holds
 no image, only says who wants a place. Whoever holds the image next gives places to all
 who wait by then, whichever worker they asked: a large batch costs little more than a
-single host. Should a worker die between the two, the next join has its hosts placed too.
+single host. Both are of several images, if hosts want to join these at the same time.
+Should a worker die between the two, the next join has its hosts placed too.
 """
 
 import logging
@@ -123,6 +124,7 @@ class Placements:
         names = sorted({image for image, _ in wanted})
         with self._turns.of_all(names), self._writing.begin() as session:
             rows = images.held(session, names)
+            wanted = {key: one for key, one in wanted.items() if key[0] in rows}
             present = placements.standings(session, wanted, with_waiting=True)
             told: dict[str, set[str]] = defaultdict(set)
             for (image, host), one in wanted.items():
