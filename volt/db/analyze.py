@@ -29,9 +29,13 @@ class Statistics:
     def grow(self, placed: int) -> None:
         """Note that so many more hosts were placed; nobody's place depends on what comes of it."""
         before, self._placed = self._placed, self._placed + placed
-        is_due = self._placed >= SMALLEST and _fours(self._placed) > _fours(before)
-        if is_due and self._engine.dialect.name == "postgresql":
+        if is_due(before, self._placed) and self._engine.dialect.name == "postgresql":
             Thread(target=_analyze, args=(self._engine,), name="statistics", daemon=True).start()
+
+
+def is_due(before: int, after: int) -> bool:
+    """Tell whether so many placed hosts instead of so many call for another look."""
+    return after >= SMALLEST and _fours(after) > _fours(before)
 
 
 def _fours(number: int) -> int:
