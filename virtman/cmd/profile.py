@@ -135,6 +135,7 @@ def show(volt: VoltClient, image: str, workload: str, revision: int | None, as_j
     click.echo(f"runs: {head['runs']}")
     click.echo(f"pieces: {_pieces(head)}")
     click.echo(f"in at least half of the runs: {head['common']}")
+    click.echo(f"runs that are kept: {head['latest']}")
     table.table(("SECONDS", "PIECES", "MIB", "SHARE"), rows(found))
 
 
@@ -304,6 +305,7 @@ def _head(found: Profile) -> dict[str, Any]:
         "pieces": found.total,
         "bytes": sum(band.bytes for band in listed),
         "common": len(found.wanted()),
+        "latest": len(found.latest),
     }
 
 

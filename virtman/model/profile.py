@@ -9,13 +9,16 @@ set, never in quite the same order: so a profile keeps coarse bands of time::
     in 3 of 3    0-3, 17    40    41, 42       groups: the pieces of one band that were in
     in 1 of 3               99                 as many runs
 
+Runs whose reads vary are helped by what was read after what, in each of them (``clusters``). So a
+profile also keeps, of the latest runs, the band of each piece in that run.
+
 A profile is encoded as
 
 ======  =============================================================
 bytes   what
 ======  =============================================================
 4       magic: ``VMBP``
-1       version: 1
+1       version: 2
 32      identity of the image
 32      SHA-256 of all that follows
 rest    body, compressed by zlib
@@ -23,16 +26,18 @@ rest    body, compressed by zlib
 
 and its body as identity (32 bytes, as nothing else guards the one before), piece size, number of
 runs, width of a band in ms, number of groups; then for each group, in order, its band less that
-of the group before, count of runs, number of pieces, and each piece less the one before. These
-are unsigned LEB128 of at most 5 bytes; the first "one before" is 0. Volt reads the first 69 bytes
-and checks the sum, no more.
+of the group before, count of runs, number of pieces, and each piece less the one before. Then
+come the number of runs that are kept, and for each, oldest first, a number for each piece, in the
+order of the groups: 0 if that run did not read it, else 1 and how much later than the group's its
+band is, as 0, -1, 1, -2, ... are counted. All are unsigned LEB128 of at most 5 bytes; the first
+"one before" is 0. Volt reads the first 69 bytes and checks the sum, no more.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import accumulate, groupby, islice, pairwise
@@ -56,6 +61,11 @@ LARGEST = 1 << 20
 PIECES = 1 << 18
 """Pieces that a profile has at most: all of 16 GiB. No boot reads as much."""
 
+LATEST = 16
+"""Runs of which a profile keeps when they read each piece, at most."""
+
+_KEPT = 1 << 19  # bands that these have, times their pieces: 2 runs of 16 GiB, 16 of 2 GiB
+
 Run = Mapping[int, float]
 """Piece number, and seconds from the begin of the boot to its first read."""
 
@@ -65,12 +75,12 @@ Leaves = bytes | memoryview
 _SIZES = [1 << power for power in range(12, 21)]
 _DIGEST = 32
 _MAGIC = b"VMBP"
-_VERSION = 1
+_VERSION = 2
 _IDENTITY = len(_MAGIC) + 1
 _SUM = _IDENTITY + _DIGEST
 _BODY = _SUM + _DIGEST
 _NUMBERS = range(1 << 32)
-_LONGEST = 64 + 16 * PIECES  # a body: at worst, each piece is a group of its own
+_LONGEST = 64 + 16 * PIECES + 5 * _KEPT  # a body: at worst, each piece is a group of its own
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,7 @@ class Profile:
     :ivar runs: how many were merged
     :ivar band_ms: how wide a band is, in ms
     :ivar groups: by band, then by count, most first; no piece is in two of them
+    :ivar latest: the runs that were merged last, oldest first: the band of each piece read
     :raises ProfileInvalid: if it is not so; what can be made can be encoded
     """
 
@@ -119,6 +130,7 @@ class Profile:
     runs: int
     band_ms: int
     groups: tuple[Group, ...]
+    latest: tuple[Mapping[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         _check(re.fullmatch("[0-9a-f]{64}", self.identity), "the identity is no root hash")
@@ -132,7 +144,13 @@ class Profile:
             _check(group.pieces and _ascend(group.pieces), "pieces are out of order")
             _check(group.pieces[0] >= 0 and group.pieces[-1] in _NUMBERS, "a piece is beyond all")
         _check(self.total <= PIECES, f"{self.total} pieces are more than {PIECES}")
-        _check(self.total == len(_seen(self)), "a piece is in two groups")
+        seen = _seen(self)
+        _check(self.total == len(seen), "a piece is in two groups")
+        most = min(self.runs, _kept(self.total))
+        _check(len(self.latest) <= most, f"{len(self.latest)} runs are kept, more than {most}")
+        for run in self.latest:
+            _check(run.keys() <= seen.keys(), "a run has a piece that is in no group")
+            _check(all(band in _NUMBERS for band in run.values()), "a run has no such band")
 
     @property
     def total(self) -> int:
@@ -144,6 +162,11 @@ class Profile:
         common = [group for group in self.groups if 2 * group.count >= self.runs]
         found = sorted((group.band, piece) for group in common for piece in group.pieces)
         return tuple(piece for _, piece in found)
+
+    def timed(self) -> list[Run]:
+        """Return the latest runs; a band stands for its middle."""
+        width = self.band_ms / 1000
+        return [{piece: (band + 0.5) * width for piece, band in run.items()} for run in self.latest]
 
 
 def merged(
@@ -157,7 +180,7 @@ def merged(
 
     A piece goes to the band of its mean time; times known only by band count as its middle.
     A profile keeps its ``band_ms``. Beyond ``PIECES``, the pieces of fewest runs are left out,
-    the latest first.
+    the latest first. Of the latest runs as many are kept as there is room for.
 
     :raises ProfileForeign: if the profile is of another image or piece size
     """
@@ -183,7 +206,9 @@ def merged(
         found.setdefault(seen[piece], []).append(piece)
     order = sorted(found, key=lambda one: (one[0], -one[1]))
     groups = tuple(Group(band, count, tuple(found[band, count])) for band, count in order)
-    return replace(profile, runs=profile.runs + 1, groups=groups)
+    last = {piece: int(first_s * 1000 // width) for piece, first_s in run.items()}
+    latest = _of([*profile.latest, last][-_kept(len(kept)) :], set(kept))
+    return replace(profile, runs=profile.runs + 1, groups=groups, latest=latest)
 
 
 def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profile:
@@ -204,12 +229,12 @@ def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profil
         # behind an image's end are no digests, or zeros; no piece is there
         return any(digests[:_DIGEST]) and digests == new[start : start + width]
 
-    groups = (
+    parts = (
         replace(group, pieces=tuple(filter(is_same, group.pieces))) for group in profile.groups
     )
-    return replace(
-        profile, identity=identity, groups=tuple(group for group in groups if group.pieces)
-    )
+    groups = tuple(group for group in parts if group.pieces)
+    latest = _of(profile.latest, {piece for group in groups for piece in group.pieces})
+    return replace(profile, identity=identity, groups=groups, latest=latest)
 
 
 def bands(profile: Profile) -> list[Band]:
@@ -241,6 +266,9 @@ def encode(profile: Profile) -> bytes:
         _put(body, (group.band - band, group.count, len(group.pieces), group.pieces[0]))
         _put(body, (piece - before for before, piece in pairwise(group.pieces)))
         band = group.band
+    _put(body, [len(profile.latest)])
+    for run in profile.latest:
+        _put(body, _later(profile.groups, run))
     packed = zlib.compress(body, 9)
     return _MAGIC + bytes([_VERSION]) + body[:_DIGEST] + sha256(packed).digest() + packed
 
@@ -259,10 +287,13 @@ def decode(data: bytes) -> Profile:
         for _ in range(count):
             band += next(numbers)
             groups.append(Group(band, next(numbers), _pieces(numbers)))
+        kept = next(numbers)
+        _check(kept <= LATEST, f"{kept} runs are kept")
+        latest = tuple([_run(groups, numbers) for _ in range(kept)])
     except (StopIteration, ValueError) as err:
         raise ProfileInvalid("no valid boot profile: its body ends early") from err
     _check(next(numbers, None) is None, "its body does not end")
-    return Profile(body[:_DIGEST].hex(), piece_size, runs, band_ms, tuple(groups))
+    return Profile(body[:_DIGEST].hex(), piece_size, runs, band_ms, tuple(groups), latest)
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -284,6 +315,24 @@ def _pieces(numbers: Iterator[int]) -> tuple[int, ...]:
     pieces = tuple(accumulate(islice(numbers, count)))
     _check(len(pieces) == count, "a group ends early")
     return pieces
+
+
+def _later(groups: Iterable[Group], run: Mapping[int, int]) -> Iterator[int]:
+    """Yield, for each piece, how much later than others a run read it."""
+    for group in groups:
+        for piece in group.pieces:
+            by = run.get(piece, 0) - group.band
+            yield (1 + (2 * by if by >= 0 else -2 * by - 1)) if piece in run else 0
+
+
+def _run(groups: Iterable[Group], numbers: Iterator[int]) -> dict[int, int]:
+    found = {}
+    for group in groups:
+        for piece in group.pieces:
+            if number := next(numbers):
+                half, is_earlier = divmod(number - 1, 2)
+                found[piece] = group.band + (-half - 1 if is_earlier else half)
+    return found
 
 
 def _put(body: bytearray, numbers: Iterable[int]) -> None:
@@ -310,6 +359,16 @@ def _numbers(body: bytes) -> Iterator[int]:
 
 def _seen(profile: Profile) -> dict[int, tuple[int, int]]:
     return {piece: (group.band, group.count) for group in profile.groups for piece in group.pieces}
+
+
+def _kept(pieces: int) -> int:
+    """Return how many runs a profile of so many pieces keeps."""
+    return min(LATEST, _KEPT // max(pieces, 1))
+
+
+def _of(runs: Iterable[Mapping[int, int]], pieces: Set[int]) -> tuple[Mapping[int, int], ...]:
+    """Return what runs read of these pieces."""
+    return tuple({one: band for one, band in run.items() if one in pieces} for run in runs)
 
 
 def _ascend(keys: Iterable[Any]) -> bool:
