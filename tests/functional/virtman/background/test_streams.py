@@ -1,7 +1,10 @@
 """What VMs read decides what comes next; whatever fails, VMs and images go on."""
 
+import fixtures
+
 from tests.functional.virtman.background.test_boots import PIECE, BootsCase, following
 from tests.functional.virtman.base import MIB, hashes
+from virtman.image import prefetch
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.model.prefetch_order import Policy
@@ -24,6 +27,9 @@ class StreamCase(BootsCase):
         for part in 2 * parts:
             run = dict.fromkeys(menu, 0.5) | dict.fromkeys(part, 60.5)
             made = merged(made, run, hashes()[0].root)
+        self.keep(made)
+
+    def keep(self, made):
         volt = self.bed.operator()
         present = volt.profile("debian", "boot")
         volt.store_profile("debian", "boot", encode(made), present and present[1])
@@ -77,6 +83,16 @@ class StreamTest(StreamCase):
         found = self.fetched()
         self.assertLess(max(map(found.index, set(range(80, 90)) - {85})), 30)
         self.assertIn(0, found)
+
+    def test_if_nothing_is_missed_what_came_tells_what_follows(self):
+        early = dict.fromkeys(MENU, 0.5) | dict.fromkeys(ONE, 900.5)
+        self.keep(merged(None, early | dict.fromkeys(OTHER, 1800.5), hashes()[0].root))
+        self.useFixture(fixtures.MockPatchObject(prefetch, "HINT_S", 0.0))
+        self.node.create("vm1")
+        self.follow_stream()
+        self.await_fetched(MENU, ONE)  # the rest is more than 16 minutes away
+        self.reads(20)
+        self.await_fetched(MENU, ONE, OTHER)
 
     def test_vms_that_come_later_are_followed_until_the_image_is_left(self):
         self.node.create("vm1")
