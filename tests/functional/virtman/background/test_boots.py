@@ -106,6 +106,7 @@ class RecordingTest(BootsCase):
         self.record(node)
         found = self.stored(node)
         self.assertEqual((1, BOOT), (found.runs, found.wanted()))
+        self.assertEqual([set(BOOT)], [set(run) for run in found.latest])
         self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
 
     def test_what_the_kernel_reads_ahead_is_left_out(self):

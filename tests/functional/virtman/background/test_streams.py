@@ -21,18 +21,18 @@ class StreamCase(BootsCase):
         self.learn(MENU, ONE, OTHER)
         self.node = self.bed.node()
 
-    def learn(self, menu, *parts):
+    def learn(self, menu, *parts, workload="boot"):
         """Have a profile at Volt of two runs with each part."""
         made = None
         for part in 2 * parts:
             run = dict.fromkeys(menu, 0.5) | dict.fromkeys(part, 60.5)
             made = merged(made, run, hashes()[0].root)
-        self.keep(made)
+        self.keep(made, workload)
 
-    def keep(self, made):
+    def keep(self, made, workload="boot"):
         volt = self.bed.operator()
-        present = volt.profile("debian", "boot")
-        volt.store_profile("debian", "boot", encode(made), present and present[1])
+        present = volt.profile("debian", workload)
+        volt.store_profile("debian", workload, encode(made), present and present[1])
 
     def follow_stream(self, node=None, how=STREAM):
         """Have the boots on a node followed from now on."""
@@ -122,9 +122,11 @@ class StreamTest(StreamCase):
         self.assertEqual({}, self.node.kernel.mappings["virtman_debian_origin"].counts)
 
     def test_an_image_that_was_warmed_is_followed_once_a_vm_comes(self):
+        self.keep(merged(None, dict.fromkeys(range(100, 110), 0.5), hashes()[0].root))
+        self.learn(MENU, ONE, OTHER, workload="desktop")
         boots = self.boots(self.node, record=0, how=STREAM, prefetch=False)
         with self.node.process.here():
-            boots.warm("debian").fetched.wait(5)
+            boots.warm("debian", "desktop").fetched.wait(5)
         self.await_fetched(MENU)
         self.await_(lambda: not self.node.agent.attached("debian").users)
         self.node.create("vm1")
