@@ -24,7 +24,8 @@ from virtman.cmd import complete, plot, settings, table
 from virtman.cmd.options import as_json
 from virtman.errors import ProfileForeign, ProfileInvalid, ProfileUnbound
 from virtman.model import naming
-from virtman.model.profile import BOOT, LARGEST, Profile, bands, decode, rows
+from virtman.model.profile import BOOT, Profile, bands, rows
+from virtman.model.profile_format import LARGEST, decode
 
 if TYPE_CHECKING:
     from virtman.coordinator.client import VoltClient

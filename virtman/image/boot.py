@@ -23,7 +23,8 @@ from virtman.errors import (
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
-from virtman.model.profile import BOOT, Profile, Run, decode, encode, merged
+from virtman.model.profile import BOOT, Profile, Run, merged
+from virtman.model.profile_format import decode, encode
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)

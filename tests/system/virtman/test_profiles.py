@@ -11,7 +11,8 @@ from planning.replay import policy, traces
 from planning.replay.run import replay
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 from virtman.model.buffering import Connection
-from virtman.model.profile import decode, encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import decode, encode
 
 PIECE = 64 * 1024
 READ = 200  # pieces that a VM reads

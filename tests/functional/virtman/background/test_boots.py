@@ -14,7 +14,8 @@ from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.model import prefetch_pace
 from virtman.model.prefetch_order import Policy
-from virtman.model.profile import decode, encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import decode, encode
 
 KIB = 1024
 PIECE = 64 * KIB

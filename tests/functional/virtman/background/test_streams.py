@@ -8,7 +8,8 @@ from virtman.image import prefetch
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.model.prefetch_order import Policy
-from virtman.model.profile import encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import encode
 
 MENU = range(4)
 ONE, OTHER = range(20, 30), range(40, 50)  # parts, of which each run reads one

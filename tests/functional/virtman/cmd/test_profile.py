@@ -24,7 +24,8 @@ from virtman.errors import (
     ProfileUnbound,
     ProfileUnknown,
 )
-from virtman.model.profile import LARGEST, Profile, encode, merged
+from virtman.model.profile import Profile, merged
+from virtman.model.profile_format import LARGEST, encode
 
 ROOT = hashes()[0].root
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,19 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtman.errors import ProfileForeign, ProfileInvalid
-from virtman.model.profile import (
-    LATEST,
-    PIECES,
-    Band,
-    Group,
-    Profile,
-    bands,
-    carried,
-    decode,
-    encode,
-    merged,
-    rows,
-)
+from virtman.model.profile import LATEST, PIECES, Band, Group, Profile, bands, carried, merged, rows
+from virtman.model.profile_format import decode, encode
 
 ROOT = "0f" * 32
 OTHER = "e1" * 32

@@ -5,13 +5,13 @@ import threading
 
 import testtools
 
-from virtman.image.prefetch import _Lane
+from virtman.image.lane import Lane
 from virtman.model.prefetch_order import Queue
 from virtman.model.prefetch_pace import Window
 
 
 def lane_of(pieces, largest):
-    lane = _Lane(Queue(random.Random(0)), Window(largest))
+    lane = Lane(Queue(random.Random(0)), Window(largest))
     lane.put(pieces)
     return lane
 
