@@ -216,7 +216,9 @@ class Prefetch:
         for one in workers if not self.verdict else ():
             one.start()
         try:
-            while not (self._is_done() or self.verdict) and goes_on():
+            while goes_on() and not (self._is_done() or self.verdict):
+                if not any(one.is_alive() for one in workers):
+                    break
                 sleep(LOOK if self._is_proven.is_set() else _DOUBT_S)
                 self._look()
                 if not asked:
@@ -254,7 +256,7 @@ class Prefetch:
             before, reads = reads, sysfs.sectors_read(self._origin)
             if reads != before:  # a look costs more than that
                 self._look()
-                if not self._is_done():
+                if self.follows and not self._is_done():
                     return True
             if self._used != used:
                 used, since = self._used, time.monotonic()
