@@ -9,7 +9,7 @@ SIZE = 1024 * 1024
 UPPER_HASHES = bytes(4096)  # as many as an image of that size has
 
 
-def profile(content=b"pieces", root_hash=ROOT_HASH, version=1):
+def profile(content=b"pieces", root_hash=ROOT_HASH, version=2):
     """Return a profile; agents alone know what its content says."""
     checksum = hashlib.sha256(content).digest()
     return b"VMBP" + bytes([version]) + bytes.fromhex(root_hash) + checksum + content

@@ -21,7 +21,8 @@ from virtman.kept_tree import KeptTree, Progress
 from virtman.model import hashtree, layer_format, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.naming import Device
-from virtman.model.profile import carried, decode, encode
+from virtman.model.profile import carried
+from virtman.model.profile_format import decode, encode
 from virtman.stack.transport import transport
 
 _TIMEOUT = 30.0

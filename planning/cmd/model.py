@@ -20,7 +20,7 @@ from planning.errors import Invalid
 from planning.playback import Playback
 from planning.trees import Trees
 from virtman.errors import ProfileInvalid
-from virtman.model.profile import decode
+from virtman.model.profile_format import decode
 
 
 @click.group(context_settings=options.SETTINGS)

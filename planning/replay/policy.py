@@ -1,27 +1,26 @@
 """What is fetched ahead of a VM, by the runs that were recorded before.
 
-========= =====================================================================================
+========= =======================================================================================
 demand    nothing: each piece comes once the VM waits for it
-profile   what half of the runs read, in order of time (VMTorrent, 2.2.3), as agents do
+profile   what half of the runs read, in order of time (VMTorrent, 2.2.3), as agents do by default
 union     all that any run read, in order of time, as vTube (5.4) has it of VMTorrent
-stream    at each miss what is likely to follow, while the VM goes on (vTube, 4.2.2)
-clusters  the same, and the VM goes on once it will not have to wait for that (vTube, 4.2.3)
-========= =====================================================================================
+stream    at the start what is likely then, at each miss what is likely to follow, while the VM
+          goes on (vTube, 4.2.2), as agents do that are told so
+clusters  at each miss the same, and the VM goes on once it will not have to wait for that (vTube,
+          4.2.3)
+========= =======================================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from planning.replay.line import Line
 from virtman.model import buffering
 from virtman.model.buffering import Connection
 from virtman.model.clusters import clusters
-from virtman.model.prediction import Prediction
+from virtman.model.prediction import Coming, Prediction
 from virtman.model.profile import Profile, Run, merged
-
-HINT_S = 120.0
-"""Seconds between two times at which a client says what it reads, if it misses nothing."""
 
 
 class Policy:
@@ -52,17 +51,19 @@ class InOrder(Policy):
 class Clusters(Policy):
     """What is likely to follow a miss.
 
-    :param piece: bytes
     :param pauses: whether the VM stands still until the line is fast enough for the rest
     """
 
-    def __init__(
-        self, runs: Sequence[Run], piece: int, connection: Connection, *, pauses: bool
-    ) -> None:
+    def __init__(self, profile: Profile, connection: Connection, *, pauses: bool) -> None:
         self._pauses = pauses
-        self._prediction = Prediction(clusters(runs))
-        self._piece = piece
+        self._prediction = Prediction(clusters(profile.timed()))
+        self._piece = profile.piece_size
         self._connection = connection
+
+    def begin(self, line: Line) -> None:
+        """Have sent what is likely at the start; vTube does nothing before the first miss."""
+        if not self._pauses:
+            line.push(_pieces(self._prediction.begin()), 0.0)
 
     def miss(self, line: Line, piece: int, now: float) -> float:
         """Have sent what follows, too."""
@@ -80,22 +81,26 @@ class Clusters(Policy):
 
     def hint(self, line: Line, piece: int, now: float) -> None:
         """Have sent what follows."""
-        line.push([p for one in self._prediction.after(piece) for p in one.cluster.pieces], now)
+        line.push(_pieces(self._prediction.after(piece)), now)
 
 
 def make(name: str, runs: Sequence[Run], piece: int, connection: Connection) -> Policy:
     """Return a policy by its name, with what it knows from runs."""
     if name == "demand":
         return Policy()
-    if name in ("stream", "clusters"):
-        return Clusters(runs, piece, connection, pauses=name == "clusters")
     profile = _profile(runs, piece)
+    if name in ("stream", "clusters"):
+        return Clusters(profile, connection, pauses=name == "clusters")
     if name == "profile":
         return InOrder(profile.wanted())
     return InOrder([one for group in profile.groups for one in group.pieces])
 
 
 NAMES = ("demand", "profile", "union", "stream", "clusters")
+
+
+def _pieces(coming: Iterable[Coming]) -> list[int]:
+    return [piece for one in coming for piece in one.cluster.pieces]
 
 
 def _profile(runs: Sequence[Run], piece: int) -> Profile:

@@ -10,6 +10,7 @@ from planning.replay import policy
 from planning.replay.line import Line
 from planning.replay.traces import Trace
 from virtman.model.buffering import Connection
+from virtman.model.prediction import HINT_S
 from virtman.model.profile import Run
 
 NOTICED_S = 1.0
@@ -70,7 +71,7 @@ def replay(run: Run, wanted: policy.Policy, piece: int, connection: Connection) 
             misses += 1
             told = now
             there = wanted.miss(line, number, now)
-        elif now - told >= policy.HINT_S:
+        elif now - told >= HINT_S:
             told = now
             wanted.hint(line, number, now)
         stop = max(0.0, there - now)

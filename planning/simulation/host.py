@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -10,7 +10,7 @@ import simpy
 
 from planning.simulation.network import Session
 from planning.simulation.scenario import Design
-from virtman.model.prefetch_order import order
+from virtman.model.prefetch_order import Queue, queue
 from virtman.model.prefetch_pace import Idle, Window
 from virtman.model.read_counts import Count
 
@@ -75,7 +75,7 @@ class Host:
 class _Lane:
     """A stripe: what comes next, how much may be in flight, and what is."""
 
-    coming: Iterator[int]
+    coming: Queue
     window: Window
     flying: set[int] = field(default_factory=set)
 
@@ -101,9 +101,9 @@ class Ahead:
         self._waited = 0
         self._read_s = 0.0
         self._idle = Idle(clock)
-        self._lanes = [
-            _Lane(order(design.policy, units, dice), Window(design.window)) for units in stripes
-        ]
+        self._lanes = [_Lane(queue(design.policy, dice), Window(design.window)) for _ in stripes]
+        for lane, units in zip(self._lanes, stripes, strict=True):
+            lane.coming.put(units)
 
     def begin(self) -> None:
         """Ask for the first units."""
@@ -139,7 +139,7 @@ class Ahead:
 
     def _fill(self, lane: _Lane) -> None:
         while len(lane.flying) < lane.window.size:
-            unit = next(lane.coming, None)
+            unit = lane.coming.take()
             if unit is None:
                 return
             if not self._host.has[unit]:

@@ -107,6 +107,11 @@ class Figures(Collector):
             totals.used,
         )
         yield CounterMetricFamily(
+            "virtman_prefetch_missed_bytes",
+            "Bytes of pieces that profiles have, and that VMs read before they came.",
+            totals.missed,
+        )
+        yield CounterMetricFamily(
             "virtman_prefetch_useless",
             "Boots for which nothing more was fetched ahead, as VMs hardly read what came.",
             totals.useless,

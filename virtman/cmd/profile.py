@@ -24,7 +24,8 @@ from virtman.cmd import complete, plot, settings, table
 from virtman.cmd.options import as_json
 from virtman.errors import ProfileForeign, ProfileInvalid, ProfileUnbound
 from virtman.model import naming
-from virtman.model.profile import BOOT, LARGEST, Profile, bands, decode, rows
+from virtman.model.profile import BOOT, Profile, bands, rows
+from virtman.model.profile_format import LARGEST, decode
 
 if TYPE_CHECKING:
     from virtman.coordinator.client import VoltClient
@@ -135,6 +136,7 @@ def show(volt: VoltClient, image: str, workload: str, revision: int | None, as_j
     click.echo(f"runs: {head['runs']}")
     click.echo(f"pieces: {_pieces(head)}")
     click.echo(f"in at least half of the runs: {head['common']}")
+    click.echo(f"runs that are kept: {head['latest']}")
     table.table(("SECONDS", "PIECES", "MIB", "SHARE"), rows(found))
 
 
@@ -304,6 +306,7 @@ def _head(found: Profile) -> dict[str, Any]:
         "pieces": found.total,
         "bytes": sum(band.bytes for band in listed),
         "common": len(found.wanted()),
+        "latest": len(found.latest),
     }
 
 

@@ -36,9 +36,12 @@ OPTS = [
         choices=[
             ("in-order", "as the boots that were recorded read it"),
             ("window-random", "one at random of the next 300"),
+            ("stream", "what is likely to follow what VMs read"),
         ],
         help="Which piece is fetched next. With window-random, nodes that boot at once fetch "
-        "different pieces, but later what VMs want first.",
+        "different pieces, but later what VMs want first. With stream, what VMs read decides what "
+        "is fetched: for workloads whose runs vary. It goes on for as long as the image is "
+        "attached.",
     ),
     cfg.IntOpt(
         "window",

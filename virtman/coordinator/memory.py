@@ -15,7 +15,7 @@ from virtman.errors import ProfileInvalid
 from virtman.model import address
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Feed, Hydration, Parent, Placement
-from virtman.model.profile import decode
+from virtman.model.profile_format import decode
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from virtman.errors import (
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
-from virtman.model.profile import BOOT, Profile, Run, decode, encode, merged
+from virtman.model.profile import BOOT, Profile, Run, merged
+from virtman.model.profile_format import decode, encode
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
@@ -148,8 +149,11 @@ class Boot:
 
     def goes_on(self) -> bool:
         """Tell whether VMs use the image, and it was not left since."""
-        is_same = self.attachment.reads is self.reads and bool(self.attachment.users)
-        return is_same and not self._stops
+        return self._stays() and bool(self.attachment.users)
+
+    def _stays(self) -> bool:
+        """Tell whether the image was not left since: more VMs may come."""
+        return self.attachment.reads is self.reads and not self._stops
 
     def pause(self, seconds: float) -> None:
         """Let time pass."""
@@ -177,15 +181,17 @@ class Boot:
     def _help(
         self, prefetch: Prefetch, then: Callable[[], object] = lambda: None, *, asked: bool
     ) -> None:
-        """Fetch ahead, and see what VMs read of that."""
-        with self.attachment.share.taken(capped=self.attachment.is_capped):
-            self._hasten()
-            prefetch.fetch(self.goes_on, self.pause, asked=asked)
-        if prefetch.verdict and self.goes_on():
-            LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
-        self.fetched.set()
-        then()
-        prefetch.watch(self.goes_on, self.pause)
+        """Fetch ahead, and see what VMs read of that, and what follows."""
+        is_more = True
+        while is_more:
+            with self.attachment.share.taken(capped=self.attachment.is_capped):
+                self._hasten()
+                prefetch.fetch(self.goes_on, self.pause, asked=asked and not self.fetched.is_set())
+            if prefetch.verdict and self.goes_on():
+                LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+            self.fetched.set()
+            then()
+            is_more = prefetch.watch(self._stays if prefetch.follows else self.goes_on, self.pause)
         ahead = prefetch.ahead()
         LOG.info(
             "image %s: VMs read %.1f of the %.1f MiB that were fetched ahead",

@@ -1,4 +1,11 @@
-"""Fetches what VMs will read before they do (VMTorrent, 2.2.4).
+"""Fetches what VMs will read before they do (VMTorrent, 2.2.4; vTube, 4.2).
+
+What that is, ``foresight`` tells: at the start, and by some policies whenever VMs have read
+something that did not come ahead. So fetching ends when all has come, and may begin again::
+
+    fetch --- all is there ---> watch --- VMs read, something follows ---> fetch
+                                  |
+                                  +--- VMs read no more, or something else ---> the end
 
 Pieces are read through the exports, as VMs and children read them: whoever wants one that is on
 its way waits for that one, and it is fetched once. Each stripe comes from another parent, so each
@@ -11,18 +18,21 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from virtman import sysfs
 from virtman.errors import VirtmanError
 from virtman.image.attachment import Attachment
+from virtman.image.lane import Lane
 from virtman.image.share import SharedCap
 from virtman.model import pieces
-from virtman.model.prefetch_order import AHEAD, Policy, order
+from virtman.model.foresight import Foresight
+from virtman.model.prediction import HINT_S
+from virtman.model.prefetch_order import Policy, queue
 from virtman.model.prefetch_pace import Idle, Window
-from virtman.model.prefetch_use import Judge
+from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
 from virtman.model.read_counts import BOUNDS, Count
 from virtman.stack.reads import Reads
@@ -35,9 +45,6 @@ LOOK = 0.5
 _DOUBT_S = 0.1
 """The same until they have read a piece of the profile: it may be of another workload."""
 
-_SELDOM = 8.0
-"""Seconds between two looks while VMs read nothing of what came: starting a guest may take long."""
-
 _UNREAD_S = 120.0
 """Seconds for which VMs have read nothing more of what came, after which they will not."""
 
@@ -48,6 +55,7 @@ class Totals:
 
     :ivar fetched: bytes that came ahead of VMs
     :ivar used: of them, bytes that VMs have read
+    :ivar missed: bytes of pieces that profiles have, and that VMs read before they came
     :ivar useless: boots whose VMs hardly read what came
     :ivar recorded: boots
     :ivar read_s: seconds that reads of VMs took during their boots
@@ -56,17 +64,27 @@ class Totals:
 
     fetched: int = 0
     used: int = 0
+    missed: int = 0
     useless: int = 0
     recorded: int = 0
     read_s: float = 0.0
     reads: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, *, fetched: int = 0, used: int = 0, useless: int = 0, recorded: int = 0) -> None:
+    def add(
+        self,
+        *,
+        fetched: int = 0,
+        used: int = 0,
+        missed: int = 0,
+        useless: int = 0,
+        recorded: int = 0,
+    ) -> None:
         """Count more."""
         with self.lock:
             self.fetched += fetched
             self.used += used
+            self.missed += missed
             self.useless += useless
             self.recorded += recorded
 
@@ -90,7 +108,7 @@ class State(StrEnum):
 class Ahead:
     """What is fetched of an image ahead of its VMs; in bytes.
 
-    :ivar wanted: what its profile names
+    :ivar wanted: what its profile names, or what was to be fetched so far if VMs are followed
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
@@ -111,7 +129,7 @@ class Ahead:
 
 @dataclass(frozen=True)
 class How:
-    """In which order pieces are fetched, and how fast.
+    """Which pieces are fetched, in which order, and how fast.
 
     :ivar largest: pieces in flight for a stripe, at most
     """
@@ -121,58 +139,13 @@ class How:
     cap: SharedCap
 
 
-class _Lane:
-    """The pieces of one stripe: which is next, and how many are on their way."""
-
-    def __init__(self, numbers: Iterator[int], window: Window) -> None:
-        self.window = window
-        self._coming = numbers
-        self._next = next(numbers, None)
-        self._flying = 0
-        self._changed = threading.Condition()
-        self._is_over = False
-
-    def take(self, is_alone: Callable[[], bool]) -> list[int]:
-        """Return the next piece once one more may fly; none if that was all.
-
-        :param is_alone: whether no VM waits; then as many that lie behind it come with it as may
-            fly
-        """
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_over or self._flying < self.window.size)
-            free = self.window.size - self._flying
-            taken: list[int] = []
-            while self._next is not None and not self._is_over:
-                taken.append(self._next)
-                self._next = next(self._coming, None)
-                if len(taken) == free or self._next != taken[-1] + 1 or not is_alone():
-                    break
-            self._flying += len(taken)
-            return taken
-
-    def came(self, taken: Sequence[int], *, grows: bool) -> None:
-        """Take notice that what was taken has come."""
-        with self._changed:
-            self._flying -= len(taken)
-            for _ in taken if grows else ():
-                self.window.came()
-            self._changed.notify_all()
-
-    def hurt(self, read_s: float, idle_s: float) -> None:
-        """Take notice of how long VMs wait."""
-        with self._changed:
-            self.window.demand(read_s, idle_s)
-
-    def end(self) -> None:
-        """Let nothing more fly."""
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-
 class Prefetch:
-    """Fetches a profile's pieces of an image.
+    """Fetches pieces of an image by a profile.
 
+    The thread that calls ``fetch`` and ``watch`` looks at what VMs read, and puts pieces into the
+    lanes; others take them out.
+
+    :ivar follows: whether what is fetched depends on what VMs read
     :ivar verdict: why it ended early, in words; empty if it did not
     """
 
@@ -180,9 +153,10 @@ class Prefetch:
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
         self.verdict = ""
-        self._there = self._fetched = self._used = 0
+        self._wanted = self._there = self._fetched = self._used = 0
         self._state = State.FETCHING
-        self._begin = self._end = 0.0
+        self._seconds = 0.0  # in earlier times of fetching
+        self._begin: float | None = None
         self._name = attachment.info.name
         self._caches = attachment.page_caches
         self._share = attachment.share
@@ -193,28 +167,28 @@ class Prefetch:
         self._totals = totals
         self._lock = threading.Lock()
         self._is_proven = threading.Event()
-        self._judge = Judge(profile, reads.area)
+        self._foresight = Foresight(profile, how.policy)
+        self.follows = self._foresight.follows
+        self._judge = Judge(profile, reads.area, follows=self.follows)
         self._idle = Idle(time.monotonic)
-        stripes = self._by_stripe(profile.wanted())
-        self._wanted = sum(self._length([number]) for numbers in stripes for number in numbers)
+        self._followed = time.monotonic()
         self._lanes = [
-            _Lane(
-                order(how.policy, numbers, random.Random(), AHEAD),  # noqa: S311 - no secret
-                Window(how.largest),
-            )
-            for numbers in stripes
+            Lane(queue(how.policy, random.Random()), Window(how.largest))  # noqa: S311 - no secret
+            for _ in self._caches.exports
         ]
+        self._put(self._foresight.begin())
 
     def ahead(self) -> Ahead:
         """Return how far it is."""
         window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
         counts = self._wanted, self._there, self._fetched, self._used
-        return Ahead(self._state, *counts, self._seconds(), window, self.verdict)
+        spent = self._seconds + (time.monotonic() - self._begin if self._begin else 0.0)
+        return Ahead(self._state, *counts, spent, window, self.verdict)
 
     def fetch(
         self, goes_on: Callable[[], bool], sleep: Callable[[float], object], *, asked: bool
     ) -> None:
-        """Fetch all, as long as it goes on and VMs read what comes.
+        """Fetch all that is wanted, as long as it goes on and VMs read what comes.
 
         Until they have read a piece of the profile, none is fetched while they wait: it may be of
         another workload, and cost them time for nothing.
@@ -234,11 +208,17 @@ class Prefetch:
         ]
         if asked:
             self._is_proven.set()
-        self._begin = time.monotonic()
-        for one in workers:
+        else:
+            self._weigh()
+        self._state, self._begin, before = State.FETCHING, time.monotonic(), self._fetched
+        for lane in self._lanes:
+            lane.begin()
+        for one in workers if not self.verdict else ():
             one.start()
         try:
-            while any(one.is_alive() for one in workers) and not self.verdict and goes_on():
+            while goes_on() and not (self._is_done() or self.verdict):
+                if not any(one.is_alive() for one in workers):
+                    break
                 sleep(LOOK if self._is_proven.is_set() else _DOUBT_S)
                 self._look()
                 if not asked:
@@ -247,7 +227,8 @@ class Prefetch:
             self.verdict = self.verdict or str(err)
             raise
         finally:
-            self._end = time.monotonic()
+            seconds, self._begin = time.monotonic() - self._begin, None
+            self._seconds += seconds
             for lane in self._lanes:
                 lane.end()
             if self._there == self._wanted:
@@ -258,21 +239,44 @@ class Prefetch:
         LOG.info(
             "image %s: %.1f MiB were fetched ahead of VMs in %.1f s",
             self._name,
-            self._fetched / 2**20,
-            self._seconds(),
+            (self._fetched - before) / 2**20,
+            seconds,
         )
 
-    def watch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> None:
-        """See what VMs read of what came, as long as it goes on and they do."""
-        used, since, pause = self._used, time.monotonic(), LOOK
-        while time.monotonic() - since < _UNREAD_S and self._used < self._fetched and goes_on():
-            sleep(pause)
-            self._look()
-            pause = min(2 * pause, _SELDOM)
-            if self._used != used:
-                used, since, pause = self._used, time.monotonic(), LOOK
+    def watch(self, goes_on: Callable[[], bool], sleep: Callable[[float], object]) -> bool:
+        """See what VMs read, as long as it goes on, and they may read more of what came.
 
-    def _by_stripe(self, numbers: Sequence[int]) -> list[list[int]]:
+        Where they are followed, they always may.
+
+        :returns: whether something is to be fetched again
+        """
+        used, since, reads = self._used, time.monotonic(), -1
+        while goes_on() and self._may_read(since):
+            sleep(LOOK)
+            before, reads = reads, sysfs.sectors_read(self._origin)
+            if reads != before:  # a look costs more than that
+                self._look()
+                if self.follows and not self._is_done():
+                    return True
+            if self._used != used:
+                used, since = self._used, time.monotonic()
+        return False
+
+    def _may_read(self, since: float) -> bool:
+        if self.follows:
+            return not self.verdict
+        return time.monotonic() - since < _UNREAD_S and self._used < self._fetched
+
+    def _put(self, numbers: Iterable[int]) -> None:
+        """Have pieces fetched next."""
+        for lane, those in zip(self._lanes, self._by_stripe(numbers), strict=True):
+            self._wanted += sum(self._length([number]) for number in lane.put(those))
+
+    def _is_done(self) -> bool:
+        """Tell whether all that is wanted has come."""
+        return all(lane.is_done() for lane in self._lanes)
+
+    def _by_stripe(self, numbers: Iterable[int]) -> list[list[int]]:
         found: list[list[int]] = [[] for _ in self._caches.exports]
         for number in numbers:
             offset = number * self._piece
@@ -288,11 +292,23 @@ class Prefetch:
             lane.hurt(read_s, self._idle.seconds)
         wanted = self._wanted_of(seen)
         with self._lock:
-            used = self._judge.look(seen, wanted) * self._piece
+            found = self._judge.look(seen, wanted)
+            used = len(found.used) * self._piece
             self._used += used
-            self._totals.add(used=used)
+            self._totals.add(used=used, missed=len(found.missed) * self._piece)
             if self._judge.is_proven():
                 self._is_proven.set()
+        self._follow(found)
+
+    def _follow(self, found: Look) -> None:
+        """Have fetched next what follows what VMs have read."""
+        now = time.monotonic()
+        read = found.missed
+        if not read and now - self._followed >= HINT_S:
+            read = found.used
+        if read:
+            self._followed = now
+            self._put(self._foresight.after(read))
 
     def _wanted_of(self, seen: Mapping[int, Count]) -> set[int]:
         """Return the pieces that somebody wanted, or that came ahead, where VMs have just read."""
@@ -309,7 +325,7 @@ class Prefetch:
                 self._totals.add(useless=1)
                 self.verdict = "VMs hardly read what the profile says"
 
-    def _work(self, lane: _Lane) -> None:
+    def _work(self, lane: Lane) -> None:
         try:
             while taken := lane.take(lambda: not sysfs.is_read(self._origin)):
                 try:
@@ -344,10 +360,6 @@ class Prefetch:
         """Wait until the profile has proven itself, no VM waits, or nothing more is to come."""
         while not (self._is_proven.is_set() or self._is_over()) and sysfs.is_read(self._origin):
             self._is_proven.wait(_DOUBT_S)
-
-    def _seconds(self) -> float:
-        """Return for how long it was fetched, so far or in all."""
-        return (self._end or time.monotonic()) - self._begin if self._begin else 0.0
 
     def _is_over(self) -> bool:
         return self._state is not State.FETCHING

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from virtman.model import sizes
 from virtman.model.profile import Profile
@@ -28,6 +29,9 @@ _FOREIGN = 0.1
 
 _ENOUGH = 8
 """Pieces that VMs have read before that share tells something."""
+
+_STRANGE = 0.5
+"""The same share where VMs are followed: of runs that vary, others have read nearly all."""
 
 
 class Usefulness:
@@ -78,6 +82,18 @@ class Usefulness:
         return used / len(judged) < self._least
 
 
+@dataclass(frozen=True)
+class Look:
+    """What VMs have read of a profile since the look before.
+
+    :ivar used: pieces that came ahead
+    :ivar missed: those that did not, when somebody wanted them for the first time
+    """
+
+    used: tuple[int, ...]
+    missed: tuple[int, ...]
+
+
 class Judge:
     """Whether VMs read what is fetched ahead.
 
@@ -88,10 +104,15 @@ class Judge:
     ahead it is known which ones: they are in memory because somebody wanted them. The rest of what
     was read in an area is taken to be of the pieces that came ahead.
 
+    Where runs vary, and what comes follows what VMs read, a band tells nothing of how far they
+    are. Then it is enough that the profile has half of what they read.
+
     :param area: bytes of which it is known together how much was read
+    :param follows: whether what comes follows what VMs read
     """
 
-    def __init__(self, profile: Profile, area: int) -> None:
+    def __init__(self, profile: Profile, area: int, *, follows: bool = False) -> None:
+        self._follows = follows
         self._usefulness = Usefulness()
         self._piece = profile.piece_size
         self._area = area
@@ -121,21 +142,21 @@ class Judge:
         """Return the areas of which VMs have read more since the last look."""
         return [area for area, count in seen.items() if self._sectors.get(area) != count.sectors]
 
-    def look(self, seen: Mapping[int, Count], wanted: Iterable[int]) -> int:
-        """Return how many of the pieces that came ahead were read since the last look.
+    def look(self, seen: Mapping[int, Count], wanted: Iterable[int]) -> Look:
+        """Return which pieces of the profile were read since the last look.
 
         :param seen: all that VMs have read
         :param wanted: pieces of the areas that changed which are in memory, because somebody
             wanted something of them or they came ahead
         """
-        self._take(wanted)
+        missed = self._take(wanted)
         fresh: dict[int, int] = {}
         for area in self.changed(seen):
             bucket = area * self._area // self._bucket
             more = seen[area].sectors - self._sectors.get(area, 0)
             fresh[bucket] = fresh.get(bucket, 0) + more * sizes.SECTOR
             self._sectors[area] = seen[area].sectors
-        used = 0
+        used: list[int] = []
         for bucket, read in fresh.items():
             owed = self._owed.get(bucket)
             if owed is not None:
@@ -145,11 +166,12 @@ class Judge:
             for piece in these:
                 self._usefulness.used(piece)
                 self._lately.append(self._times[piece])
-            if owed is None:  # else it may have been a strange one that was read again
+            # else it may have been a strange one that was read again: one of another workload
+            if owed is None or self._follows:
                 self._known.update(these)
-            used += len(these)
+            used += these
             del waiting[: len(these)]
-        return used
+        return Look(tuple(used), missed)
 
     def is_proven(self) -> bool:
         """Tell whether VMs have read a piece of the profile."""
@@ -158,21 +180,30 @@ class Judge:
     def is_poor(self) -> bool:
         """Tell whether the profile is of another workload than what runs."""
         known, read = len(self._known), len(self._known) + len(self._strange)
+        if self._follows:
+            return read >= _LATELY and known < _STRANGE * read
         if read >= _ENOUGH and known < _FOREIGN * read:
             return True
         if len(self._lately) < _LATELY:
             return False
         return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
 
-    def _take(self, wanted: Iterable[int]) -> None:
-        """Take notice of pieces that VMs read and that did not come ahead."""
-        for piece in set(wanted) - self._ahead:
+    def _take(self, wanted: Iterable[int]) -> tuple[int, ...]:
+        """Take notice of pieces that VMs read and that did not come ahead; return the new ones.
+
+        Those are left out that the profile does not have.
+        """
+        missed = []
+        for piece in sorted(set(wanted) - self._ahead):
             if piece in self._times:
+                if piece not in self._known:
+                    missed.append(piece)
                 self._known.add(piece)
             elif piece not in self._strange:
                 self._strange.add(piece)
                 bucket = self._bucket_of(piece)
                 self._owed[bucket] = self._owed.get(bucket, 0) + self._piece
+        return tuple(missed)
 
     def _bucket_of(self, piece: int) -> int:
         return piece * self._piece // self._bucket

@@ -9,33 +9,16 @@ set, never in quite the same order: so a profile keeps coarse bands of time::
     in 3 of 3    0-3, 17    40    41, 42       groups: the pieces of one band that were in
     in 1 of 3               99                 as many runs
 
-A profile is encoded as
-
-======  =============================================================
-bytes   what
-======  =============================================================
-4       magic: ``VMBP``
-1       version: 1
-32      identity of the image
-32      SHA-256 of all that follows
-rest    body, compressed by zlib
-======  =============================================================
-
-and its body as identity (32 bytes, as nothing else guards the one before), piece size, number of
-runs, width of a band in ms, number of groups; then for each group, in order, its band less that
-of the group before, count of runs, number of pieces, and each piece less the one before. These
-are unsigned LEB128 of at most 5 bytes; the first "one before" is 0. Volt reads the first 69 bytes
-and checks the sum, no more.
+Runs whose reads vary are helped by what was read after what, in each of them (``clusters``). So a
+profile also keeps, of the latest runs, the band of each piece in that run.
 """
 
 from __future__ import annotations
 
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from hashlib import sha256
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 from virtman.errors import ProfileForeign, ProfileInvalid
@@ -50,11 +33,14 @@ PIECE = 64 * 1024
 BAND_MS = 1000
 """Milliseconds; how wide a band is by default."""
 
-LARGEST = 1 << 20
-"""Bytes that an encoded profile has at most: Volt takes no more."""
-
 PIECES = 1 << 18
 """Pieces that a profile has at most: all of 16 GiB. No boot reads as much."""
+
+LATEST = 16
+"""Runs of which a profile keeps when they read each piece, at most."""
+
+KEPT = 1 << 19
+"""Bands of pieces in these runs, at most: 2 runs of 16 GiB, 16 of 2 GiB."""
 
 Run = Mapping[int, float]
 """Piece number, and seconds from the begin of the boot to its first read."""
@@ -62,15 +48,9 @@ Run = Mapping[int, float]
 Leaves = bytes | memoryview
 """Leaves of an image's hash tree: the digests of its blocks, one after another."""
 
-_SIZES = [1 << power for power in range(12, 21)]
 _DIGEST = 32
-_MAGIC = b"VMBP"
-_VERSION = 1
-_IDENTITY = len(_MAGIC) + 1
-_SUM = _IDENTITY + _DIGEST
-_BODY = _SUM + _DIGEST
+_SIZES = [1 << power for power in range(12, 21)]
 _NUMBERS = range(1 << 32)
-_LONGEST = 64 + 16 * PIECES  # a body: at worst, each piece is a group of its own
 
 
 @dataclass(frozen=True)
@@ -111,6 +91,7 @@ class Profile:
     :ivar runs: how many were merged
     :ivar band_ms: how wide a band is, in ms
     :ivar groups: by band, then by count, most first; no piece is in two of them
+    :ivar latest: the runs that were merged last, oldest first: the band of each piece read
     :raises ProfileInvalid: if it is not so; what can be made can be encoded
     """
 
@@ -119,20 +100,27 @@ class Profile:
     runs: int
     band_ms: int
     groups: tuple[Group, ...]
+    latest: tuple[Mapping[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        _check(re.fullmatch("[0-9a-f]{64}", self.identity), "the identity is no root hash")
-        _check(self.piece_size in _SIZES, f"pieces cannot have {self.piece_size} bytes")
-        _check(self.runs in _NUMBERS, f"{self.runs} runs")
-        _check(self.band_ms in _NUMBERS[1:], f"bands of {self.band_ms} ms")
-        _check(_ascend((one.band, -one.count) for one in self.groups), "groups are out of order")
+        check(re.fullmatch("[0-9a-f]{64}", self.identity), "the identity is no root hash")
+        check(self.piece_size in _SIZES, f"pieces cannot have {self.piece_size} bytes")
+        check(self.runs in _NUMBERS, f"{self.runs} runs")
+        check(self.band_ms in _NUMBERS[1:], f"bands of {self.band_ms} ms")
+        check(_ascend((one.band, -one.count) for one in self.groups), "groups are out of order")
         for group in self.groups:
-            _check(group.band in _NUMBERS, f"a band {group.band}")
-            _check(1 <= group.count <= self.runs, f"pieces in {group.count} of {self.runs} runs")
-            _check(group.pieces and _ascend(group.pieces), "pieces are out of order")
-            _check(group.pieces[0] >= 0 and group.pieces[-1] in _NUMBERS, "a piece is beyond all")
-        _check(self.total <= PIECES, f"{self.total} pieces are more than {PIECES}")
-        _check(self.total == len(_seen(self)), "a piece is in two groups")
+            check(group.band in _NUMBERS, f"a band {group.band}")
+            check(1 <= group.count <= self.runs, f"pieces in {group.count} of {self.runs} runs")
+            check(group.pieces and _ascend(group.pieces), "pieces are out of order")
+            check(group.pieces[0] >= 0 and group.pieces[-1] in _NUMBERS, "a piece is beyond all")
+        check(self.total <= PIECES, f"{self.total} pieces are more than {PIECES}")
+        seen = _seen(self)
+        check(self.total == len(seen), "a piece is in two groups")
+        most = min(self.runs, _kept(self.total))
+        check(len(self.latest) <= most, f"{len(self.latest)} runs are kept, more than {most}")
+        for run in self.latest:
+            check(run.keys() <= seen.keys(), "a run has a piece that is in no group")
+            check(all(band in _NUMBERS for band in run.values()), "a run has no such band")
 
     @property
     def total(self) -> int:
@@ -144,6 +132,11 @@ class Profile:
         common = [group for group in self.groups if 2 * group.count >= self.runs]
         found = sorted((group.band, piece) for group in common for piece in group.pieces)
         return tuple(piece for _, piece in found)
+
+    def timed(self) -> list[Run]:
+        """Return the latest runs; a band stands for its middle."""
+        width = self.band_ms / 1000
+        return [{piece: (band + 0.5) * width for piece, band in run.items()} for run in self.latest]
 
 
 def merged(
@@ -157,7 +150,7 @@ def merged(
 
     A piece goes to the band of its mean time; times known only by band count as its middle.
     A profile keeps its ``band_ms``. Beyond ``PIECES``, the pieces of fewest runs are left out,
-    the latest first.
+    the latest first. Of the latest runs as many are kept as there is room for.
 
     :raises ProfileForeign: if the profile is of another image or piece size
     """
@@ -183,7 +176,9 @@ def merged(
         found.setdefault(seen[piece], []).append(piece)
     order = sorted(found, key=lambda one: (one[0], -one[1]))
     groups = tuple(Group(band, count, tuple(found[band, count])) for band, count in order)
-    return replace(profile, runs=profile.runs + 1, groups=groups)
+    last = {piece: int(first_s * 1000 // width) for piece, first_s in run.items()}
+    latest = _of([*profile.latest, last][-_kept(len(kept)) :], set(kept))
+    return replace(profile, runs=profile.runs + 1, groups=groups, latest=latest)
 
 
 def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profile:
@@ -204,12 +199,12 @@ def carried(profile: Profile, old: Leaves, new: Leaves, identity: str) -> Profil
         # behind an image's end are no digests, or zeros; no piece is there
         return any(digests[:_DIGEST]) and digests == new[start : start + width]
 
-    groups = (
+    parts = (
         replace(group, pieces=tuple(filter(is_same, group.pieces))) for group in profile.groups
     )
-    return replace(
-        profile, identity=identity, groups=tuple(group for group in groups if group.pieces)
-    )
+    groups = tuple(group for group in parts if group.pieces)
+    latest = _of(profile.latest, {piece for group in groups for piece in group.pieces})
+    return replace(profile, identity=identity, groups=groups, latest=latest)
 
 
 def bands(profile: Profile) -> list[Band]:
@@ -232,90 +227,25 @@ def rows(profile: Profile) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def encode(profile: Profile) -> bytes:
-    """Return a profile as bytes: less than 512 KB for all pieces of 15 GB."""
-    body = bytearray(bytes.fromhex(profile.identity))
-    _put(body, (profile.piece_size, profile.runs, profile.band_ms, len(profile.groups)))
-    band = 0
-    for group in profile.groups:
-        _put(body, (group.band - band, group.count, len(group.pieces), group.pieces[0]))
-        _put(body, (piece - before for before, piece in pairwise(group.pieces)))
-        band = group.band
-    packed = zlib.compress(body, 9)
-    return _MAGIC + bytes([_VERSION]) + body[:_DIGEST] + sha256(packed).digest() + packed
-
-
-def decode(data: bytes) -> Profile:
-    """Return the profile that was encoded so.
-
-    :raises ProfileInvalid: whatever is wrong with the bytes
-    """
-    body = _unpacked(data)
-    _check(body[:_DIGEST] == data[_IDENTITY:_SUM], "it is of another image than it says")
-    numbers = _numbers(body[_DIGEST:])
-    try:
-        piece_size, runs, band_ms, count = islice(numbers, 4)
-        groups, band = [], 0
-        for _ in range(count):
-            band += next(numbers)
-            groups.append(Group(band, next(numbers), _pieces(numbers)))
-    except (StopIteration, ValueError) as err:
-        raise ProfileInvalid("no valid boot profile: its body ends early") from err
-    _check(next(numbers, None) is None, "its body does not end")
-    return Profile(body[:_DIGEST].hex(), piece_size, runs, band_ms, tuple(groups))
-
-
-def _unpacked(data: bytes) -> bytes:
-    _check(len(data) >= _BODY and data.startswith(_MAGIC), "it does not begin like one")
-    version = data[len(_MAGIC)]
-    _check(version == _VERSION, f"its version is {version}, not {_VERSION}")
-    _check(sha256(data[_BODY:]).digest() == data[_SUM:_BODY], "the checksum is wrong")
-    unpacking = zlib.decompressobj()
-    try:
-        body = unpacking.decompress(data[_BODY:], _LONGEST)
-    except zlib.error as err:
-        raise ProfileInvalid(f"no valid boot profile: {err}") from err
-    _check(unpacking.eof and not unpacking.unused_data, "its body has the wrong length")
-    return body
-
-
-def _pieces(numbers: Iterator[int]) -> tuple[int, ...]:
-    count = next(numbers)
-    pieces = tuple(accumulate(islice(numbers, count)))
-    _check(len(pieces) == count, "a group ends early")
-    return pieces
-
-
-def _put(body: bytearray, numbers: Iterable[int]) -> None:
-    for number in numbers:
-        rest = number
-        while rest > 0x7F:
-            body.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        body.append(rest)
-
-
-def _numbers(body: bytes) -> Iterator[int]:
-    number = shift = 0
-    for byte in body:
-        number |= (byte & 0x7F) << shift
-        if byte & 0x80:
-            shift += 7
-            _check(shift < 35, "a number is too long")
-        else:
-            yield number
-            number = shift = 0
-    _check(not shift, "the last number ends early")
-
-
 def _seen(profile: Profile) -> dict[int, tuple[int, int]]:
     return {piece: (group.band, group.count) for group in profile.groups for piece in group.pieces}
+
+
+def _kept(pieces: int) -> int:
+    """Return how many runs a profile of so many pieces keeps."""
+    return min(LATEST, KEPT // max(pieces, 1))
+
+
+def _of(runs: Iterable[Mapping[int, int]], pieces: Set[int]) -> tuple[Mapping[int, int], ...]:
+    """Return what runs read of these pieces."""
+    return tuple({one: band for one, band in run.items() if one in pieces} for run in runs)
 
 
 def _ascend(keys: Iterable[Any]) -> bool:
     return all(one < other for one, other in pairwise(keys))
 
 
-def _check(is_so: object, otherwise: str) -> None:
+def check(is_so: object, otherwise: str) -> None:
+    """Raise ProfileInvalid unless something is so."""
     if not is_so:
         raise ProfileInvalid(f"no valid boot profile: {otherwise}")

@@ -17,7 +17,7 @@ from typing import Final
 from volt.errors import ProfileInvalid
 
 MAGIC: Final = b"VMBP"
-VERSION: Final = 1
+VERSION: Final = 2
 HEAD: Final = 69  # bytes
 BOOT: Final = "boot"
 """The workload that agents record and help by themselves."""

@@ -23,7 +23,8 @@ from virtman.kept_tree import KeptTree
 from virtman.model import hashtree, layer_format
 from virtman.model.address import iqn
 from virtman.model.layer_format import Description
-from virtman.model.profile import PIECE, decode, encode, merged
+from virtman.model.profile import PIECE, merged
+from virtman.model.profile_format import decode, encode
 from virtman.node.check import Check
 from volt.model.objects import ImageReport, Report
 from volt.transport import Portal

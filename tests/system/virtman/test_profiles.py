@@ -7,8 +7,12 @@ from itertools import groupby, pairwise
 from typing import ClassVar
 
 from lab.waiting import wait_until
+from planning.replay import policy, traces
+from planning.replay.run import replay
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
-from virtman.model.profile import decode
+from virtman.model.buffering import Connection
+from virtman.model.profile import merged
+from virtman.model.profile_format import decode, encode
 
 PIECE = 64 * 1024
 READ = 200  # pieces that a VM reads
@@ -17,6 +21,23 @@ SENT = 1.06  # over the data: leaves of the hash tree, headers of the network
 ATTACHED = MIB  # bytes that a node receives while it attaches the image, at most
 LATE = 0.02  # of the data
 RATE = 2 * MIB  # bytes a second: a cap of what is fetched ahead
+LONG = 25  # seconds of a run that was recorded
+LINE = Connection(rate=100e6 / 8, round_trip_s=0.001)  # no less than what the bed's nodes have
+MISSED = 0.3  # of what a VM reads, of a run of which others know much
+
+_REPLAY = """
+import json, mmap, os, sys, time
+device, reads = json.load(sys.stdin)
+opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
+memory = mmap.mmap(-1, 65536)
+begin, waited = time.monotonic(), 0.0
+for second, offset in reads:
+    now = time.monotonic() - begin
+    time.sleep(max(0.0, second + waited - now))
+    before = time.monotonic()
+    os.preadv(opened, [memory], offset)
+    waited += time.monotonic() - before
+"""
 
 
 class TestProfile(DeployedCase):
@@ -91,6 +112,55 @@ class TestProfile(DeployedCase):
             f"boot profile: {len(found)} pieces of {READ} recorded, {len(extra)} that nobody read; "
             f"{ahead >> 10} KiB came ahead, {late >> 10} KiB when the VM read"
         )
+
+    def runs(self):
+        """Return the first seconds of runs that were recorded, of pieces that lie together."""
+        (trace,) = (one for one in traces.recorded() if one.workload == "database")
+        runs = [{piece: s for piece, s in run.items() if s < LONG} for run in trace.runs]
+        places = {piece: place for place, piece in enumerate(sorted(set().union(*runs)))}
+        self.assertLess(len(places) * PIECE, self.size)
+        return [{places[piece]: s for piece, s in run.items()} for run in runs]
+
+    def store(self, node, runs):
+        """Have a profile of runs at Volt, imported on a node."""
+        root = self.deployment.ask("GET", f"/v1/images/{self.image}")["root_hash"]
+        made = None
+        for run in runs:
+            made = merged(made, run, root)
+        (node.share / "known.profile").write_bytes(encode(made))
+        where = self.deployment.volt_options(node)
+        self.virtman(node, "profile", "import", self.image, "/host/known.profile", *where)
+
+    def follow(self, node):
+        """Have a node's agent follow VMs, until the test is over."""
+        options = {"profile": {**self.options["profile"], "policy": "stream"}}
+        self.deployment.kill_agent(node)
+        self.addCleanup(self.deployment.start_agent, node, self.options)
+        self.addCleanup(self.deployment.kill_agent, node)
+        self.deployment.start_agent(node, options)
+
+    def test_what_vms_read_decides_what_comes_next(self):
+        node, _ = self.nodes
+        run, *others = self.runs()
+        self.store(node, others)
+        self.follow(node)
+        before = node.received_bytes()
+        device = self.create(node, "vm1")
+        reads = [(s, piece * PIECE) for piece, s in sorted(run.items(), key=lambda one: one[::-1])]
+        node.run(["python3", "-c", _REPLAY], input=json.dumps([device, reads]), timeout=300)
+        time.sleep(2)  # the last look
+        ahead = self.deployment.ahead(node, self.image)
+        read = len(run) * PIECE
+        ratio, missed = (node.received_bytes() - before) / read, 1 - ahead["used"] / read
+        alike = replay(run, policy.make("stream", others, PIECE, LINE), PIECE, LINE)
+        report(
+            f"a stream: {missed:.1%} missed and {ratio:.2f} fetched; {alike.miss_rate:.1%} and "
+            f"{alike.fetch_ratio:.2f} in the simulation"
+        )
+        self.assertEqual("fetched", ahead["state"], ahead)
+        self.assertLess(missed, MISSED)
+        self.assertLess(ratio, SENT * alike.fetch_ratio + ATTACHED / read)
+        self.kill(node, device)
 
     def test_a_boot_whose_agent_is_killed_is_not_recorded(self):
         node, _ = self.nodes

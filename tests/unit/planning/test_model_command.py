@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from bench.__main__ import main as bench
 from planning.cmd.model import main
 from planning.designs import DESIGNS
-from virtman.model.profile import Group, Profile, encode
+from virtman.model.profile import Group, Profile
+from virtman.model.profile_format import encode
 
 
 class ModelCase(testtools.TestCase):

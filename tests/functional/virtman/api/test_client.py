@@ -17,7 +17,8 @@ from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
 from virtman.cmd.shell import shell
-from virtman.model.profile import encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import encode
 from virtman.server import Server
 
 

@@ -14,7 +14,8 @@ from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.model import prefetch_pace
 from virtman.model.prefetch_order import Policy
-from virtman.model.profile import decode, encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import decode, encode
 
 KIB = 1024
 PIECE = 64 * KIB
@@ -106,6 +107,7 @@ class RecordingTest(BootsCase):
         self.record(node)
         found = self.stored(node)
         self.assertEqual((1, BOOT), (found.runs, found.wanted()))
+        self.assertEqual([set(BOOT)], [set(run) for run in found.latest])
         self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
 
     def test_what_the_kernel_reads_ahead_is_left_out(self):

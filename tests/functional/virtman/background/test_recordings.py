@@ -12,7 +12,7 @@ from virtman.errors import (
     RecordingInProgress,
     RecordingUnknown,
 )
-from virtman.model.profile import decode
+from virtman.model.profile_format import decode
 
 
 class RecordingsTest(BootsCase):

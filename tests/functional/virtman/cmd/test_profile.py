@@ -24,7 +24,8 @@ from virtman.errors import (
     ProfileUnbound,
     ProfileUnknown,
 )
-from virtman.model.profile import LARGEST, Profile, encode, merged
+from virtman.model.profile import Profile, merged
+from virtman.model.profile_format import LARGEST, encode
 
 ROOT = hashes()[0].root
 SVG = "{http://www.w3.org/2000/svg}"
@@ -115,6 +116,7 @@ class ProfileTest(ProfileCase):
             {
                 "image": "debian", "workload": "boot", "root_hash": ROOT, "runs": 3,
                 "piece_size": 65536, "band_ms": 1000, "pieces": 3, "bytes": 3 * 65536, "common": 2,
+                "latest": 3,
             },
             shown,
         )  # fmt: skip
@@ -130,6 +132,7 @@ class ProfileTest(ProfileCase):
             "runs: 3\n"
             "pieces: 3 of 64K, 0.2 MiB\n"
             "in at least half of the runs: 2\n"
+            "runs that are kept: 3\n"
             "SECONDS  PIECES  MIB  SHARE\n"
             "0        2       0.1  83%\n"
             "2        1       0.1  33%\n",

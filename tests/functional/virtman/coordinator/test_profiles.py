@@ -13,7 +13,8 @@ from virtman.errors import (
     ProfileUnbound,
     ProfileUnknown,
 )
-from virtman.model.profile import decode, encode, merged
+from virtman.model.profile import merged
+from virtman.model.profile_format import decode, encode
 
 
 def profile(*runs, content="debian"):

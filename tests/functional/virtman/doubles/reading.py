@@ -30,6 +30,7 @@ def read(kernel: Devices, image: str, offset: int, length: int, ahead: int = 0) 
     waited = fetch(kernel, export, HEADER + offset, length)
     fetch(kernel, export, HEADER + offset + length, ahead)
     origin = kernel.mapping(f"virtman_{image}_origin")
+    origin.sectors_read += length // SECTOR
     if origin.area:
         area = offset // origin.area
         sectors, spent, classes = origin.counts.get(area, (0, 0, [0] * 5))

@@ -58,6 +58,13 @@ class ReplayTest(testtools.TestCase):
         found = _replay(ONE, "clusters", [ONE, ONE])
         self.assertEqual((1 / 12, 1.0, 3.0), (found.miss_rate, found.fetch_ratio, found.waited_s))
 
+    def test_what_is_likely_at_the_start_streams_before_anything_is_missed(self):
+        late = {number: second + 30.0 for number, second in ONE.items()}
+        found = _replay(late, "stream", [late, late])
+        self.assertEqual((0.0, 1.0, 0.0), (found.miss_rate, found.fetch_ratio, found.waited_s))
+        found = _replay(late, "clusters", [late, late])
+        self.assertEqual(1 / 12, found.miss_rate)
+
     def test_the_vm_waits_once_if_the_line_is_too_slow(self):
         run = MENU | {number: 5.0 for number in range(10, 20)}
         found = _replay(run, "clusters", [run, run])

@@ -44,9 +44,33 @@ class PredictionTest(testtools.TestCase):
     def test_the_share_of_pieces_in_smaller_clusters(self):
         prediction = Prediction((MENU, LEVEL, SCENE, SOUND))
         self.assertEqual(
-            [0, 0, 1 / 93, 3 / 93, 33 / 93, 1],
+            [0, 1 / 186, 2 / 93, 18 / 93, 63 / 93, 1],
             [prediction.percentile(size) for size in (0, 1, 2, 30, 60, 61)],
         )
+
+    def test_what_hardly_any_run_read_is_left_out_though_it_is_small(self):
+        rows = tuple(
+            Cluster((500 + number,), tuple(40.0 if run == number else None for run in range(4)))
+            for number in range(4)
+        )
+        menu = Cluster((1,), (0.0,) * 4)
+        # each is in one of four runs; half of the five pieces are in clusters as small, or in none
+        self.assertEqual([menu], [one.cluster for one in Prediction((menu, *rows)).after(1)])
+
+    def test_of_several_pieces_the_soonest_counts(self):
+        found = Prediction((MENU, LEVEL, SCENE, SOUND)).after(1, 100, 2)
+        self.assertEqual(
+            [(MENU, 0.0), (LEVEL, 0.0), (SCENE, 20.0), (SOUND, 20.0)],
+            [(one.cluster, one.after_s) for one in found],
+        )
+
+    def test_at_the_start_what_is_likely_then_is_fetched(self):
+        found = Prediction((MENU, LEVEL, SCENE, SOUND), window_s=30.0).begin()
+        self.assertEqual(
+            [(MENU, 0.0), (LEVEL, 10.0), (SCENE, 30.0)],
+            [(one.cluster, one.after_s) for one in found],
+        )
+        self.assertEqual((), Prediction(()).begin())
 
     def test_what_was_read_before_does_not_follow(self):
         self.assertEqual([(SCENE, 0.0)], self.predicted(200))

@@ -97,6 +97,9 @@ class JudgeTest(testtools.TestCase):
         for number in numbers:
             area = number * PIECE // self.area
             self.sectors[area] = self.sectors.get(area, 0) + SECTORS
+        return len(self.look(judge, wanted).used)
+
+    def look(self, judge, wanted):
         return judge.look({area: Count(one) for area, one in self.sectors.items()}, wanted)
 
     def test_what_is_read_counts_once(self):
@@ -197,3 +200,49 @@ class JudgeTest(testtools.TestCase):
         judge.coming(range(100))
         self.read(judge, *range(1000, 1032), wanted=[*range(100), *range(1000, 1032)])
         self.assertTrue(judge.is_poor())
+
+
+class FollowingTest(testtools.TestCase):
+    """What VMs read decides what comes."""
+
+    def setUp(self):
+        super().setUp()
+        run = {number: number / 4 for number in range(400)}
+        self.judge = Judge(merged(None, run, "ab" * 32, PIECE), PIECE, follows=True)
+        self.seen = {}
+
+    def read(self, *numbers):
+        """Have VMs read pieces; some of them may have come ahead."""
+        self.seen |= {number: Count(SECTORS) for number in numbers}
+        return self.judge.look(self.seen, numbers)
+
+    def test_a_piece_of_the_profile_is_missed_once(self):
+        first, second = self.read(7, 900, 3), self.read(7, 900, 3)
+        self.assertEqual(((), (3, 7)), (first.used, first.missed))
+        self.assertEqual(((), ()), (second.used, second.missed))
+
+    def test_what_came_ahead_is_not_missed(self):
+        self.judge.coming([7, 8])
+        self.judge.fetched(7)
+        found = self.read(3, 7, 8)
+        self.assertEqual(((7,), (3,)), (found.used, found.missed))
+
+    def test_parts_in_another_order_are_no_reason_to_stop(self):
+        self.judge.coming(range(400))
+        for number in range(400):
+            self.judge.fetched(number)
+        for number in (*range(300, 400), *range(100)):
+            self.read(number)
+            self.assertFalse(self.judge.is_poor())
+
+    def test_vms_that_read_mostly_what_no_run_did_are_one(self):
+        self.read(*range(20), *range(1000, 1020))
+        self.assertFalse(self.judge.is_poor())
+        self.read(1020)
+        self.assertTrue(self.judge.is_poor())
+
+    def test_a_few_reads_tell_nothing(self):
+        self.read(*range(1000, 1031))
+        self.assertFalse(self.judge.is_poor())
+        self.read(1031)
+        self.assertTrue(self.judge.is_poor())

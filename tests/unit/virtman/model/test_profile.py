@@ -10,18 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtman.errors import ProfileForeign, ProfileInvalid
-from virtman.model.profile import (
-    PIECES,
-    Band,
-    Group,
-    Profile,
-    bands,
-    carried,
-    decode,
-    encode,
-    merged,
-    rows,
-)
+from virtman.model.profile import LATEST, PIECES, Band, Group, Profile, bands, carried, merged, rows
+from virtman.model.profile_format import decode, encode
 
 ROOT = "0f" * 32
 OTHER = "e1" * 32
@@ -39,12 +29,12 @@ def profile_of(runs, *settings):
     return profile
 
 
-def signed(body, root=ROOT, version=1):
+def signed(body, root=ROOT, version=2):
     """Return bytes with a right checksum; the body may be anything."""
     return sealed(zlib.compress(body), root, version)
 
 
-def sealed(packed, root=ROOT, version=1):
+def sealed(packed, root=ROOT, version=2):
     head = b"VMBP" + bytes([version]) + bytes.fromhex(root)
     return head + sha256(packed).digest() + packed
 
@@ -74,8 +64,10 @@ PROFILE = Profile(
         Group(0, 1, (7,)),
         Group(2, 2, (5, 200)),
     ),
+    ({0: 0, 1: 1, 300: 0, 5: 1}, {0: 3, 1: 0, 300: 0, 7: 0, 200: 2}),
 )
-BODY = body_of(65536, 3, 1000, 3, 0, 3, 3, 0, 1, 299, 0, 1, 1, 7, 2, 2, 2, 5, 195)
+GROUPS = (65536, 3, 1000, 3, 0, 3, 3, 0, 1, 299, 0, 1, 1, 7, 2, 2, 2, 5, 195)
+BODY = body_of(*GROUPS, 2, 1, 3, 1, 0, 2, 0, 7, 1, 1, 1, 0, 1)
 
 
 class ProfileTest(testtools.TestCase):
@@ -88,7 +80,7 @@ class ProfileTest(testtools.TestCase):
             {"piece_size": 2048 * KIB},
             {"piece_size": 96 * KIB},
             {"runs": 2**32},
-            {"runs": -1, "groups": ()},
+            {"runs": -1, "groups": (), "latest": ()},
             {"band_ms": 0},
             {"band_ms": 2**32},
             {"runs": 2},
@@ -104,6 +96,11 @@ class ProfileTest(testtools.TestCase):
             {"groups": (Group(0, 1, (1,)), Group(0, 2, (2,)))},
             {"groups": (Group(0, 1, (1,)), Group(0, 1, (2,)))},
             {"groups": (Group(0, 1, (1, 2)), Group(1, 1, (2,)))},
+            {"latest": ({0: 0},) * 4},
+            {"runs": 17, "latest": ({0: 0},) * 17},
+            {"latest": ({2: 0},)},
+            {"latest": ({0: -1},)},
+            {"latest": ({0: 2**32},)},
         ):
             self.assertRaises(ProfileInvalid, replace, PROFILE, **wrong)
 
@@ -112,10 +109,12 @@ class ProfileTest(testtools.TestCase):
             {"piece_size": 4 * KIB},
             {"piece_size": 1024 * KIB},
             {"runs": 2**32 - 1},
-            {"runs": 0, "groups": ()},
+            {"runs": 0, "groups": (), "latest": ()},
+            {"runs": 16, "latest": ({0: 0}, {}) * 8},
+            {"latest": ({0: 2**32 - 1, 5: 0},)},
             {"band_ms": 1},
             {"band_ms": 2**32 - 1},
-            {"groups": (Group(2**32 - 1, 1, (2**32 - 1,)),)},
+            {"groups": (Group(2**32 - 1, 1, (2**32 - 1,)),), "latest": ({2**32 - 1: 0},)},
         ):
             profile = replace(PROFILE, **right)
             self.assertEqual(profile, decode(encode(profile)))
@@ -133,7 +132,14 @@ class ProfileTest(testtools.TestCase):
         self.assertEqual(
             [Band(0.0, 4, 4 * 65536, 10 / 12), Band(2.0, 2, 2 * 65536, 2 / 3)], bands(PROFILE)
         )
-        self.assertEqual([], bands(replace(PROFILE, groups=())))
+        self.assertEqual([], bands(replace(PROFILE, groups=(), latest=())))
+
+    def test_latest_runs_have_the_middle_of_bands(self):
+        self.assertEqual(
+            [{0: 0.5, 1: 1.5, 300: 0.5, 5: 1.5}, {0: 3.5, 1: 0.5, 300: 0.5, 7: 0.5, 200: 2.5}],
+            PROFILE.timed(),
+        )
+        self.assertEqual(0.75, merged(None, {6: 0.75}, ROOT, 4096, 500).timed()[0][6])
 
     def test_rows_are_for_people(self):
         self.assertEqual(
@@ -142,26 +148,33 @@ class ProfileTest(testtools.TestCase):
         )
         many = Profile(ROOT, 1024 * KIB, 4, 250, (Group(3, 3, tuple(range(12))),))
         self.assertEqual([("0.75", "12", "12.0", "75%")], rows(many))
-        self.assertEqual([], rows(replace(PROFILE, groups=())))
+        self.assertEqual([], rows(replace(PROFILE, groups=(), latest=())))
 
 
 class MergeTest(testtools.TestCase):
     def test_a_first_run_is_a_profile(self):
         self.assertEqual(
-            Profile(ROOT, 65536, 1, 1000, (Group(0, 1, (4, 9)), Group(1, 1, (2,)))),
+            Profile(
+                ROOT,
+                65536,
+                1,
+                1000,
+                (Group(0, 1, (4, 9)), Group(1, 1, (2,))),
+                ({9: 0, 2: 1, 4: 0},),
+            ),
             merged(None, {9: 0.0, 2: 1.0, 4: 0.999}, ROOT),
         )
 
     def test_piece_size_and_bands_can_be_set(self):
         self.assertEqual(
-            Profile(ROOT, 4096, 1, 250, (Group(0, 1, (5,)), Group(3, 1, (6,)))),
+            Profile(ROOT, 4096, 1, 250, (Group(0, 1, (5,)), Group(3, 1, (6,))), ({5: 0, 6: 3},)),
             merged(None, {5: 0.2, 6: 0.75}, ROOT, 4096, 250),
         )
 
     def test_a_profile_keeps_its_bands(self):
         profile = merged(None, {5: 0.2}, ROOT, 65536, 250)
         self.assertEqual(
-            Profile(ROOT, 65536, 2, 250, (Group(0, 1, (5,)), Group(4, 1, (6,)))),
+            Profile(ROOT, 65536, 2, 250, (Group(0, 1, (5,)), Group(4, 1, (6,))), ({5: 0}, {6: 4})),
             merged(profile, {6: 1.0}, ROOT, 65536, 1000),
         )
 
@@ -179,6 +192,20 @@ class MergeTest(testtools.TestCase):
         self.assertEqual(
             (Group(0, 3, (2,)), Group(0, 2, (1,)), Group(0, 1, (3, 9))), profile.groups
         )
+
+    def test_the_latest_runs_are_kept_as_they_were(self):
+        runs = [{1: number, 100 + number: 3.7} for number in range(LATEST + 2)]
+        found = profile_of(runs)
+        self.assertEqual((18, 16), (found.runs, len(found.latest)))
+        self.assertEqual({1: 2, 102: 3}, found.latest[0])
+        self.assertEqual({1: 17, 117: 3}, found.latest[-1])
+        self.assertEqual(19, found.total)
+
+    def test_of_large_runs_fewer_are_kept(self):
+        large = dict.fromkeys(range(100_000), 0.0)
+        found = profile_of([{1: 0.0}] * 9 + [large])
+        self.assertEqual((10, 5), (found.runs, len(found.latest)))
+        self.assertEqual([1, 1, 1, 1, 100_000], [len(one) for one in found.latest])
 
     def test_a_profile_of_another_image_is_refused(self):
         error = self.assertRaises(ProfileForeign, merged, PROFILE, {}, OTHER)
@@ -200,6 +227,9 @@ class MergeTest(testtools.TestCase):
         often, rest, late = profile.groups
         self.assertEqual((Group(0, 2, (5,)), Group(4, 2, (6,))), (often, late))
         self.assertEqual((1, 2, 4, *range(7, PIECES + 2)), rest.pieces)
+        first, second = profile.latest
+        self.assertEqual(set(range(1, PIECES)) - {3}, set(first))
+        self.assertEqual({5: 0, 6: 9, PIECES: 0, PIECES + 1: 0}, second)
 
     @given(RUNS)
     def test_every_piece_has_its_count(self, runs):
@@ -214,7 +244,7 @@ class MergeTest(testtools.TestCase):
 class BytesTest(testtools.TestCase):
     def test_the_layout_is_as_described(self):
         data = encode(PROFILE)
-        self.assertEqual(b"VMBP\1" + bytes.fromhex(ROOT), data[:37])
+        self.assertEqual(b"VMBP\2" + bytes.fromhex(ROOT), data[:37])
         self.assertEqual(sha256(data[69:]).digest(), data[37:69])
         self.assertEqual(BODY, zlib.decompress(data[69:]))
         self.assertEqual(PROFILE, decode(signed(BODY)))
@@ -231,7 +261,16 @@ class BytesTest(testtools.TestCase):
             found.setdefault((dice.randrange(120), -dice.randrange(1, 5)), []).append(piece)
         groups = (Group(band, -count, tuple(those)) for (band, count), those in found.items())
         groups = sorted(groups, key=lambda one: (one.band, -one.count))
-        profile = Profile(ROOT, 65536, 4, 1000, tuple(groups))
+        # one of ten pieces is read some seconds earlier or later than in other runs
+        latest = tuple(
+            {
+                piece: max(0, one.band + dice.choice((-2, -1, 1, 2) + (0,) * 36))
+                for one in groups
+                for piece in one.pieces
+            }
+            for _ in range(2)
+        )
+        profile = Profile(ROOT, 65536, 4, 1000, tuple(groups), latest)
         data = encode(profile)
         self.assertLess(len(data), 512_000)
         self.assertEqual(profile, decode(data))
@@ -262,7 +301,7 @@ class BytesTest(testtools.TestCase):
     @given(st.binary(max_size=80))
     def test_random_bytes_are_no_profile(self, data):
         self.assertRaises(ProfileInvalid, decode, data)
-        self.assertRaises(ProfileInvalid, decode, b"VMBP\1" + data)
+        self.assertRaises(ProfileInvalid, decode, b"VMBP\2" + data)
         self.assertRaises(ProfileInvalid, decode, sealed(data))
 
     @given(st.binary(max_size=40))
@@ -275,8 +314,8 @@ class BytesTest(testtools.TestCase):
             self.assertEqual(profile, decode(encode(profile)))
 
     def test_another_version_is_named(self):
-        error = self.assertRaises(ProfileInvalid, decode, signed(BODY, version=2))
-        self.assertIn("version is 2, not 1", str(error))
+        error = self.assertRaises(ProfileInvalid, decode, signed(BODY, version=1))
+        self.assertIn("version is 1, not 2", str(error))
 
     def test_both_identities_must_be_the_same(self):
         self.assertRaises(ProfileInvalid, decode, signed(BODY, OTHER))
@@ -291,16 +330,17 @@ class BytesTest(testtools.TestCase):
         self.assertRaises(
             ProfileInvalid, decode, signed(body_of(65536, 3, 1000, 1, 0, 1, 2**34, 1))
         )
+        self.assertRaises(ProfileInvalid, decode, signed(body_of(65536, 2**32 - 1, 1000, 0, 2**34)))
 
     def test_numbers_are_no_longer_than_5_bytes(self):
         head = body_of(65536, 3, 1000, 1, 0, 1, 1)
-        self.assertEqual((1,), decode(signed(head + b"\x81\x80\x80\x80\0")).groups[0].pieces)
-        self.assertRaises(ProfileInvalid, decode, signed(head + b"\x81\x80\x80\x80\x80\0"))
+        self.assertEqual((1,), decode(signed(head + b"\x81\x80\x80\x80\0\0")).groups[0].pieces)
+        self.assertRaises(ProfileInvalid, decode, signed(head + b"\x81\x80\x80\x80\x80\0\0"))
 
     def test_more_pieces_than_allowed_are_refused(self):
         most = Profile(ROOT, 65536, 1, 1000, (Group(0, 1, tuple(range(PIECES))),))
         self.assertEqual(most, decode(encode(most)))
-        more = body_of(65536, 1, 1000, 1, 0, 1, PIECES + 1, 0) + b"\1" * PIECES
+        more = body_of(65536, 1, 1000, 1, 0, 1, PIECES + 1, 0) + b"\1" * PIECES + b"\0"
         self.assertRaises(ProfileInvalid, decode, signed(more))
 
 
@@ -347,6 +387,11 @@ class CarryTest(testtools.TestCase):
             new[32 * piece] ^= 1
         profile = replace(PROFILE, piece_size=4096)
         self.assertEqual(
-            replace(profile, identity=OTHER, groups=(Group(0, 3, (1,)), Group(2, 2, (5,)))),
+            replace(
+                profile,
+                identity=OTHER,
+                groups=(Group(0, 3, (1,)), Group(2, 2, (5,))),
+                latest=({1: 1, 5: 1}, {1: 0}),
+            ),
             carried(profile, bytes(old), bytes(new), OTHER),
         )
