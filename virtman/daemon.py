@@ -42,6 +42,7 @@ from virtman.image.copies import Copies
 from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
+from virtman.migration.checkpoints import Checkpoints
 from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
@@ -84,10 +85,12 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     layers = Layers(Path(conf.agent.state_dir) / "layers", agent.stores.space)
     layers.prepare()
     commits = Commits(agent, layers)  # first, as VMs of this node may need what it serves
-    services: list[Service] = [commits, boots, copying]
+    checkpoints = Checkpoints(commits, Path(conf.agent.state_dir) / "checkpoints")
+    checkpoints.prepare()
+    services: list[Service] = [commits, boots, copying, checkpoints]
     services += _services(conf, heartbeat, boots, copying)
     services += [_metrics(conf, boots, copying), *journeys]
-    return Api(agent, moves, arrivals, boots, copying, commits), services
+    return Api(agent, moves, arrivals, boots, copying, checkpoints), services
 
 
 def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:

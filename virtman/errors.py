@@ -321,6 +321,13 @@ class PeerUntrusted(VirtmanError):
     status = 403
 
 
+class CheckpointsUnknown(VirtmanError):
+    """No checkpoints are made of this VM."""
+
+    code = "virtman.checkpoint.unknown"
+    status = 404
+
+
 class LayerExists(VirtmanError):
     """There is an image of this name."""
 

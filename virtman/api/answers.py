@@ -63,6 +63,21 @@ class LayerAnswer(TypedDict):
     code: str
 
 
+class CheckpointsAnswer(TypedDict):
+    """A VM of which checkpoints are made: every so many seconds, or 0 if each is asked for.
+
+    ``layers`` are those that there are, the earliest first; ``created_at`` is when the latest was
+    begun, a moment of RFC 3339, or None.
+    """
+
+    vm: str
+    every: int
+    keep: int
+    layers: list[str]
+    created_at: str | None
+    note: str
+
+
 MoveAnswer = TypedDict(
     "MoveAnswer",
     {

@@ -13,6 +13,7 @@ from typing import Any, cast
 from virtman.api.answers import (
     AheadAnswer,
     CheckAnswer,
+    CheckpointsAnswer,
     CopyAnswer,
     ImageAnswer,
     LayerAnswer,
@@ -240,6 +241,28 @@ class Client:
     def remove_layer(self, name: str) -> None:
         """Delete a layer that this node has made, or give its commit up."""
         self._call("DELETE", _layer(name))
+
+    def checkpoint(
+        self, vm: str, *, every: int | None = None, keep: int | None = None
+    ) -> LayerAnswer:
+        """Begin to make a checkpoint of a VM; return how far the layer is that it becomes.
+
+        :param every: seconds from one to the next, for more of them by themselves; 0 for no more
+        :param keep: how many of the latest stay
+        """
+        given = {"every": every, "keep": keep}
+        body = {key: value for key, value in given.items() if value is not None}
+        return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/checkpoint", body))
+
+    def checkpoints(self) -> Sequence[CheckpointsAnswer]:
+        """Return the VMs of which checkpoints are made."""
+        return cast(
+            "Sequence[CheckpointsAnswer]", self._call("GET", "/v1/checkpoints")["checkpoints"]
+        )
+
+    def stop_checkpoints(self, vm: str) -> None:
+        """Make no more checkpoints of a VM."""
+        self._call("DELETE", f"/v1/checkpoints/{naming.check('VM', vm)}")
 
     def finish_move(self, vm: str) -> MoveAnswer:
         """Have a VM that moves live handed over, as nobody uses it here any more."""

@@ -17,8 +17,8 @@ from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
 from virtman.errors import InvalidRequest
 from virtman.image.attachment import Attachment, look
-from virtman.migration import commits
-from virtman.migration.commits import Commits
+from virtman.migration import checkpoints, commits
+from virtman.migration.checkpoints import Checkpoints
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.phases import Status
@@ -42,7 +42,10 @@ ROUTES = (
     ("POST", "/v1/instances/<vm>/rollback", "rollback"),
     ("POST", "/v1/instances/<vm>/clone", "clone"),
     ("POST", "/v1/instances/<vm>/commit", "commit"),
+    ("POST", "/v1/instances/<vm>/checkpoint", "checkpoint"),
     ("POST", "/v1/instances/<vm>/migrate", "migrate"),
+    ("GET", "/v1/checkpoints", "list_checkpoints"),
+    ("DELETE", "/v1/checkpoints/<vm>", "stop_checkpoints"),
     ("GET", "/v1/layers", "list_layers"),
     ("GET", "/v1/layers/<layer>", "show_layer"),
     ("DELETE", "/v1/layers/<layer>", "remove_layer"),
@@ -83,11 +86,12 @@ class Api(Rest):
         arrivals: Arrivals,
         boots: Boots,
         copying: Copying,
-        commits: Commits,
+        checkpoints: Checkpoints,
     ) -> None:
         super().__init__()
         self.agent = agent
-        self.commits = commits
+        self.checkpoints = checkpoints
+        self.commits = checkpoints.commits
         self.copying = copying
         self.boots = boots
         self.recordings = Recordings(boots)
@@ -181,6 +185,19 @@ class Api(Rest):
         if "as" not in body:
             raise InvalidRequest('the body must be {"as": "<name>"}, and can have "final": true')
         return 202, _committed(self.commits.commit(vm, body["as"], final=body.get("final", False)))
+
+    def checkpoint(self, request: Request, vm: str) -> Answer:
+        """Begin to make a checkpoint of a VM; the body is ``{"every": seconds, "keep": int}``."""
+        return 202, _committed(self.checkpoints.make(vm, **body_of(request, every=int, keep=int)))
+
+    def list_checkpoints(self, request: Request) -> Answer:
+        """Return the VMs of which checkpoints are made."""
+        return 200, {"checkpoints": [_scheduled(one) for one in self.checkpoints.all()]}
+
+    def stop_checkpoints(self, request: Request, vm: str) -> Answer:
+        """Make no more checkpoints of a VM."""
+        self.checkpoints.end(vm)
+        return 204, None
 
     def list_layers(self, request: Request) -> Answer:
         """Return the layers that this node has made, and commits that have failed."""
@@ -415,6 +432,14 @@ def _committed(status: commits.Status) -> dict[str, Any]:
         "length": status.length,
         "note": status.note,
         "code": status.code,
+    }
+
+
+def _scheduled(found: checkpoints.Shown) -> dict[str, Any]:
+    return asdict(found.schedule) | {
+        "layers": [one.name for one in found.layers],
+        "created_at": timestamp(found.layers[-1].created_at) if found.layers else None,
+        "note": found.note,
     }
 
 

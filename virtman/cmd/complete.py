@@ -37,6 +37,7 @@ def _offer(names_of: Callable[[Client, click.Context], Iterable[str]]) -> Comple
 vms = _offer(lambda client, _: (one["vm"] for one in client.list()))
 images = _offer(lambda client, _: (one["image"] for one in client.images()))
 moves = _offer(lambda client, _: (one["vm"] for one in client.moves()))
+checkpointed = _offer(lambda client, _: (one["vm"] for one in client.checkpoints()))
 layers = _offer(lambda client, _: (one["layer"] for one in client.layers()))
 volumes = _offer(lambda client, _: (one["volume"] for one in client.cached()))
 snapshots = _offer(lambda client, _: (one["snapshot"] for one in client.snapshots()))

@@ -26,7 +26,7 @@ def layer() -> None:
 def create_layer(client: Client, vm: str, name: str, final: bool, as_json: bool) -> None:
     """Make what VM has written up to now the image LAYER. VM keeps running."""
     client.commit(vm, name, final=final)
-    _follow(client, name, as_json=as_json)
+    follow(client, name, as_json=as_json)
 
 
 @layer.command("list")
@@ -52,7 +52,7 @@ def list_layers(client: Client, as_json: bool) -> None:
 @click.pass_obj
 def watch_layer(client: Client, name: str, as_json: bool) -> None:
     """Wait until LAYER is kept, or its commit has failed."""
-    _follow(client, name, as_json=as_json)
+    follow(client, name, as_json=as_json)
 
 
 @layer.command("remove")
@@ -69,7 +69,7 @@ def remove_layers(client: Client, names: tuple[str, ...]) -> None:
         client.remove_layer(name)
 
 
-def _follow(client: Client, name: str, *, as_json: bool) -> None:
+def follow(client: Client, name: str, *, as_json: bool) -> None:
     """Show how a commit goes on, and how it ends."""
     with table.status_line(as_json=as_json) as show:
         ended = client.await_layer(name, lambda now: show(_progress(now)))

@@ -22,6 +22,16 @@ def size(text: str) -> int:
     return int(match[1]) * factor
 
 
+def duration(text: str) -> int:
+    """Return the seconds that an option means."""
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text)
+    if not match:
+        raise click.BadParameter(
+            f"{text!r} is not a duration: use seconds, or a number and s, m, h or d"
+        )
+    return int(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]]
+
+
 def version_option(program: str) -> Callable[[Any], Any]:
     """Return the option ``--version`` of a program."""
 

@@ -9,6 +9,7 @@ import click
 
 from virtman.api.client import Client
 from virtman.cmd.cache import cache
+from virtman.cmd.checkpoint import checkpoint
 from virtman.cmd.image import image
 from virtman.cmd.layer import layer
 from virtman.cmd.move import move
@@ -61,7 +62,7 @@ def shell(context: click.Context, socket: str) -> None:
     context.obj = Client(socket)
 
 
-for _noun in (cache, image, layer, move, node, profile, snapshot, source, vm):
+for _noun in (cache, checkpoint, image, layer, move, node, profile, snapshot, source, vm):
     shell.add_command(_noun)
 for _verb in _SHORT:
     shell.add_command(vm.commands[_verb])

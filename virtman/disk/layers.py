@@ -44,12 +44,14 @@ class Commit:
     """What a VM wrote, on its way to be a layer, or as one.
 
     :ivar name: of the layer
-    :ivar image: its parent
+    :ivar image: its parent; while the data are not copied yet, the VM's image
     :ivar origin: tells that image from others of its name
     :ivar disk_size: bytes of the VM's disk
     :ivar secret: that hosts must prove to know
     :ivar created_at: seconds since 1970
     :ivar final: whether the VM goes once the layer is kept
+    :ivar checkpoint: its number, if it is a checkpoint; 0 if it is none
+    :ivar since: an earlier checkpoint, if only what has changed since then is read
     """
 
     name: str
@@ -61,11 +63,23 @@ class Commit:
     created_at: float
     final: bool = False
     phase: Phase = Phase.MAKING
+    checkpoint: int = 0
+    since: str = ""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether Volt knows it, and it stays."""
+        return self.phase is Phase.KEPT
+
+    @property
+    def held(self) -> str:
+        """Name of the hidden snapshot of which the next checkpoint has what changed since."""
+        return f"{self.name}_held"
 
     @property
     def copy(self) -> str:
         """Name of the VM that has the data of the moment until the layer is kept."""
-        return f"{self.name}.commit"
+        return f"{self.name}.now"
 
 
 class Layers:
@@ -136,6 +150,11 @@ class Layers:
             self._commits.pop(commit.name, None)
         for path in files:
             _remove(path)
+
+    def checkpoints(self, vm: str) -> list[Commit]:
+        """Return the checkpoints of a VM, the earliest first; also those that are being made."""
+        found = [one for one in self.all() if one.vm == vm and one.checkpoint]
+        return sorted(found, key=lambda one: one.checkpoint)
 
     def file(self, name: str) -> Path:
         """Return the file of a layer's bytes."""

@@ -7,6 +7,9 @@
     served, known to Volt
     Commit says "kept"      the copy goes, and the VM if this is its end
 
+A checkpoint is a commit that can lie on an earlier one of the same VM. Then only what has changed
+since is read: a hidden snapshot holds what the VM's data were, until there is a later checkpoint.
+
 An agent that dies before "kept" leaves what the next one goes on with; the same steps may be done
 again. What fails, or is not wanted any more, is undone, and Volt forgets it first.
 """
@@ -35,23 +38,21 @@ from virtman.errors import (
     InstanceNotServed,
     InstanceUnknown,
     LayerExists,
-    LayersTooMany,
     LayerUnknown,
     MoveInProgress,
     VirtmanError,
 )
+from virtman.migration.bases import Bases
 from virtman.migration.rounds import Rounds
 from virtman.model import dirty, layer_format, naming
 from virtman.model.address import Portal, Proof
+from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import CHUNK
 from virtman.model.layer_format import Description
 from virtman.node.agent import Agent
 from virtman.stack.transport import SourceLayer, transport
 
 LOG = logging.getLogger(__name__)
-
-LAYERS = 3
-"""Of a chain at most: each is looked up by each read."""
 
 _SECRET_BYTES = 16
 _AGAIN = 1.0
@@ -92,6 +93,7 @@ class Commits:
     def __init__(self, agent: Agent, layers: Layers) -> None:
         self.agent = agent
         self.layers = layers
+        self.bases = Bases(agent, layers)
         # Guards what follows; held for moments only.
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
@@ -118,31 +120,34 @@ class Commits:
         for thread in threads:
             thread.join(_LAST)
 
-    def commit(self, vm: str, name: str, *, final: bool = False) -> Status:
+    def commit(self, vm: str, name: str, *, final: bool = False, checkpoint: int = 0) -> Status:
         """Begin to make a layer of what a VM wrote up to now; the VM goes on.
 
         :param name: of the layer; one that is being made of this VM already is gone on with
         :param final: have the VM go once the layer is kept; its device must be closed
+        :param checkpoint: its number, if it is one of the VM's checkpoints
         :raises LayerExists: if there is an image of this name
-        :raises LayersTooMany: if it would lie on three layers already
         :raises DeviceBusy: if this is to be the VM's end, and its device is open
         """
         naming.check("VM", vm)
         naming.check("layer", name)
-        naming.check("VM", f"{name}.commit")  # the copy's
+        naming.check("VM", f"{name}.now")  # the copy's
         instance = self.agent.records.get(vm)
         self._await_created(name)
         begun = self.layers.find(name)
         if begun is not None and (begun.vm, begun.final, begun.phase) == (vm, final, Phase.MAKING):
             return self.show(name)
         self._check_free(name)
-        self.agent.records.check_vm(f"{name}.commit")
-        self._check_depth(instance.image, name)
+        self.agent.records.check_vm(f"{name}.now")
         if final:
             self._check_closed(vm)
         origin = instance.origin or self.agent.info(instance.image).origin
         secret = secrets.token_hex(_SECRET_BYTES)
-        commit = Commit(name, vm, instance.image, origin, instance.size, secret, time.time(), final)
+        since = self._latest(instance) if checkpoint else ""
+        commit = Commit(
+            name, vm, instance.image, origin, instance.size, secret, time.time(), final,
+            checkpoint=checkpoint, since=since,
+        )  # fmt: skip
         self.layers.add(commit)
         self._creating.add(name)
         try:
@@ -294,6 +299,8 @@ class Commits:
         self._check_wanted(commit)
         layer = Layer(commit.image, commit.disk_size)
         self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
+        if commit.checkpoint:
+            self._hold(commit)
         with self._changed:
             self._check_wanted(commit)
             self.layers.put(replace(commit, phase=Phase.KEPT))
@@ -302,15 +309,18 @@ class Commits:
     def _copy(self, commit: Commit) -> Commit:
         """Write what the copy of the VM consists of, but for the image, into the layer's file."""
         copy = self.agent.records.get(commit.copy)
+        rounds = Rounds(self.agent.stores, commit.copy)
+        base = self.bases.of(commit, copy, rounds.changed(copy, self._since(commit)))
+        changed = base.changed
         with self._changed:
             self._check_wanted(commit)
-            commit = replace(commit, disk_size=copy.size)  # the VM may have grown before
+            # the VM may have grown before
+            commit = replace(commit, image=base.image, origin=base.origin, disk_size=copy.size)
             self.layers.put(commit)
-        rounds = Rounds(self.agent.stores, commit.copy)
-        changed = rounds.changed(copy, None)
         numbers = array("Q", dirty.numbers(changed))  # of a large disk there are millions
         length = layer_format.length(len(numbers))
-        self._note(commit.name, state="copying", done=0, total=len(numbers) * CHUNK, length=length)
+        total = len(numbers) * CHUNK
+        self._note(commit.name, commit=commit, state="copying", done=0, total=total, length=length)
         described = Description(commit.image, commit.origin, commit.disk_size)
         with self.layers.making(commit.name, length) as into:
             os.pwrite(into, layer_format.header(described), 0)
@@ -373,6 +383,37 @@ class Commits:
         LOG.warning("%s", note)
         return note
 
+    def _hold(self, commit: Commit) -> None:
+        """Keep the data of a checkpoint's moment, so that the next one has what changed since."""
+        with self.agent.stores.suspension.locked(commit.copy) as copy:
+            # nobody wrote to the copy itself
+            frozen = self.agent.records.inventory().stores[copy.store].lower
+            held = Snapshot(
+                commit.held, commit.vm, copy.image, copy.size, frozen, commit.created_at,
+                copy.origin,
+            )  # fmt: skip
+            self.agent.records.put(held)
+
+    def let_go(self, commit: Commit) -> None:
+        """Hold the data of a checkpoint's moment no more; repeatable."""
+        held = self.agent.records.inventory().snapshots.get(commit.held)
+        if held is not None:
+            self.agent.stores.delete(held)
+
+    def _latest(self, vm: Instance) -> str:
+        """Return the VM's last checkpoint, if what it was of is held; else nothing."""
+        snapshots = self.agent.records.inventory().snapshots
+        kept = [one for one in self.layers.checkpoints(vm.vm) if one.is_kept]
+        held = snapshots.get(kept[-1].held) if kept else None
+        is_same = held is not None and (held.image, held.origin) == (vm.image, vm.origin)
+        return kept[-1].name if is_same else ""
+
+    def _since(self, commit: Commit) -> Snapshot | None:
+        """Return what is held of the checkpoint since which the changes make this one."""
+        if not commit.since:
+            return None
+        return self.agent.records.snapshot(self.layers.get(commit.since).held)
+
     def _is_unchanged(self, commit: Commit) -> bool:
         self.agent.records.check_stays(commit.vm)
         inventory = self.agent.records.inventory()
@@ -391,6 +432,7 @@ class Commits:
             for one in self._sources(commit)[1]:
                 one.down()
         self._take_copy_away(commit)
+        self.let_go(commit)
         self.layers.forget(commit)
 
     def _forget_at_volt(self, commit: Commit) -> None:
@@ -413,17 +455,6 @@ class Commits:
         except ImageUnknown:
             return
         raise LayerExists(f"Volt has an image {name} already: choose another name")
-
-    def _check_depth(self, image: str, name: str) -> None:
-        depth, info = 1, self.agent.info(image)
-        while info.layer is not None:
-            depth += 1
-            info = self.agent.info(info.layer.parent)
-        if depth > LAYERS:
-            raise LayersTooMany(
-                f"layer {name} would be number {depth} over image {info.name}, and {LAYERS} are "
-                "the most: make an image of the VM's disk instead"
-            )
 
     def _check_closed(self, vm: str) -> None:
         stores = self.agent.stores

@@ -31,13 +31,16 @@ class Rounds:
         return dict(sorted(held.items()))
 
     def changed(self, end: End, base: Snapshot | None) -> bytes:
-        """Return what the stores of one end hold, but for those that another consists of.
+        """Return what the stores hold that belong to one of two ends only.
 
-        A store that is being merged hands its chunks down: so upper ones are looked at first.
+        That is all in which they differ, also if a VM was rolled back in between. A store that is
+        being merged hands its chunks down: so upper ones are looked at first.
         """
         with self.stores.suspension.locked(self.vm):
-            mine = reversed(self._newer(end, base))
-            return dirty.union(self.stores.layer(one).written() for one in mine)
+            stores = [*reversed(self._newer(end, base))]
+            if base is not None:
+                stores += reversed(self._newer(base, end))
+            return dirty.union(self.stores.layer(one).written() for one in stores)
 
     def rest(self, kept: Snapshot) -> int:
         """Return the bytes that stores took for what was written since a snapshot."""
@@ -50,7 +53,7 @@ class Rounds:
         with self.stores.suspension.locked(self.vm):
             return self.stores.layer(self._chain(end)[-1]).read(runs)
 
-    def _newer(self, end: End, base: Snapshot | None) -> list[Store]:
+    def _newer(self, end: End, base: End | None) -> list[Store]:
         """Return the stores of one end but for those of another, lower ones first."""
         below = self._chain(base) if base is not None else ()
         return [one for one in self._chain(end) if one not in below]

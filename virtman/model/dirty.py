@@ -53,6 +53,14 @@ def union(maps: Iterable[bytes]) -> bytes:
     return whole.to_bytes(length, "little")
 
 
+def mark(numbers: Iterable[int], count: int) -> bytes:
+    """Return a map of some chunks of a device that has ``count``."""
+    found = bytearray(-(-count // 8))
+    for number in numbers:
+        found[number // 8] |= 1 << number % 8
+    return bytes(found)
+
+
 def amount(changed: bytes, begin: int = 0) -> int:
     """Return how many bytes a map stands for, from chunk ``begin`` on; a short one counts whole."""
     return (int.from_bytes(changed, "little") >> begin).bit_count() * CHUNK

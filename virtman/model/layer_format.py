@@ -13,9 +13,10 @@ layer is long enough to have a hash tree.
 
 from __future__ import annotations
 
+import itertools
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from virtman.model.dirty import CHUNK
@@ -85,6 +86,18 @@ def areas(numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         pairs = enumerate(numbers[first : first + AREA], first)
         entries = b"".join(_ENTRY.pack(number, place(index)) for index, number in pairs)
         yield _area_at(area), entries.ljust(CHUNK, b"\0")
+
+
+def numbers(read: Callable[[int, int], bytes]) -> Iterator[int]:
+    """Return which chunks of the disk a layer holds.
+
+    :param read: returns the bytes of the layer from an offset on, so many
+    """
+    for area in itertools.count():
+        for number, at in _ENTRY.iter_unpack(read(_area_at(area) * CHUNK, CHUNK)):
+            if not at:
+                return
+            yield number
 
 
 def _area_at(area: int) -> int:

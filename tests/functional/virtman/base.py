@@ -53,6 +53,7 @@ from virtman.image.life import Times
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.migration import commits, journey, sender
+from virtman.migration.checkpoints import Checkpoints
 from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
@@ -189,10 +190,14 @@ class Node:
         layers = Layers(self.folder / "layers", space)
         layers.prepare()
         self.commits = Commits(self.agent, layers)
+        self.checkpoints = Checkpoints(self.commits, self.folder / "checkpoints")
+        self.checkpoints.prepare()
 
     def api(self) -> Api:
         """Return the local API."""
-        return Api(self.agent, self.moves, self.arrivals, self.boots, self.copying, self.commits)
+        return Api(
+            self.agent, self.moves, self.arrivals, self.boots, self.copying, self.checkpoints
+        )
 
     def serve(self) -> None:
         """Go on with moves, and take other agents' calls."""

@@ -26,10 +26,17 @@ class LayerCase(DeployedCase):
     def _clear(self, node):
         mine = [vm for where, vm in self.created if where is node]
         self.deployment.destroy(node, *mine)
-        for image in (*self.made(self.first), self.image):
-            self.virtman(node, "image", "drop", image, check=False, timeout=300)
+        wait_until(lambda: self.has_dropped(node), "images going", 60, 0.5)
         if node is self.first:
             wait_until(self.has_removed, "layers going", 60, 0.5)
+
+    def has_dropped(self, node):
+        there = [
+            one["image"] for one in json.loads(self.virtman(node, "image", "list", "--json").stdout)
+        ]
+        for image in there:
+            self.virtman(node, "image", "drop", image, check=False, timeout=300)
+        return not there
 
     def has_removed(self):
         for layer in reversed(self.made(self.first)):
@@ -211,6 +218,62 @@ class TestKilled(LayerCase):
     def is_ready(self, vm):
         found = json.loads(self.virtman(self.second, "list", "--json").stdout)
         return any(one["vm"] == vm and one["state"] == "ready" for one in found)
+
+
+class TestCheckpoints(LayerCase):
+    name = "checkpoints"
+
+    def test_checkpoints_are_right_whoever_dies_and_the_next_has_only_what_changed(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        first = self.make()
+        self.assertGreater(first["length"], 8 * MIB)
+        earliest = sha256(self.first, device)
+        self.change(device, 1)
+        second = self.make()
+        self.assertEqual(("vm1.2", "vm1.1", MIB), self.seen(second))
+        self.virtman(self.first, "checkpoint", "vm1", "--every", "2s", "--keep", "2")
+        for turn in range(3):
+            self.change(device, turn)
+            time.sleep(2 + 0.6 * turn)
+            self.deployment.kill_agent(self.first)
+            self.deployment.start_agent(self.first, self.options)
+        count = self.count()
+        wait_until(lambda: self.count() > count, "one more by the schedule", 30, 0.2)
+        self.virtman(self.first, "checkpoint", "--every", "0", "vm1")
+        for node in (self.first, self.second):
+            node.kill()
+            node.boot()
+            node.wait_up()
+            self.deployment.start_agent(node, self.options)
+        self.change(device, 5)
+        last = self.make()
+        self.assertEqual(MIB, last["length"])
+        other = self.start(self.second, last["layer"], "vm2")
+        self.assertEqual(sha256(self.first, device), sha256(self.second, other))
+        if "vm1.1" in self.made(self.first):
+            back = self.start(self.second, "vm1.1", "vm3")
+            self.assertEqual(earliest, sha256(self.second, back))
+        (shown,) = json.loads(self.virtman(self.first, "checkpoint", "list", "--json").stdout)
+        report(f"after {last['layer']} there are {shown['layers']}")
+        self.assertLessEqual(len(shown["layers"]), 5)
+        vms = json.loads(self.virtman(self.first, "list", "--json").stdout)
+        self.assertEqual(["vm1"], [one["vm"] for one in vms])
+        self.virtman(self.first, "checkpoint", "stop", "vm1")
+
+    def make(self):
+        return json.loads(self.virtman(self.first, "checkpoint", "vm1", "--json").stdout)
+
+    def seen(self, layer):
+        return layer["layer"], layer["image"], layer["length"]
+
+    def count(self):
+        (shown,) = json.loads(self.virtman(self.first, "checkpoint", "list", "--json").stdout)
+        return int(shown["layers"][-1].removeprefix("vm1."))
+
+    def change(self, device, chunk):
+        self.first.run(["dd", "if=/dev/urandom", f"of={device}", "bs=64k", f"seek={chunk}",
+                        "count=1", "oflag=direct"])  # fmt: skip
 
 
 class TestMoment(LayerCase):

@@ -60,8 +60,33 @@ class LayerTest(ServedCase):
         self.assertEqual(0, self.command("layer", "remove", "end", "web").exit_code)
         self.assertEqual([], self.client.layers())
 
+    def test_checkpoints_are_made_listed_and_stopped(self):
+        self.assertEqual([], self.client.checkpoints())
+        done = self.command("checkpoint", "vm1", "--every", "10m", "--keep", "2")
+        self.assertEqual(f"vm1.1: {layer_format.length(0)} bytes over debian\n", done.output)
+        (found,) = self.client.checkpoints()
+        self.assert_is(answers.CheckpointsAnswer, found)
+        self.assertEqual(
+            ("vm1", 600, 2, ["vm1.1"], ""),
+            tuple(found[key] for key in ("vm", "every", "keep", "layers", "note")),
+        )
+        self.assertEqual(self.client.layer("vm1.1")["created_at"], found["created_at"])
+        made = self.client.checkpoint("vm1")
+        self.assertEqual(("vm1.2", "vm1"), (made["layer"], made["vm"]))
+        self.client.await_layer("vm1.2")
+        listed = self.command("checkpoint", "list").output
+        self.assertIn("vm1.1 vm1.2", listed)
+        self.assertIn("600 s", listed)
+        found = json.loads(self.command("checkpoint", "list", "--json").output)
+        self.assertEqual(found, self.client.checkpoints())
+        self.assertEqual(0, self.command("checkpoint", "stop", "vm1").exit_code)
+        self.assertEqual([], self.client.checkpoints())
+        self.assertEqual(2, len(self.client.layers()))
+
     def test_what_cannot_be_is_an_error(self):
         for words, code in (
+            (("checkpoint", "vm2"), "virtman.instance.unknown"),
+            (("checkpoint", "stop", "vm1"), "virtman.checkpoint.unknown"),
             (("commit", "vm2", "web"), "virtman.instance.unknown"),
             (("commit", "vm1", "debian"), "virtman.layer.exists"),
             (("layer", "remove", "web"), "virtman.layer.unknown"),

@@ -21,7 +21,6 @@ from virtman.errors import (
     InstanceSize,
     InstanceUnknown,
     LayerExists,
-    LayersTooMany,
     LayerUnknown,
     NoSpace,
 )
@@ -91,12 +90,12 @@ class CommitCase(MoveCase):
         self.assertEqual("kept", self.ended(name, node).state, context)
         self.known(name)
         self.assertEqual([f"{name}.hashes", f"{name}.json", f"{name}.layer"], self.files(), context)
-        self.assertNotIn(f"{name}.commit", self.names(node or self.a), context)
+        self.assertNotIn(f"{name}.now", self.names(node or self.a), context)
 
     def assert_gone(self, name="web", context=None):
         self.assertRaises(ImageUnknown, self.known, name)
         self.assertEqual([], self.files(), context)
-        self.assertNotIn(f"{name}.commit", self.names(self.a), context)
+        self.assertNotIn(f"{name}.now", self.names(self.a), context)
         self.assertFalse([one for one in self.a.kernel.targets() if name in one.iqn], context)
 
 
@@ -165,7 +164,7 @@ class CommitTest(CommitCase):
         self.assert_gone()
         self.bed.operator().forget("debian")
 
-    def test_three_layers_lie_on_each_other_and_no_fourth(self):
+    def test_three_layers_lie_on_each_other_and_a_fourth_takes_the_place_of_the_last(self):
         self.commit("l1")
         for number, node in ((2, self.b), (3, self.a), (4, self.b)):
             node.create(f"vm{number}", f"l{number - 1}")
@@ -173,14 +172,19 @@ class CommitTest(CommitCase):
             if number < 4:
                 self.commit(f"l{number}", f"vm{number}", node)
         self.assertEqual("ab234f..", self.read(self.b, "vm4", image="l3"))
-        before = self.b.everywhere()
-        self.assertRaises(LayersTooMany, self.begin, "l4", "vm4", self.b)
-        self.assertEqual(before, self.b.everywhere())
+        self.write_to(self.b, "vm4", "l3", c0="z", c3="y")
+        # made where l3 was not: its table comes through its trees
+        made = self.commit("l4", "vm4", self.b)
+        self.assertEqual(("l2", layer_format.length(3)), (made.commit.image, made.length))
+        self.assertEqual("l2", self.known("l4").layer.parent)
+        self.a.create("vm5", "l4")
+        self.assertEqual("zb2y4f..", self.read(self.a, "vm5", image="l4"))
         for node in (self.b, self.a):
             self.restart(node, reboot=True)
         for node in (self.b, self.a):
             self.await_(lambda node=node: not node.recover())
-        self.assertEqual("ab234f..", self.read(self.b, "vm4", image="l3"))
+        self.assertEqual("zb2y4f..", self.read(self.b, "vm4", image="l3"))
+        self.assertEqual("zb2y4f..", self.read(self.a, "vm5", image="l4"))
 
     def test_layers_and_their_vms_are_there_again_after_a_reboot(self):
         self.commit()
@@ -229,9 +233,9 @@ class CommitTest(CommitCase):
             self.assertRaises(error, self.begin, name, vm, **words)
             self.assertEqual(before, self.a.everywhere())
         self.assertRaises(LayerUnknown, self.remove, "new")
-        self.a.create("new.commit")
+        self.a.create("new.now")
         self.assertRaises(InstanceExists, self.begin, "new")
-        self.assertEqual(["new.commit", "vm1"], self.names(self.a))
+        self.assertEqual(["new.now", "vm1"], self.names(self.a))
         self.assertNotIn("new.json", self.files())
         self.assertRaises(LayerUnknown, self.a.commits.show, "new")
 

@@ -51,6 +51,14 @@ class LayerFormatTest(testtools.TestCase):
         self.assertTrue(hashtree.has_tree(length))
         self.assertLessEqual(length, max(1 << 20, (max(used) + 1) * CHUNK))
 
+    @FEW
+    @given(COUNTS)
+    def test_a_layer_tells_what_it_holds(self, count):
+        expected = [3 * number + 1 for number in range(count)]
+        areas = {at * CHUNK: text for at, text in layer_format.areas(expected)}
+        found = layer_format.numbers(lambda start, length: areas[start][:length])
+        self.assertEqual(expected, list(found))
+
     def test_the_header_is_the_kernels_and_says_what_the_layer_is_of(self):
         header = layer_format.header(DESCRIBED)
         self.assertEqual(CHUNK, len(header))
