@@ -342,6 +342,13 @@ class LayerUnknown(VirtmanError):
     status = 404
 
 
+class LayerFileInvalid(VirtmanError):
+    """A file is none of a layer that was exported, or was changed since."""
+
+    code = "virtman.layer.file"
+    status = 400
+
+
 class LayersTooMany(VirtmanError):
     """The layer would lie on as many as there may be."""
 

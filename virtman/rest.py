@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from werkzeug.exceptions import HTTPException
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 Answer = tuple[int, Any]
-"""HTTP status and what becomes JSON."""
+"""HTTP status and what becomes JSON, or an iterator of the bytes themselves."""
 
 
 class Rest:
@@ -54,8 +54,11 @@ class Rest:
         except Exception as err:
             LOG.exception("%s %s", request.method, request.path)
             status, body = 500, _error("virtman.error", f"{type(err).__name__}: {err}")
-        text = "" if body is None else json.dumps(body)
-        response = Response(text, status, content_type="application/json")
+        if isinstance(body, Iterator):
+            response = Response(body, status, content_type="application/octet-stream")
+        else:
+            text = "" if body is None else json.dumps(body)
+            response = Response(text, status, content_type="application/json")
         return response(environ, start)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import os
 import socket
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
 
 from virtman.api.answers import (
     AheadAnswer,
@@ -39,6 +41,7 @@ from virtman.model.profile import BOOT
 _TIMEOUT = 300.0
 _LOOK = 0.2
 _PAUSE = 0.5
+_PIECE = 1024 * 1024
 
 
 class _Connection(http.client.HTTPConnection):
@@ -237,6 +240,21 @@ class Client:
             if layer["state"] == "kept":
                 return layer
             time.sleep(_LOOK)
+
+    def export_layer(self, name: str) -> Iterator[bytes]:
+        """Return a layer that this node has made as a file that goes elsewhere, in pieces."""
+        with self._asked("GET", f"{_layer(name)}/file") as answer:
+            while piece := answer.read(_PIECE):
+                yield piece
+
+    def import_layer(self, file: BinaryIO, name: str = "") -> LayerAnswer:
+        """Begin to have the layer in such a file; return how far that is.
+
+        :param name: of the layer here; empty for the one that it had
+        """
+        query = f"?as={naming.check('layer', name)}" if name else ""
+        with self._asked("POST", f"/v1/layers{query}", file) as answer:
+            return cast("LayerAnswer", json.loads(answer.read()))
 
     def remove_layer(self, name: str) -> None:
         """Delete a layer that this node has made, or give its commit up."""
@@ -439,11 +457,28 @@ class Client:
         return cast("CheckAnswer", self._call(method, "/v1/check", patient=True))
 
     def _call(self, method: str, path: str, body: object = None, *, patient: bool = False) -> Any:
+        text = None if body is None else json.dumps(body)
+        with self._asked(method, path, text, patient=patient) as answer:
+            found = answer.read()
+        return json.loads(found) if found else None
+
+    @contextmanager
+    def _asked(
+        self, method: str, path: str, body: BinaryIO | str | None = None, *, patient: bool = False
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Give the agent's answer, still to be read; errors are raised."""
         connection = _Connection(self.path, None if patient else self.timeout)
         try:
             self._connect(connection)
-            connection.request(method, path, None if body is None else json.dumps(body))
+            if body is None or isinstance(body, str):
+                connection.request(method, path, body)
+            else:
+                length = str(os.fstat(body.fileno()).st_size)
+                connection.request(method, path, body, {"Content-Length": length})
             answer = connection.getresponse()
+            if answer.status < 400:
+                yield answer
+                return
             text = answer.read()
         except (OSError, http.client.HTTPException) as err:
             raise AgentUnreachable(
@@ -451,8 +486,6 @@ class Client:
             ) from err
         finally:
             connection.close()
-        if answer.status < 400:
-            return json.loads(text) if text else None
         error = json.loads(text)["error"]
         raise from_code(error["code"], error["message"])
 

@@ -15,7 +15,7 @@ from virtman.background.copying import Copying
 from virtman.background.recordings import Recordings
 from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
-from virtman.errors import InvalidRequest
+from virtman.errors import InvalidRequest, VirtmanError
 from virtman.image.attachment import Attachment, look
 from virtman.migration import checkpoints, commits
 from virtman.migration.checkpoints import Checkpoints
@@ -47,7 +47,9 @@ ROUTES = (
     ("GET", "/v1/checkpoints", "list_checkpoints"),
     ("DELETE", "/v1/checkpoints/<vm>", "stop_checkpoints"),
     ("GET", "/v1/layers", "list_layers"),
+    ("POST", "/v1/layers", "import_layer"),
     ("GET", "/v1/layers/<layer>", "show_layer"),
+    ("GET", "/v1/layers/<layer>/file", "export_layer"),
     ("DELETE", "/v1/layers/<layer>", "remove_layer"),
     ("GET", "/v1/moves", "list_moves"),
     ("GET", "/v1/moves/<vm>", "show_move"),
@@ -72,6 +74,8 @@ ROUTES = (
     ("GET", "/v1/check", "check"),
     ("POST", "/v1/check", "repair"),
 )
+
+_PIECE = 1024 * 1024
 
 
 class Api(Rest):
@@ -206,6 +210,20 @@ class Api(Rest):
     def show_layer(self, request: Request, layer: str) -> Answer:
         """Return how far a layer is."""
         return 200, _committed(self.commits.show(layer))
+
+    def export_layer(self, request: Request, layer: str) -> Answer:
+        """Return a layer as a file that goes elsewhere."""
+        return 200, self.commits.file_of(layer)
+
+    def import_layer(self, request: Request) -> Answer:
+        """Begin to have the layer in such a file, which is the body, under the name ``?as=``."""
+        request.max_content_length = None
+        try:
+            return 202, _committed(self.commits.receive(request.stream, request.args.get("as", "")))
+        except VirtmanError:
+            while request.stream.read(_PIECE):  # the answer is seen by who has sent all
+                pass
+            raise
 
     def remove_layer(self, request: Request, layer: str) -> Answer:
         """Have a layer no more, or a commit given up; 202 while that is not done."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import BinaryIO
 
 import click
 
+from virtman import atomic_file
 from virtman.api.answers import LayerAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
@@ -53,6 +56,35 @@ def list_layers(client: Client, as_json: bool) -> None:
 def watch_layer(client: Client, name: str, as_json: bool) -> None:
     """Wait until LAYER is kept, or its commit has failed."""
     follow(client, name, as_json=as_json)
+
+
+@layer.command("export")
+@click.argument("name", metavar="LAYER", shell_complete=complete.layers)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.pass_obj
+def export_layer(client: Client, name: str, file: Path) -> None:
+    """Write LAYER to FILE, compressed and without its parent, to take it elsewhere."""
+    pieces = client.export_layer(name)
+    try:
+        with atomic_file.replacing(file) as into:
+            for piece in pieces:
+                into.write(piece)
+    except OSError as err:
+        raise click.FileError(str(file), str(err)) from err
+
+
+@layer.command("import")
+@click.argument("file", type=click.File("rb"))
+@click.argument("name", metavar="[LAYER]", default="")
+@as_json
+@click.pass_obj
+def import_layer(client: Client, file: BinaryIO, name: str, as_json: bool) -> None:
+    """Have the layer in FILE on this node, under the name LAYER, over the same parent.
+
+    Without LAYER it has the name that it had when it was exported.
+    """
+    made = client.import_layer(file, name)
+    follow(client, made["layer"], as_json=as_json)
 
 
 @layer.command("remove")

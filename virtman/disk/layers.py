@@ -44,6 +44,7 @@ class Commit:
     """What a VM wrote, on its way to be a layer, or as one.
 
     :ivar name: of the layer
+    :ivar vm: whose data they were; empty for a layer that came in a file
     :ivar image: its parent; while the data are not copied yet, the VM's image
     :ivar origin: tells that image from others of its name
     :ivar disk_size: bytes of the VM's disk

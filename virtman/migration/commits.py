@@ -22,8 +22,10 @@ import secrets
 import threading
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import IO
 
 from virtman import source
 from virtman.coordinator.interface import Layer
@@ -34,6 +36,7 @@ from virtman.errors import (
     DeviceBusy,
     DevicePending,
     ImageInUse,
+    ImageMismatch,
     ImageUnknown,
     InstanceNotServed,
     InstanceUnknown,
@@ -42,9 +45,10 @@ from virtman.errors import (
     MoveInProgress,
     VirtmanError,
 )
+from virtman.migration import exports
 from virtman.migration.bases import Bases
 from virtman.migration.rounds import Rounds
-from virtman.model import dirty, layer_format, naming
+from virtman.model import dirty, layer_file, layer_format, naming
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import CHUNK
@@ -148,23 +152,72 @@ class Commits:
             name, vm, instance.image, origin, instance.size, secret, time.time(), final,
             checkpoint=checkpoint, since=since,
         )  # fmt: skip
-        self.layers.add(commit)
-        self._creating.add(name)
-        try:
-            self.agent.create(commit.copy, original=vm)
-        except BaseException:
-            if self._has_data(commit):  # it could not be taken away again
-                commit = replace(commit, phase=Phase.UNDOING)
-                self.layers.put(commit)
-                self._begin(commit)
-            else:
+        with self._adding(commit):
+            try:
+                self.agent.create(commit.copy, original=vm)
+            except BaseException:
+                if self._has_data(commit):  # it could not be taken away again
+                    commit = replace(commit, phase=Phase.UNDOING)
+                    self.layers.put(commit)
+                    self._begin(commit)
+                else:
+                    self.layers.forget(commit)
+                raise
+        return self._begin(commit)
+
+    def receive(self, file: IO[bytes], name: str = "") -> Status:
+        """Begin to have a layer that was exported, as one that this node has made.
+
+        :param file: what was written of it
+        :param name: of the layer here; empty for the one that it had
+        :raises LayerFileInvalid: if the file is of no layer, or was changed
+        :raises LayerExists: if there is an image of this name
+        :raises ImageUnknown: if Volt does not know its parent
+        :raises ImageMismatch: if another image has its parent's name
+        :raises NoSpace: if it does not fit
+        """
+        label = layer_file.understand(file.readline(layer_file.LONGEST))
+        name = naming.check("layer", name or label.layer)
+        self._await_created(name)
+        self._check_free(name)
+        parent = self.agent.coordinator.image(label.parent)
+        if parent.origin != label.parent_origin:
+            raise ImageMismatch(
+                f"layer {label.layer} is of an image {label.parent} with the root hash "
+                f"{label.parent_origin}, but Volt's has {parent.origin}: give that image the name"
+            )
+        secret = secrets.token_hex(_SECRET_BYTES)
+        commit = Commit(name, "", parent.name, parent.origin, label.disk_size, secret, time.time())
+        with self._adding(commit):
+            try:
+                exports.unpack(label, file, self.layers, name)
+            except BaseException:
                 self.layers.forget(commit)
-            raise
+                raise
+        return self._begin(commit)
+
+    def file_of(self, name: str) -> Iterator[bytes]:
+        """Return what ``receive`` takes for a layer, in pieces.
+
+        :raises LayerUnknown: if this node has none that is kept
+        """
+        commit = self.layers.get(naming.check("layer", name))
+        if not commit.is_kept:
+            raise LayerUnknown(f"layer {name} is not made yet: wait until it is kept")
+        return exports.pack(self.layers, commit)
+
+    @contextmanager
+    def _adding(self, commit: Commit) -> Iterator[None]:
+        """Write a commit down, which nobody else takes up meanwhile."""
+        self.layers.add(commit)
+        with self._changed:
+            self._creating.add(commit.name)
+        try:
+            yield
         finally:
             with self._changed:
-                self._creating.discard(name)
+                self._creating.discard(commit.name)
                 self._changed.notify_all()
-        return self._begin(commit)
 
     def show(self, name: str) -> Status:
         """Return how far a layer is, or how its commit has failed since this agent started.
@@ -304,7 +357,7 @@ class Commits:
         with self._changed:
             self._check_wanted(commit)
             self.layers.put(replace(commit, phase=Phase.KEPT))
-        LOG.info("VM %s is committed as layer %s of %d bytes", commit.vm, commit.name, length)
+        LOG.info("layer %s of %d bytes is kept", commit.name, length)
 
     def _copy(self, commit: Commit) -> Commit:
         """Write what the copy of the VM consists of, but for the image, into the layer's file."""
@@ -442,6 +495,8 @@ class Commits:
             LOG.debug("Volt does not know layer %s", commit.name)
 
     def _take_copy_away(self, commit: Commit) -> None:
+        if not commit.vm:
+            return
         try:
             self.agent.destroy(commit.copy)
         except InstanceUnknown:
@@ -469,7 +524,8 @@ class Commits:
 
     def _has_data(self, commit: Commit) -> bool:
         instances = self.agent.records.inventory().instances
-        return commit.copy in instances or self.layers.file(commit.name).exists()
+        has_copy = commit.vm and commit.copy in instances
+        return has_copy or self.layers.file(commit.name).exists()
 
     def _length(self, commit: Commit) -> int:
         return self.layers.file(commit.name).stat().st_size

@@ -53,6 +53,10 @@ class LayerCase(DeployedCase):
         self.created.append((node, vm))
         return made["device"]
 
+    def is_ready(self, node, vm):
+        found = json.loads(self.virtman(node, "list", "--json").stdout)
+        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
+
     def write(self, node, device):
         for at, length in WRITTEN:
             node.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"seek={at}",
@@ -109,10 +113,6 @@ class TestLayers(LayerCase):
             self.deployment.start_agent(node, self.options)
         wait_until(lambda: self.is_ready(self.second, "vm3"), "a VM being back", 90, 0.5)
         self.assertEqual(moment, sha256(self.second, other))
-
-    def is_ready(self, node, vm):
-        found = json.loads(self.virtman(node, "list", "--json").stdout)
-        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
 
     def test_the_end_of_a_vm(self):
         device = self.create(self.first, "vm1")
@@ -207,17 +207,13 @@ class TestKilled(LayerCase):
             self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             if not self.virtman(self.second, "vm", "show", "vm2", check=False).stdout:
                 self.virtman(self.second, "create", LAYER, "vm2", timeout=120)
-            wait_until(lambda: self.is_ready("vm2"), "the VM being ready", 60, 0.5)
+            wait_until(lambda: self.is_ready(self.second, "vm2"), "the VM being ready", 60, 0.5)
             path = f"/dev/mapper/virtman_{LAYER}_vm_vm2"
             self.assertEqual(moment, sha256(self.second, path))
             self.virtman(self.second, "destroy", "vm2")
             self.deployment.drop(self.second, LAYER)
             self.deployment.drop(self.second, self.image)
             self.assertNotIn("virtman_", self.second.run(["dmsetup", "ls"]).stdout)
-
-    def is_ready(self, vm):
-        found = json.loads(self.virtman(self.second, "list", "--json").stdout)
-        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
 
 
 class TestCheckpoints(LayerCase):
@@ -233,19 +229,19 @@ class TestCheckpoints(LayerCase):
         second = self.make()
         self.assertEqual(("vm1.2", "vm1.1", MIB), self.seen(second))
         self.virtman(self.first, "checkpoint", "vm1", "--every", "2s", "--keep", "2")
-        for turn in range(3):
+        for turn in range(2):
             self.change(device, turn)
-            time.sleep(2 + 0.6 * turn)
+            time.sleep(2 + turn)
             self.deployment.kill_agent(self.first)
             self.deployment.start_agent(self.first, self.options)
         count = self.count()
         wait_until(lambda: self.count() > count, "one more by the schedule", 30, 0.2)
         self.virtman(self.first, "checkpoint", "--every", "0", "vm1")
-        for node in (self.first, self.second):
-            node.kill()
-            node.boot()
-            node.wait_up()
-            self.deployment.start_agent(node, self.options)
+        self.first.kill()
+        self.first.boot()
+        self.first.wait_up()
+        self.deployment.start_agent(self.first, self.options)
+        wait_until(lambda: self.is_ready(self.first, "vm1"), "the VM being back", 60, 0.5)
         self.change(device, 5)
         last = self.make()
         self.assertEqual(MIB, last["length"])
@@ -274,6 +270,31 @@ class TestCheckpoints(LayerCase):
     def change(self, device, chunk):
         self.first.run(["dd", "if=/dev/urandom", f"of={device}", "bs=64k", f"seek={chunk}",
                         "count=1", "oflag=direct"])  # fmt: skip
+
+
+class TestExport(LayerCase):
+    name = "layer-export"
+
+    def test_a_layer_goes_in_a_file_and_comes_back_as_it_was(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        made = self.commit(self.first, "vm1")
+        self.virtman(self.first, "layer", "export", LAYER, "/host/file")
+        content = (self.first.share / "file").read_bytes()
+        self.assertLess(len(content), made["length"])
+        self.virtman(self.first, "layer", "remove", LAYER)
+        middle = len(content) // 2
+        changed = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        for text in (changed, content[:-1]):
+            (self.first.share / "file").write_bytes(text)
+            refused = self.virtman(self.first, "layer", "import", "/host/file", check=False)
+            self.assertIn("virtman.layer.file", refused.stderr)
+            self.assertEqual("", self.first.run(["ls", "/var/lib/virtman/layers"]).stdout)
+        (self.first.share / "file").write_bytes(content)
+        self.virtman(self.first, "layer", "import", "/host/file", timeout=120)
+        other = self.start(self.second, LAYER, "vm2")
+        self.assertEqual(moment, sha256(self.second, other))
 
 
 class TestMoment(LayerCase):

@@ -1,6 +1,7 @@
 """Users commit VMs, see how far that is, and remove layers; by the API and by commands."""
 
 import json
+from pathlib import Path
 
 import fixtures
 from click.testing import CliRunner
@@ -59,6 +60,32 @@ class LayerTest(ServedCase):
         self.assertEqual(2, len(json.loads(self.command("layer", "list", "--json").output)))
         self.assertEqual(0, self.command("layer", "remove", "end", "web").exit_code)
         self.assertEqual([], self.client.layers())
+
+    def test_a_layer_goes_to_a_file_and_comes_back(self):
+        self.command("commit", "vm1", "web")
+        file = Path(self.useFixture(fixtures.TempDir()).path) / "web.file"
+        done = self.command("layer", "export", "web", str(file))
+        self.assertEqual((0, ""), (done.exit_code, done.output))
+        length = layer_format.length(0)
+        done = self.command("layer", "import", str(file), "copy")
+        self.assertEqual(f"copy: {length} bytes over debian\n", done.output)
+        self.client.remove_layer("web")
+        done = self.command("layer", "import", "--json", str(file))
+        self.assertEqual(
+            ("web", ""), tuple(json.loads(done.output)[one] for one in ("layer", "vm"))
+        )
+        # the agent answers who has sent far more than it reads
+        with open(file, "ab") as more:
+            more.write(bytes(8 << 20))
+        done = self.command("layer", "import", str(file))
+        self.assertEqual("virtman.layer.exists", done.exception.code)
+        file.write_bytes(bytes(8 << 20))
+        done = self.command("layer", "import", str(file))
+        self.assertEqual("virtman.layer.file", done.exception.code)
+        done = self.command("layer", "export", "nope", str(file.with_name("new")))
+        self.assertEqual("virtman.layer.unknown", done.exception.code)
+        self.assertEqual([file], list(file.parent.iterdir()))
+        self.assertEqual(1, self.command("layer", "export", "web", "/nowhere/file").exit_code)
 
     def test_checkpoints_are_made_listed_and_stopped(self):
         self.assertEqual([], self.client.checkpoints())
