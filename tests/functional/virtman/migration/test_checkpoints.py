@@ -6,8 +6,10 @@ from tests.functional.virtman.disk.test_snapshots import ENOUGH
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_commits import CommitCase
+from tests.functional.virtman.migration.test_moves import MoveCase
 from virtman.errors import CheckpointsUnknown, ImageUnknown, InstanceUnknown, InvalidRequest
 from virtman.model import layer_format
+from virtman.node.check import Check
 
 
 class CheckpointCase(CommitCase):
@@ -66,6 +68,9 @@ class CheckpointTest(CheckpointCase):
         self.assertEqual(["vm1.3_held"], self.held())
         self.assertEqual([], self.a.agent.snapshots())
         self.assertEqual(["vm1"], self.names(self.a))
+        self.a.beat()
+        with self.a.process.here():
+            self.assertEqual([], list(Check(self.a.agent, lambda seconds: None).look()))
 
     def test_chains_stay_short_and_hardly_ever_all_is_written_again(self):
         self.write(self.a, "vm1", **{f"c{number}": "0" for number in range(40)})
@@ -174,6 +179,20 @@ class CheckpointTest(CheckpointCase):
         self.assertEqual([], self.stores(self.a))
         self.assertEqual([], list((self.a.folder / "checkpoints").iterdir()))
         self.assert_has("ab...f..", "vm1.1", self.a)
+
+    def test_they_end_where_a_vm_moves_away_and_are_begun_anew_where_it_is(self):
+        self.make(every=600)
+        self.write(self.a, "vm1", c6="g")
+        self.a.migrate("vm1", "b")
+        self.assertEqual("done", MoveCase.ended(self).state)
+        self.look()
+        self.assertEqual(((), []), (tuple(self.a.checkpoints.all()), self.held()))
+        with self.b.process.here():
+            name = self.b.checkpoints.make("vm1").commit.name
+        self.assertEqual(("vm1.2", "kept"), (name, self.ended(name, self.b).state))
+        self.assertEqual("debian", self.known(name).layer.parent)
+        self.a.create("back", name)
+        self.assertEqual("ab...fg.", self.read(self.a, "back", image=name))
 
     def test_one_that_was_made_elsewhere_of_that_name_is_passed(self):
         self.make()
