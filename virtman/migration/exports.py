@@ -17,6 +17,7 @@ from virtman.model.layer_format import Description
 
 _PIECE = 1024 * 1024
 _LEVEL = 3
+_BITE = 2048  # bytes of a file at a time; there may be 64 MiB in so many
 
 
 def pack(layers: Layers, commit: Commit) -> Iterator[bytes]:
@@ -50,16 +51,13 @@ def unpack(label: Label, packed: IO[bytes], layers: Layers, name: str) -> None:
     tree = layers.tree(name)
     with layers.making(name, label.length) as into, tree.making() as builder:
         at = 0
-        try:
-            for piece in zstandard.ZstdDecompressor().read_to_iter(packed, _PIECE, _PIECE):
-                if at + len(piece) > label.length:
-                    raise _wrong(f"it has more than {label.length} bytes")
-                builder.add(piece)
-                if any(piece):
-                    os.pwrite(into, piece, at)
-                at += len(piece)
-        except zstandard.ZstdError as err:
-            raise _wrong(str(err)) from err
+        for piece in _unpacked(packed):
+            if at + len(piece) > label.length:
+                raise _wrong(f"it has more than {label.length} bytes")
+            builder.add(piece)
+            if any(piece):
+                os.pwrite(into, piece, at)
+            at += len(piece)
         if at != label.length:
             raise _wrong(f"it has {at} bytes instead of {label.length}")
         hashes = builder.end()
@@ -71,6 +69,20 @@ def unpack(label: Label, packed: IO[bytes], layers: Layers, name: str) -> None:
         if said != Description(label.parent, label.parent_origin, label.disk_size):
             raise _wrong("its label is not of the layer in it")
     tree.keep(hashes, str(layers.file(name)))
+
+
+def _unpacked(packed: IO[bytes]) -> Iterator[bytes]:
+    """Return what is in a frame of zstd that has an end, and nothing behind that."""
+    frame = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        while some := packed.read(_BITE):
+            if frame.eof:
+                raise _wrong("there is more behind its end")
+            yield frame.decompress(some)
+    except zstandard.ZstdError as err:
+        raise _wrong(str(err)) from err
+    if not frame.eof or frame.unused_data:
+        raise _wrong("its end is not where it should be")
 
 
 def _zeros(length: int) -> Iterator[bytes]:

@@ -109,6 +109,12 @@ class LayerTest(ServedCase):
         self.assertEqual(0, self.command("checkpoint", "stop", "vm1").exit_code)
         self.assertEqual([], self.client.checkpoints())
         self.assertEqual(2, len(self.client.layers()))
+        for text in ("soon", "10x", "-1", "1.5m"):
+            done = self.command("checkpoint", "vm1", f"--every={text}")
+            self.assertIn("is not a duration", done.output)
+        for text in ("60", "60s", "1m"):
+            self.assertEqual(0, self.command("checkpoint", "vm1", "--every", text).exit_code)
+            self.assertEqual(60, self.client.checkpoints()[0]["every"])
 
     def test_what_cannot_be_is_an_error(self):
         for words, code in (

@@ -83,6 +83,9 @@ class ExportTest(ExportCase):
         for number, file in enumerate((
             line + b"\n" + packed[:middle] + flipped + packed[middle + 1 :],
             line + b"\n" + packed[:middle],
+            line + b"\n" + packed[:-1],
+            line + b"\n" + packed + b"\0",
+            line + b"\n" + packed + bytes(1 << 20),
             line + b"\n" + other,
             line + b"\n",
             line,
