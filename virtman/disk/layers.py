@@ -52,6 +52,8 @@ class Commit:
     :ivar created_at: seconds since 1970
     :ivar final: whether the VM goes once the layer is kept
     :ivar checkpoint: its number, if it is a checkpoint; 0 if it is none
+    :ivar has_copy: whether there may be the VM that has the data of the moment; any other VM of its
+        name is somebody's
     :ivar since: an earlier checkpoint, if only what has changed since then is read
     """
 
@@ -66,6 +68,7 @@ class Commit:
     phase: Phase = Phase.MAKING
     checkpoint: int = 0
     since: str = ""
+    has_copy: bool = True
 
     @property
     def is_kept(self) -> bool:

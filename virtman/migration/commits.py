@@ -187,7 +187,10 @@ class Commits:
                 f"{label.parent_origin}, but Volt's has {parent.origin}: give that image the name"
             )
         secret = secrets.token_hex(_SECRET_BYTES)
-        commit = Commit(name, "", parent.name, parent.origin, label.disk_size, secret, time.time())
+        commit = Commit(
+            name, "", parent.name, parent.origin, label.disk_size, secret, time.time(),
+            has_copy=False,
+        )  # fmt: skip
         with self._adding(commit):
             try:
                 exports.unpack(label, file, self.layers, name)
@@ -415,10 +418,14 @@ class Commits:
 
         :returns: why that stays, if it does
         """
+        if not commit.has_copy:
+            return ""
         note = self._end(commit) if commit.final else ""
         with self._changed:
             self.layers.put(replace(self.layers.get(commit.name), final=False))
         self._take_copy_away(commit)
+        with self._changed:
+            self.layers.put(replace(self.layers.get(commit.name), has_copy=False))
         return note
 
     def _end(self, commit: Commit) -> str:
@@ -495,7 +502,7 @@ class Commits:
             LOG.debug("Volt does not know layer %s", commit.name)
 
     def _take_copy_away(self, commit: Commit) -> None:
-        if not commit.vm:
+        if not commit.has_copy:
             return
         try:
             self.agent.destroy(commit.copy)
@@ -524,7 +531,7 @@ class Commits:
 
     def _has_data(self, commit: Commit) -> bool:
         instances = self.agent.records.inventory().instances
-        has_copy = commit.vm and commit.copy in instances
+        has_copy = commit.has_copy and commit.copy in instances
         return has_copy or self.layers.file(commit.name).exists()
 
     def _length(self, commit: Commit) -> int:

@@ -186,6 +186,15 @@ class CommitTest(CommitCase):
         self.assertEqual("zb2y4f..", self.read(self.b, "vm4", image="l3"))
         self.assertEqual("zb2y4f..", self.read(self.a, "vm5", image="l4"))
 
+    def test_a_vm_that_has_the_name_of_a_copy_later_stays(self):
+        self.commit()
+        self.a.create("web.now")
+        self.restart(self.a)
+        self.ended()
+        self.assertEqual(["vm1", "web.now"], self.names(self.a))
+        self.assertTrue(self.remove())
+        self.assertEqual(["vm1", "web.now"], self.names(self.a))
+
     def test_layers_and_their_vms_are_there_again_after_a_reboot(self):
         self.commit()
         self.b.create("vm2", "web")
