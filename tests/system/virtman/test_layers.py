@@ -295,6 +295,14 @@ class TestExport(LayerCase):
         self.virtman(self.first, "layer", "import", "/host/file", timeout=120)
         other = self.start(self.second, LAYER, "vm2")
         self.assertEqual(moment, sha256(self.second, other))
+        disk = "/var/tmp/disk.qcow2"
+        self.second.run(
+            ["qemu-img", "convert", "-f", "raw", "-O", "qcow2", other, disk], timeout=120
+        )
+        self.second.run(
+            ["qemu-img", "compare", "-f", "raw", "-F", "qcow2", other, disk], timeout=120
+        )
+        self.second.run(["rm", disk])
 
 
 class TestMoment(LayerCase):
