@@ -4,6 +4,11 @@ copy IMAGE START RATE   have a whole image copied from a moment on, at so many b
                         print when that began, when all was there, and when parents were let go of
 read DEVICE FILE SEED   read blocks of 4 KiB at random until a file is there; print when each read
                         began, and how long it took
+boot IMAGE VM PIECES SECONDS
+                        create a VM and read that many pieces of 64 KiB in order, with pauses of so
+                        many seconds in all; print its device, and the seconds from its creation on
+write DEVICE PIECES STEP
+                        write random bytes over every STEP-th piece of a device, so many times
 
 Moments are seconds of the wall clock, which all nodes have from the host.
 """
@@ -22,6 +27,7 @@ from bench.inside import Agent
 _LOOK = 0.1  # seconds
 _PAUSE = 0.02  # seconds between two reads
 _BLOCK = 4096
+_PIECE = 65536
 
 
 def copy(image: str, start: str, rate: str) -> object:
@@ -75,7 +81,34 @@ def read(device: str, file: str, seed: str) -> object:
     return taken
 
 
+def boot(image: str, vm: str, pieces: str, seconds: str) -> object:
+    """Boot a VM as a guest does that reads in order, and thinks after each piece."""
+    begun, pause = time.monotonic(), float(seconds) / int(pieces)
+    device = _ask("PUT", f"/v1/instances/{vm}", {"image": image})["device"]
+    with open(device, "rb", buffering=0) as opened:
+        for number in range(int(pieces)):
+            os.pread(opened.fileno(), _PIECE, number * _PIECE)
+            time.sleep(pause)
+    return {"device": device, "seconds": time.monotonic() - begun}
+
+
+def write(device: str, pieces: str, step: str) -> object:
+    """Write as a VM does whose data nothing can make fewer."""
+    opened = os.open(device, os.O_WRONLY | os.O_DIRECT)
+    memory = mmap.mmap(-1, _PIECE)
+    for number in range(int(pieces)):
+        memory[:] = os.urandom(_PIECE)
+        os.pwritev(opened, [memory], number * int(step) * _PIECE)
+    os.fsync(opened)
+    return int(pieces)
+
+
 if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
-    verbs: dict[str, Callable[..., object]] = {"copy": copy, "read": read}
+    verbs: dict[str, Callable[..., object]] = {
+        "copy": copy,
+        "read": read,
+        "boot": boot,
+        "write": write,
+    }
     print(json.dumps(verbs[verb](*arguments)))

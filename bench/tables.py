@@ -124,6 +124,9 @@ WHOLE = (
     ("longest read of a VM at letting go", "pause_own_s", "{:.2f} s"),
     ("  of a VM on a node below", "pause_others_s", "{:.2f} s"),
     ("reads from a whole image over those of the disk", "reads_over_disk", "{:.2f}"),
+    ("a commit until another node has it over size / link", "commit_over_link", "{:.2f}"),
+    ("bytes of a checkpoint after 1 % changed over all", "checkpoint_over_all", "{:.3f}"),
+    ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),
 )
 
 _COLUMNS = 4  # of runs side by side: for more a terminal has no room
@@ -252,7 +255,7 @@ def _whole(results: Results) -> list[Table]:
     """Return a table of what the runs of one bed say about each other."""
     ratios = results.ratios or {}
     lines = [[title, _cell(ratios[name], form)] for title, name, form in WHOLE]
-    return [Table(["", "whole copies"], lines)]
+    return [Table(["", "whole copies and layers"], lines)]
 
 
 _OF: Mapping[str, Callable[[Results], list[Table]]] = {

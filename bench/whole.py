@@ -1,4 +1,4 @@
-"""What copies of whole images cost: seconds, what the source sends, and what VMs notice of it.
+"""What copies of whole images cost, and layers: seconds, what the source sends, what VMs notice.
 
 On a bed of its own: nodes are real kernels, and links are so slow that they decide. Each run has
 an image of its own on the same nodes, so that each begins cold.
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from statistics import median, quantiles
 from typing import Any
 
-from bench import fio
+from bench import fio, layers
 from bench.peers.peer import LONGEST, Site
 from bench.peers.virtman import SHAPES, vm
 from bench.report import Progress, Step
@@ -28,7 +28,7 @@ APART = 5.0  # seconds between two nodes that begin one after the other
 READ = 15.0  # seconds for which reads of a VM are looked at
 STARTED = 3.0  # seconds within which a VM has begun to read
 SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
-STEPS = ("at once", "apart", "no copy", "capped", "uncapped", "letting go")
+STEPS = ("at once", "apart", "no copy", "capped", "uncapped", "letting go", "commit", "boots")
 _INSIDE = ["python3", "-m", "bench.inside_whole"]
 _RESERVE = 16  # MiB: copies have room on small nodes
 _READS = {
@@ -54,6 +54,8 @@ def measure(nodes: int, link_rate: str, size: int, progress: Progress) -> list[R
         for name, rate in (("no copy", None), ("capped", whole.rate // 2), ("uncapped", 0)):
             runs.append(whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1)))
         runs.append(whole.let_go("letting go", progress.step("letting go", 2)))
+        runs.append(whole.commit("commit", progress.step("commit and checkpoints", 1)))
+        runs.append(whole.boot("boots", progress.step("boots of layers", 1)))
         return runs
 
 
@@ -71,6 +73,7 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "pause_own_s": ended["pause_own_s"],
         "pause_others_s": ended["pause_others_s"],
         "reads_over_disk": min(one["image"] / one["disk"] for one in reads.values()),
+        **layers.ratios(found["commit"], found["boots"]),
     }
 
 
@@ -158,12 +161,12 @@ class _Whole:
             took = float(_LET_GO.findall(log)[-1])
             own, others = (_longest(one, ended - took - 1, ended + SETTLED) for one in reads)
             step.advance()
-            layers = {
+            places = {
                 "disk": f"/var/lib/virtman/whole/{image}.copy",
                 "image": f"/dev/mapper/virtman_{image}_image",
                 "VM": devices[whole.name],
             }
-            found = _compared(whole, layers, self._size)
+            found = _compared(whole, places, self._size)
             step.advance()
         return {
             "run": name,
@@ -172,6 +175,21 @@ class _Whole:
             "pause_others_s": others,
             "reads": found,
         }
+
+    def commit(self, name: str, step: Step) -> Run:
+        """Have all of a VM's disk committed, and checkpointed."""
+        first = self._nodes[0]
+        with self._image(name) as (_, devices):
+            run = layers.commit(self._site, devices[first.name], vm(first), self._size, self.rate)
+        step.advance()
+        return run
+
+    def boot(self, name: str, step: Step) -> Run:
+        """Have VMs boot, and boot again from what was committed."""
+        with self._image(name) as (image, _):
+            run = layers.boots(self._site, image, self._size)
+        step.advance()
+        return run
 
     def _family(self, image: str) -> tuple[Node, Node]:
         """Return a node that feeds another, and that other."""
@@ -243,16 +261,16 @@ def _longest(reads: Reads, since: float, until: float) -> float:
     return max(took for when, took in reads if when < until and when + took > since)
 
 
-def _compared(node: Node, layers: Mapping[str, str], size: int) -> dict[str, dict[str, float]]:
-    """Return bytes a second of each kind of reads at each layer: medians of rounds in turns."""
+def _compared(node: Node, places: Mapping[str, str], size: int) -> dict[str, dict[str, float]]:
+    """Return bytes a second of each kind of reads at each place: medians of rounds in turns."""
     rounds: list[dict[tuple[str, str], float]] = []
     for turn in range(_ROUNDS):
-        order = random.Random(turn).sample(sorted(layers), len(layers))  # noqa: S311  # no secret
-        jobs = [(what, layer) for what in _READS for layer in order]
+        order = random.Random(turn).sample(sorted(places), len(places))  # noqa: S311  # no secret
+        jobs = [(what, place) for what in _READS for place in order]
         words = [
             word
-            for what, layer in jobs
-            for word in (f"--name={layer}", f"--filename={layers[layer]}", *_READS[what])
+            for what, place in jobs
+            for word in (f"--name={place}", f"--filename={places[place]}", *_READS[what])
         ]
         report = fio.read(
             node, f"--size={size}", "--stonewall", "--iodepth=1", "--runtime=2",
@@ -261,6 +279,6 @@ def _compared(node: Node, layers: Mapping[str, str], size: int) -> dict[str, dic
         rates = [job["read"]["bw_bytes"] for job in report["jobs"]]
         rounds.append(dict(zip(jobs, rates, strict=True)))
     return {
-        what: {layer: median(one[what, layer] for one in rounds) for layer in layers}
+        what: {place: median(one[what, place] for one in rounds) for place in places}
         for what in _READS
     }

@@ -32,6 +32,15 @@ RUNS = [
             "random": {"disk": 10.0, "image": 9.0, "VM": 9.0},
         },
     },
+    {
+        "run": "commit",
+        "limit_s": 20.0,
+        "committed_s": 3.0,
+        "elsewhere_s": 24.0,
+        "checkpoint_bytes": 200,
+        "changed_bytes": 3,
+    },
+    {"run": "boots", "first_s": [15.0, 20.0], "second_s": [23.0, 18.0]},
 ]
 
 
@@ -47,6 +56,9 @@ class WholeTest(testtools.TestCase):
             "pause_own_s": 0.2,
             "pause_others_s": 0.3,
             "reads_over_disk": 0.9,
+            "commit_over_link": 1.2,
+            "checkpoint_over_all": 0.015,
+            "second_boot_over_first": 1.15,
         }
         self.assertEqual(list(expected), list(found))
         for name, value in expected.items():

@@ -1,0 +1,122 @@
+"""What layers cost: bytes and seconds of commits and checkpoints, and boots of committed VMs.
+
+A boot reads the first quarter of the disk in order, and thinks in between. All that is written are
+random bytes, which nothing can make fewer.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from bench.peers.peer import LONGEST, Site
+from lab.node import Node
+from lab.waiting import wait_until
+
+BOOT = 15.0  # seconds that a guest thinks in all while it boots
+OWN = 64  # of so many pieces of a boot a VM has written one
+_INSIDE = ["python3", "-m", "bench.inside_whole"]
+_CHUNK = 65536
+
+Run = dict[str, Any]
+
+
+def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
+    """Have all of a disk written, and committed; the layer goes to another node as a whole.
+
+    Then it is checkpointed, and again after one percent of it has changed.
+
+    :param device: of a VM on the first node
+    :param size: bytes of the disk
+    :param rate: bytes a second of a link
+    """
+    first, second, *_ = site.nodes
+    _inside(first, "write", device, str(size // _CHUNK), "1")
+    begun = time.time()
+    layer = _virtman(first, "commit", "--json", vm, "all")
+    kept = time.time()
+    copied = _inside(second, "copy", "all", "0", "0")["copied"]
+    _release(second, "all")
+    _remove(first, "all")
+    whole = _virtman(first, "checkpoint", "--json", vm)
+    _inside(first, "write", device, str(size // _CHUNK // 100), "1")
+    changed = _virtman(first, "checkpoint", "--json", vm)
+    first.run(["virtman", "checkpoint", "stop", vm])
+    for made in (changed, whole):
+        _remove(first, made["layer"])
+    return {
+        "run": "commit",
+        "written_bytes": size,
+        "layer_bytes": layer["length"],
+        "limit_s": size / rate,
+        "committed_s": kept - begun,
+        "elsewhere_s": copied - begun,
+        "checkpoint_bytes": whole["length"],
+        "changed_bytes": changed["length"],
+    }
+
+
+def boots(site: Site, image: str, size: int) -> Run:
+    """Boot a VM on each node, commit all of them, and boot each anew on the next node.
+
+    The image is in the caches of all nodes before. A VM writes over some of what a boot reads.
+    """
+    count = size // 4 // _CHUNK
+    warmed = site.each(lambda node: _boot(node, image, f"warm-{node.name}", count, 0.0))
+    firsts = site.each(lambda node: _boot(node, image, f"first-{node.name}", count, BOOT))
+    for node, made in zip(site.nodes, firsts, strict=True):
+        _inside(node, "write", made["device"], str(count // OWN), str(OWN))
+    site.each(lambda node: _virtman(node, "commit", "--json", f"first-{node.name}", node.name))
+    before = dict(zip(site.nodes, (*site.nodes[1:], site.nodes[0]), strict=True))
+    again = site.each(
+        lambda node: _boot(node, before[node].name, f"again-{node.name}", count, BOOT)
+    )
+    for node in site.nodes:
+        vms = [f"{when}-{node.name}" for when in ("warm", "first", "again")]
+        site.deployment.destroy(node, *vms)
+        site.deployment.drop(node, before[node].name)
+    site.each(lambda node: _remove(node, node.name))
+    return {
+        "run": "boots",
+        "read_bytes": count * _CHUNK,
+        "own_bytes": count // OWN * _CHUNK,
+        "cold_s": [one["seconds"] for one in warmed],
+        "first_s": [one["seconds"] for one in firsts],
+        "second_s": [one["seconds"] for one in again],
+    }
+
+
+def ratios(commit: Mapping[str, Any], boots: Mapping[str, Any]) -> dict[str, float]:
+    """Return what these runs say."""
+    return {
+        "commit_over_link": commit["elsewhere_s"] / commit["limit_s"],
+        "checkpoint_over_all": commit["changed_bytes"] / commit["checkpoint_bytes"],
+        "second_boot_over_first": max(boots["second_s"]) / max(boots["first_s"]),
+    }
+
+
+def _boot(node: Node, image: str, vm: str, pieces: int, thought: float) -> dict[str, Any]:
+    found: dict[str, Any] = _inside(node, "boot", image, vm, str(pieces), str(thought))
+    return found
+
+
+def _release(node: Node, image: str) -> None:
+    for verb in ("release", "drop"):
+        node.run(["virtman", "image", verb, image], timeout=LONGEST)
+
+
+def _remove(node: Node, layer: str) -> None:
+    """Remove a layer, once Volt has heard that no host needs it."""
+    words = ["virtman", "layer", "remove", layer]
+    wait_until(
+        lambda: node.run(words, check=False, timeout=LONGEST).status == 0, "a layer going", 60, 0.5
+    )
+
+
+def _virtman(node: Node, *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(node.run(["virtman", *words], timeout=LONGEST).stdout)
+    return found
+
+
+def _inside(node: Node, *words: str) -> Any:
+    return json.loads(node.run([*_INSIDE, *words], timeout=LONGEST).stdout)
