@@ -6,7 +6,8 @@ read DEVICE FILE SEED   read blocks of 4 KiB at random until a file is there; pr
                         began, and how long it took
 boot IMAGE VM PIECES SECONDS
                         create a VM and read that many pieces of 64 KiB in order, with pauses of so
-                        many seconds in all; print its device, and the seconds from its creation on
+                        many seconds in all; print its device, and the seconds until that was
+                        there, and until the end
 write DEVICE PIECES STEP
                         write random bytes over every STEP-th piece of a device, so many times
 
@@ -85,11 +86,12 @@ def boot(image: str, vm: str, pieces: str, seconds: str) -> object:
     """Boot a VM as a guest does that reads in order, and thinks after each piece."""
     begun, pause = time.monotonic(), float(seconds) / int(pieces)
     device = _ask("PUT", f"/v1/instances/{vm}", {"image": image})["device"]
+    created = time.monotonic() - begun
     with open(device, "rb", buffering=0) as opened:
         for number in range(int(pieces)):
             os.pread(opened.fileno(), _PIECE, number * _PIECE)
             time.sleep(pause)
-    return {"device": device, "seconds": time.monotonic() - begun}
+    return {"device": device, "created": created, "seconds": time.monotonic() - begun}
 
 
 def write(device: str, pieces: str, step: str) -> object:

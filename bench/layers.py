@@ -81,7 +81,9 @@ def boots(site: Site, image: str, size: int) -> Run:
         "read_bytes": count * _CHUNK,
         "own_bytes": count // OWN * _CHUNK,
         "cold_s": [one["seconds"] for one in warmed],
+        "first_created_s": [one["created"] for one in firsts],
         "first_s": [one["seconds"] for one in firsts],
+        "second_created_s": [one["created"] for one in again],
         "second_s": [one["seconds"] for one in again],
     }
 
