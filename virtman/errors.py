@@ -62,6 +62,13 @@ class ImageRemade(VirtmanError):
     status = 409
 
 
+class BasisInvalid(VirtmanError):
+    """What should tell on which images one is based does not, or is damaged."""
+
+    code = "virtman.basis.invalid"
+    status = 400
+
+
 class CopyUnknown(VirtmanError):
     """There is no copy of this image on this node, nor is one made."""
 

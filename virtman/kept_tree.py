@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import mmap
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,16 @@ class KeptTree:
             builder = Builder(hashtree.SALT, into)
             yield builder
             atomic_file.remove(self._note)  # it is of the leaves that end here
+
+    @contextmanager
+    def mapped(self) -> Iterator[memoryview]:
+        """Give the leaves, without reading them all."""
+        with (
+            open(self.leaves, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+            memoryview(mapped) as leaves,
+        ):
+            yield leaves
 
     def keep(self, hashes: Hashes, path: str) -> None:
         """Keep what was made last, as that of a file or device which does not change any more."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import secrets
 import shutil
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtman import atomic_file, privileged
+from virtman import atomic_file, common, privileged
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Layer, Shape
@@ -20,6 +19,7 @@ from virtman.errors import ImageMismatch, ImageUnknown, InvalidRequest, VirtmanE
 from virtman.kept_tree import KeptTree, Progress
 from virtman.model import hashtree, layer_format, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
+from virtman.model.basis import RUNS
 from virtman.model.naming import Device
 from virtman.model.profile import carried
 from virtman.model.profile_format import decode, encode
@@ -65,6 +65,9 @@ def add(
     hashed: bool = True,
     kept: KeptTree | None = None,
     layered: bool = False,
+    based_on: Sequence[str] = (),
+    found: bool = False,
+    runs: int = RUNS,
     progress: Progress = lambda done, size: None,
 ) -> Portal:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
@@ -77,13 +80,20 @@ def add(
         goes with the image
     :param layered: whether a file that says that it is a layer is one: whoever chooses its content
         then chooses what it lies on
+    :param based_on: images with which it is compared, the best match first; none leaves what Volt
+        knows of that
+    :param found: whether that with which it has most in common is found by itself, of all that this
+        host serves
+    :param runs: pieces at most that it may have of them
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     :raises ImageMismatch: if it is a layer, and its parent is another image by now
+    :raises ImageUnknown: if Volt does not know an image on which it is based
+    :raises InvalidRequest: if such an image is not served by this host with a hash tree
     """
     naming.check("image", image)
     naming.check("host", where.host)
     size = _size(path)
-    kept = kept or KeptTree(_HASHES / image)
+    kept = kept or _kept(image)
     steps = steps_of(image, where, size, path, kept.leaves)
     coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
     layer = _layer(path, coordinator) if layered else None
@@ -93,6 +103,16 @@ def add(
         tree = kept.of(path, size, progress)
     else:
         steps = steps[:1]
+    basis = None
+    if found and tree is not None:
+        best = common.nearest(size, kept, _served(but=image), coordinator)
+        based_on = (best,) if best else ()
+    if based_on:
+        others = common.others(image, based_on, coordinator, lambda one: _kept(one).leaves.exists())
+        with contextlib.ExitStack() as stack:
+            told = [stack.enter_context(_leaves(one.name)) for one in others]
+            compared = list(zip(others, told, strict=True))
+            basis = common.basis(image, size, tree, kept, compared, runs)
     sources = [transport.source(step) for step in steps]
     served = all(source.is_up() for source in sources)
     try:
@@ -100,7 +120,8 @@ def add(
             source.up(())
         proof = Proof(image, _secret(image))
         sources[0].require(proof)
-        coordinator.register(image, size, shape, steps[0].portal, proof, tree, layer)
+        portal = steps[0].portal
+        coordinator.register(image, size, shape, portal, proof, tree, layer, basis)
     except VirtmanError:
         if not served:
             for source in sources:
@@ -137,17 +158,23 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
 def _leaves(image: str) -> Iterator[memoryview]:
     """Give the leaves of an image's hash tree, without reading them all."""
     try:
-        with (
-            open(KeptTree(_HASHES / image).leaves, "rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-            memoryview(mapped) as leaves,
-        ):
+        with _kept(image).mapped() as leaves:
             yield leaves
     except FileNotFoundError as err:
         raise InvalidRequest(
             f"image {image} is not served by this host with a hash tree, so nothing tells what "
-            "two versions share: run this where both are served"
+            "two images share: run this where both are served"
         ) from err
+
+
+def _served(but: str) -> list[tuple[str, KeptTree]]:
+    """Return the names, and hash trees, of the other images that this host serves."""
+    names = sorted(one.name for one in _HASHES.glob("*") if one.name != but)
+    return [(name, _kept(name)) for name in names]
+
+
+def _kept(image: str) -> KeptTree:
+    return KeptTree(_HASHES / image)
 
 
 def remove(image: str, host: str, volt: str, access: Access) -> None:

@@ -78,6 +78,12 @@ class HashesInvalid(Invalid):
     code = "volt.image.hashes"
 
 
+class BasisInvalid(Invalid):
+    """What should tell what an image has in common with others does not, or is damaged."""
+
+    code = "volt.basis.invalid"
+
+
 class CertificateRequestInvalid(Invalid):
     """The body is not a certificate request, or its key is of a wrong kind."""
 
@@ -118,6 +124,12 @@ class HashesUnknown(Unknown):
     """The image was registered without a hash tree."""
 
     code = "volt.image.no_hashes"
+
+
+class BasisUnknown(Unknown):
+    """The image is based on no other."""
+
+    code = "volt.basis.unknown"
 
 
 class ProfileUnknown(Unknown):
@@ -166,6 +178,12 @@ class ImageLastCopy(Conflict):
     """Hosts need the image, and none has all of it: its source is the only one that does."""
 
     code = "volt.image.last_copy"
+
+
+class BasisForeign(Conflict):
+    """The basis is of another image, or names one that is another by now, or goes in a circle."""
+
+    code = "volt.basis.foreign"
 
 
 class LayersTooMany(Conflict):

@@ -132,10 +132,18 @@ class CopyAnswer(TypedDict):
     verdict: str
 
 
+class BasedAnswer(TypedDict):
+    """On which images one is based; it has ``shared`` bytes in common with them."""
+
+    images: list[str]
+    shared: int
+
+
 class ImageAnswer(TypedDict):
     """An image that is attached; ``instances`` are the VMs that use it.
 
-    It is ``local`` if all of it is here, and it is read from its ``copy``.
+    It is ``local`` if all of it is here, and it is read from its ``copy``. Of the images on which
+    it is ``based``, the ``lenders`` are those from which it reads what both have.
     """
 
     image: str
@@ -146,6 +154,8 @@ class ImageAnswer(TypedDict):
     instances: list[str]
     warm: bool
     local: bool
+    based: BasedAnswer | None
+    lenders: list[str]
     cache: CacheAnswer
     ahead: AheadAnswer | None
     copy: CopyAnswer | None

@@ -9,6 +9,7 @@ from typing import Any
 
 from werkzeug.wrappers import Request
 
+from virtman.api.answers import BasedAnswer
 from virtman.background import scrub
 from virtman.background.boots import Boots
 from virtman.background.copying import Copying
@@ -316,6 +317,8 @@ class Api(Rest):
             "instances": sorted(one.vms),
             "warm": one.is_warm,
             "local": one.is_local,
+            "based": _based(one.info),
+            "lenders": list(one.lenders),
             "cache": asdict(one.figures(seen)),
             "ahead": self._ahead(one.info.name),
             "copy": self._copy(one.info.name),
@@ -372,6 +375,12 @@ class Api(Rest):
         """Mend that."""
         outcome = Check(self.agent).repair()
         return 200, {"found": _differences(outcome.found), "left": _differences(outcome.left)}
+
+
+def _based(info: ImageInfo) -> BasedAnswer | None:
+    if info.based is None:
+        return None
+    return BasedAnswer(images=list(info.based.images), shared=info.based.shared)
 
 
 def _wanted(found: Import) -> dict[str, Any]:

@@ -44,6 +44,8 @@ def _state(found: ImageAnswer) -> str:
     if found["local"]:
         return "whole"
     state = "warm" if found["warm"] else "cold"
+    if found["lenders"]:
+        state += f", shares {','.join(found['lenders'])}"
     return f"{state}, {_copied(found['copy'])}" if found["copy"] else state
 
 
@@ -71,6 +73,10 @@ def show(client: Client, name: str, as_json: bool) -> None:
     click.echo(f"state: {_state(found)}")
     for title, names in (("parents", found["parents"]), ("VMs", found["instances"])):
         click.echo(f"{title}: {', '.join(names) or 'none'}")
+    if (based := found["based"]) is not None:
+        lenders = ", ".join(found["lenders"]) or "none"
+        shared = table.rounded(based["shared"])
+        click.echo(f"based on: {', '.join(based['images'])} ({shared}), read from: {lenders}")
     if (copy := found["copy"]) is not None:
         rate = f"{copy['rate']} bytes/s" if copy["rate"] else "no limit"
         click.echo(f"copy: {copy['there']} of {copy['wanted']} bytes, {rate}")

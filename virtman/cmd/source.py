@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from virtman.cmd import settings
+from virtman.cmd import settings, table
+from virtman.model.basis import MOST_RUNS, RUNS
 
 
 @click.group()
@@ -46,6 +47,27 @@ def source() -> None:
     help="Image of which this is a newer version. Its boot profiles are taken over for the pieces "
     "that are the same in both. This host must serve it too.",
 )
+@click.option(
+    "--based-on",
+    metavar="OTHER",
+    multiple=True,
+    help="Image of which this one has many blocks, such as an earlier version. Hosts that have "
+    "OTHER read these blocks from it. This host must serve it too. Can be repeated, the best match "
+    "first.",
+)
+@click.option(
+    "--find-base",
+    is_flag=True,
+    help="The same with the image of which this one has most blocks, of all that this host serves.",
+)
+@click.option(
+    "--runs",
+    type=click.IntRange(1, MOST_RUNS),
+    default=RUNS,
+    show_default=True,
+    help="Runs of blocks at most that hosts read from others. More make the table of the image's "
+    "device longer; the shortest are left out.",
+)
 def add(
     name: str,
     path: str,
@@ -57,15 +79,21 @@ def add(
     cafile: str,
     hash_tree: bool,
     version_of: str | None,
+    based_on: tuple[str, ...],
+    find_base: bool,
+    runs: int,
     **trees: Any,
 ) -> None:
     """Serve PATH as the source of IMAGE, and register it.
 
     Run as root. Hosts can only read it.
     """
+    if based_on and find_base:
+        raise click.UsageError("give either --based-on or --find-base")
     # needs root's libraries, and the others one of HTTP that takes long to load
     from virtman import source as sources  # noqa: PLC0415
     from virtman.coordinator.auth import Access  # noqa: PLC0415
+    from virtman.coordinator.client import VoltClient  # noqa: PLC0415
     from virtman.coordinator.interface import Shape  # noqa: PLC0415
 
     access = Access(token_file, cafile)
@@ -85,9 +113,17 @@ def add(
             Shape(**trees),
             hashed=hash_tree,
             layered=True,
+            based_on=based_on,
+            found=find_base,
+            runs=runs,
             progress=show,
         )
     click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
+    if based_on or find_base:
+        found = VoltClient(volt, host, 30, access).image(name)
+        if found.based is not None:
+            shared = f"{table.rounded(found.based.shared)} of {table.rounded(found.size)}"
+            click.echo(f"based on {', '.join(found.based.images)}: {shared} are there too")
     for one in sources.carry(version_of, name, host, volt, access) if version_of else ():
         click.echo(
             f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {version_of} kept"

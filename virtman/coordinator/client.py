@@ -16,6 +16,7 @@ from virtman.coordinator.auth import Access
 from virtman.coordinator.connection import Connection, content
 from virtman.coordinator.interface import (
     SILENT,
+    Based,
     Coordinator,
     ImageInfo,
     Import,
@@ -72,6 +73,7 @@ class VoltClient(Connection, Coordinator):
             answer["created_at"],
             HashTree(root, answer["salt"]) if root else None,
             _layer(answer.get("layer")),  # a Volt that knows no layers names none
+            _based(answer.get("basis")),
         )
 
     def importing(self, name: str) -> Import:
@@ -111,6 +113,10 @@ class VoltClient(Connection, Coordinator):
         """Return the levels of an image's hash tree above the leaves."""
         return self._ask("GET", f"/v1/images/{quote(name, safe='')}/hashes").content
 
+    def basis(self, name: str) -> bytes:
+        """Return what an image has in common with those on which it is based."""
+        return self._ask("GET", f"/v1/images/{quote(name, safe='')}/basis").content
+
     def register(
         self,
         name: str,
@@ -120,14 +126,19 @@ class VoltClient(Connection, Coordinator):
         proof: Proof | None,
         hashes: tuple[HashTree, bytes] | None = None,
         layer: Layer | None = None,
+        basis: bytes | None = None,
     ) -> None:
         """Make an image known, with the portal that has all of it and what that asks for.
 
         :param hashes: the image's hash tree and its upper levels
         :param layer: what it lies on, if it is a layer
+        :param basis: what it has in common with other images; None leaves what Volt knows of that
+        :raises CoordinatorRefused: if Volt does not know these images, or knows others of the name
         """
         wishes = {key: value for key, value in asdict(shape).items() if value is not None}
         body = _image_form(name, size, source, proof, hashes, layer)
+        if basis is not None:
+            body["basis"] = base64.b64encode(basis).decode()
         self._call("POST", "/v1/images", body | wishes)
 
     def keep_layer(
@@ -315,6 +326,10 @@ def _image_form(
 
 def _layer(answer: Mapping[str, Any] | None) -> Layer | None:
     return Layer(answer["parent"], answer["disk_size"]) if answer else None
+
+
+def _based(answer: Mapping[str, Any] | None) -> Based | None:
+    return Based(tuple(answer["images"]), answer["shared"]) if answer else None
 
 
 def _of_import(image: str) -> str:

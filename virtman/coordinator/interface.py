@@ -46,12 +46,21 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Based:
+    """On which other images one is based: their names, and how many bytes it has of them."""
+
+    images: tuple[str, ...]
+    shared: int
+
+
+@dataclass(frozen=True)
 class ImageInfo:
     """An image as Volt knows it; size in bytes.
 
     :ivar identity: tells it from an earlier image of the same name
     :ivar tree: by which its content is verified; None if it was registered without one
     :ivar layer: None for an image that stands for itself
+    :ivar based: None for an image that is based on none
     """
 
     name: str
@@ -61,6 +70,7 @@ class ImageInfo:
     identity: str
     tree: HashTree | None = None
     layer: Layer | None = None
+    based: Based | None = None
 
     @property
     def disk_size(self) -> int:
@@ -249,6 +259,9 @@ class Coordinator(Protocol):
 
     def upper_hashes(self, name: str) -> bytes:
         """Return the levels of an image's hash tree above the leaves."""
+
+    def basis(self, name: str) -> bytes:
+        """Return what an image has in common with those on which it is based."""
 
     def join(self, image: str, portal: Portal) -> Placement:
         """Take a place in an image's trees, serving it on ``portal``; repeatable."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from virtman import atomic_file
-from virtman.coordinator.interface import ImageInfo, Layer
+from virtman.coordinator.interface import Based, ImageInfo, Layer
 from virtman.errors import ProfileInvalid
 from virtman.model import address
 from virtman.model.hashtree import HashTree
@@ -154,11 +154,12 @@ def _known(text: Any) -> Known:
     tree = HashTree(**info.pop("tree")) if info["tree"] else None
     # an agent that knew no layers kept none
     layer = Layer(**info.pop("layer")) if info.get("layer") else None
+    based = info.pop("based", None)
     feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
              for one in place["feeds"])  # fmt: skip
     proof = address.parse_proof(place)
     return Known(
-        ImageInfo(**{**info, "tree": tree, "layer": layer}),
+        ImageInfo(**{**info, "tree": tree, "layer": layer, "based": based and _based(based)}),
         Placement(
             place["image"],
             place["size"],
@@ -171,6 +172,10 @@ def _known(text: Any) -> Known:
             Hydration(**place["hydrate"]) if place.get("hydrate") else None,
         ),
     )
+
+
+def _based(text: Any) -> Based:
+    return Based(tuple(text["images"]), text["shared"])
 
 
 def _parent(text: Any) -> Parent:

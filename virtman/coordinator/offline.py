@@ -135,6 +135,11 @@ class Remembering(Coordinator):
 
     # What only Volt can answer.
 
+    def basis(self, name: str) -> bytes:
+        """Return what an image has in common with those on which it is based."""
+        with self._unless_silent():
+            return self.volt.basis(name)
+
     def ready(self, image: str, generation: int) -> None:
         """Say that the placement of this generation is in use."""
         with self._unless_silent():

@@ -15,8 +15,9 @@ from functools import partial
 
 from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import DeviceBusy, VirtmanError
-from virtman.image import life
+from virtman.image import lenders, life
 from virtman.image.copies import Copies
+from virtman.image.lenders import Lenders
 from virtman.image.life import Life, Phase, Times
 from virtman.image.page_caches import PageCaches
 from virtman.image.parents import Witness
@@ -33,11 +34,15 @@ from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
+_LENDING = 2.0
+"""Seconds for which an image waits for another that could lend it something."""
+
 
 class Attachment:
     """One image: who wants it, and its life, which goes on for as long as somebody does.
 
     :param portal: where this node serves the image
+    :param neighbours: returns the images that are attached here
     :ivar below: the image that it lies on, if it is a layer: attached for as long as VMs need it
     :ivar share: how fast it may be fetched ahead of VMs
     :ivar copied: bytes of a copy of all of it that are here
@@ -53,9 +58,11 @@ class Attachment:
         coordinator: Coordinator,
         times: Times,
         copies: Copies,
+        neighbours: Callable[[], Sequence[Attachment]],
         below: Attachment | None = None,
     ) -> None:
         self.info = info
+        self.neighbours = neighbours
         self.below = below
         # Held while what VMs of a layer start from is brought up, which may wait for parents.
         self._lying = threading.Lock()
@@ -67,7 +74,9 @@ class Attachment:
         self.declines = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
-        self._life = Life(info, portal, stack, coordinator, times, self._witness, copies)
+        path = lenders.file(stack.folder, info.name)
+        borrowing = Lenders(info, path, coordinator, self._neighbour)
+        self._life = Life(info, portal, stack, coordinator, times, self._witness, copies, borrowing)
         # Guards the five below; held for moments, never while anything is waited for.
         self._lock = threading.Lock()
         self._users: set[str] = set()
@@ -143,6 +152,16 @@ class Attachment:
     def is_local(self) -> bool:
         """Whether all of the image is here, and it is read from that."""
         return self._life.phase is Phase.LOCAL
+
+    @property
+    def lenders(self) -> tuple[str, ...]:
+        """Images from which this one reads what it has in common with them."""
+        return self._life.wanted.lenders
+
+    @property
+    def borrowers(self) -> Sequence[Attachment]:
+        """Images that read from this one."""
+        return [one for one in self.neighbours() if self.info.name in one.lenders]
 
     @property
     def upper(self) -> str:
@@ -263,7 +282,8 @@ class Attachment:
         """
         placement = self._fed_by()
         if placement is not None and (silent or stuck):
-            self._witness.give_up(placement, silent, stuck)
+            lends = self._life.wanted.lends
+            self._witness.give_up(placement, silent, stuck, lends=lends)
 
     def verified(self) -> Sequence[plan.Verity]:
         """Return what holds back wrong bytes of parents and standbys."""
@@ -275,13 +295,15 @@ class Attachment:
         :param wrong: those of any image's ``verified`` that wrong bytes came to
         :returns: whether Volt knows of all who are silent; else this should be called again
         """
-        if self.is_local and any(one.image == self.info.name for one in wrong):
+        mine = {one.argument for one in wrong if one.image == self.info.name}
+        if "" in mine:  # from no parent: from a copy, or from what others lend
             self.mend(look([self]))
+        if self.is_local and mine:
             return False
         placement = self._fed_by()
         if placement is None:
             return True
-        self._witness.check_bytes({one.argument for one in wrong if one.image == self.info.name})
+        self._witness.check_bytes(mine - {""})
         if self._witness.has_back(placement):
             self.mend(look([self]))
         return self._witness.check_answers(placement)
@@ -316,6 +338,26 @@ class Attachment:
         with self._lock:
             if self._mending is None or self._mending.done():
                 self._mending = self._worker.submit(self._logged, partial(self._life.mend, seen))
+
+    def lend(self) -> bool:
+        """Have others read from the image; tell whether they can, and soon."""
+        try:
+            return self._worker.submit(self._life.lend).result(_LENDING)
+        except (VirtmanError, RuntimeError, TimeoutError) as err:  # RuntimeError: it was stopped
+            LOG.warning("image %s lends nothing now: %s", self.info.name, err or "it is busy")
+            return False
+
+    def give_back(self, lender: str) -> None:
+        """Read nothing from another image any more.
+
+        :raises DeviceBusy: if that cannot be now
+        """
+        try:
+            self._worker.submit(self._life.give_back, lender).result(self.times.leave)
+        except TimeoutError:
+            raise DeviceBusy(
+                f"image {lender} lends blocks to image {self.info.name}, which is busy: try again"
+            ) from None
 
     def let_go(self, copy: str) -> None:
         """Read from a copy of all of it, and from no parent any more; it is on record as whole.
@@ -358,6 +400,9 @@ class Attachment:
     def _fed_by(self) -> Placement | None:
         return None if self.is_local else self._life.wanted.placement
 
+    def _neighbour(self, image: str) -> Attachment | None:
+        return next((one for one in self.neighbours() if one.info.name == image), None)
+
     # From here on everything runs on the worker, but for the timer.
 
     def _connect_others(self, opened: Future[None]) -> None:
@@ -395,6 +440,8 @@ class Attachment:
             self._stop_timer()
             self._opened = None
         try:
+            for one in self.borrowers:
+                one.give_back(name)
             self._life.leave()
         except BaseException as err:
             with self._lock:
@@ -407,6 +454,14 @@ class Attachment:
         if self.below is not None:
             self.below.release(f"({name})")
         LOG.info("left image %s", name)
+
+    def _rest(self) -> None:
+        """Leave, unless others read from the image what they have in common with it."""
+        if self.borrowers:
+            with self._lock:
+                self._start_timer(max(self.times.keep, life.RETRY))
+        else:
+            self._idle()
 
     def _idle(self) -> None:
         with contextlib.suppress(DeviceBusy):
@@ -434,7 +489,7 @@ class Attachment:
 
     def _idle_soon(self) -> None:
         with contextlib.suppress(RuntimeError):  # stopped meanwhile
-            self._worker.submit(self._logged, self._idle)
+            self._worker.submit(self._logged, self._rest)
 
 
 def _is_no_vm(user: str) -> bool:

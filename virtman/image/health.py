@@ -5,11 +5,12 @@ What was seen, ``seen`` below, has statuses by name, without those of devices th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from virtman.model import plan, planner
-from virtman.model.naming import Device
+from virtman import sysfs
+from virtman.model import lending, plan, planner
+from virtman.model.naming import MAPPER, Device
 from virtman.model.wanted import Wanted
 from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures
@@ -78,9 +79,25 @@ class Health:
 
     def has_failed(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
         """Tell whether reads of the image, or of its leaves, have met an error."""
-        kinds = (plan.Multipath, plan.Image)
+        kinds = (plan.Multipath, plan.Image, plan.Lent)
         tops = {str(step.device) for step in steps if isinstance(step, kinds)}
         return any(failed(seen.get(name, [])) for name in tops)
+
+    def is_mixture_wrong(self, seen: Mapping[str, Table]) -> bool:
+        """Tell whether reads of what others lend have met an error, or wrong bytes."""
+        image, mixed = (str(Device(self.image, role)) for role in ("image", "mixed"))
+        return sysfs.number(f"{MAPPER}{mixed}") in failed_paths(seen.get(image, []))
+
+    def lenders(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Return which of the images that may lend something do so now, as the kernel has it."""
+        image, mixed = (Mapped(str(Device(self.image, role))) for role in ("image", "mixed"))
+        if not image.lies_on(mixed.node):
+            return ()
+        return tuple(name for name in names if Mapped(str(lending.device_of(name))).exists())
+
+    def lends(self) -> bool:
+        """Tell whether the kernel has what others read of the image."""
+        return Mapped(str(lending.device_of(self.image))).exists()
 
     def is_caching(self, seen: Mapping[str, Table]) -> bool:
         """Tell whether what is read is kept."""
@@ -113,7 +130,7 @@ class Health:
         if isinstance(step, plan.Cache):
             return "" if self.is_caching(seen) else "cache.absent"
         status = seen.get(str(step.device), [])
-        if isinstance(step, plan.Multipath | plan.Image) and failed(status):
+        if isinstance(step, plan.Multipath | plan.Image | plan.Lent) and failed(status):
             return "path.failed"
         layer = self.stack.layer(step)
         is_up = layer.is_seen(status) if isinstance(layer, Seen) else layer.is_up()
@@ -121,7 +138,7 @@ class Health:
 
     def _ways(self, steps: plan.Plan) -> list[Mapped]:
         """Return through what VMs and children read, from where all parents come together."""
-        kinds = (plan.Multipath, plan.Stripe, plan.Regions, plan.Image)
+        kinds = (plan.Multipath, plan.Stripe, plan.Regions, plan.Lent, plan.Image)
         ways = {step.device: step for step in steps if isinstance(step, kinds)}
         layers = map(self.stack.layer, ways.values())
         return [layer for layer in layers if isinstance(layer, Mapped)]

@@ -24,6 +24,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from virtman import sysfs
 from virtman.coordinator.interface import Coordinator, ImageInfo
@@ -40,15 +41,17 @@ from virtman.image import hashes
 from virtman.image.copies import Copies
 from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
+from virtman.image.lenders import Lenders
 from virtman.image.parents import Witness
-from virtman.model import feeding, layer_format, plan, planner, sizes
+from virtman.model import feeding, layer_format, lending, plan, planner, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Placement
 from virtman.model.wanted import Parents, Wanted
 from virtman.stack.builder import Built, Stack
 from virtman.stack.layer import wait_until
-from virtman.stack.mapped import Table
+from virtman.stack.layers.verity import corrupt
+from virtman.stack.mapped import Table, statuses
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
@@ -101,6 +104,7 @@ class Life:
         times: Times,
         witness: Witness,
         copies: Copies,
+        lenders: Lenders,
     ) -> None:
         self.info = info
         self.copies = copies
@@ -108,6 +112,7 @@ class Life:
         self.coordinator = coordinator
         self.times = times
         self.witness = witness
+        self.lenders = lenders
         self.phase = Phase.ABSENT
         upper = str(hashes.file(stack.folder, info.name))
         self.wanted = Wanted(
@@ -120,6 +125,7 @@ class Life:
             upper,
             verify=stack.verify,
             lies_on=info.layer.parent if info.layer else "",
+            basis=str(lenders.path) if lenders.names else "",
         )
         self.steps: plan.Plan = ()
         self.devices: Mapping[Device, str] = {}
@@ -129,6 +135,8 @@ class Life:
         self.reads: Reads | None = None
         self.health = Health(stack, self.wanted)
         self._warmth = Warmth(times.warm)
+        # Whether lenders had wrong bytes; then it reads from none until it has left.
+        self._distrusts = False
         # What is known to be done of the plan; nothing while a change is under way or has failed.
         self._done: frozenset[plan.Step] = frozenset()
 
@@ -167,6 +175,8 @@ class Life:
             # A stack that was there before keeps its standbys: no table is swapped under its VMs.
             parents = Parents.ALL if found else Parents.FIRST
             self._follow(placement, begin + self.times.attach, parents)
+            if not found:  # standbys need not answer for that either
+                self._borrow_more(parents)
             self._count_reads(found)
         except BaseException:
             # A stack that was there before may carry running VMs: it is left as it is.
@@ -212,11 +222,33 @@ class Life:
         if self.phase is Phase.FED and self.is_here:
             begin = time.monotonic()
             self.phase = Phase.LOCAL
-            self._reconcile(
-                replace(self.wanted, parents=Parents.ALL, warm=False, copy=copy, local=True)
-            )
+            local = replace(self.wanted, warm=False, copy=copy, local=True, lenders=())
+            self._reconcile(replace(local, parents=Parents.ALL))
             took = time.monotonic() - begin
             LOG.info("image %s needs no parents any more, after %.2f s", self.info.name, took)
+
+    def lend(self) -> bool:
+        """Have images that are based on this one read from it; tell whether they can."""
+        if self.phase not in (Phase.FED, Phase.LOCAL) or not self.is_here or self._waits():
+            return False
+        if not self.wanted.lends:
+            LOG.info("image %s: others read from it what they have too", self.info.name)
+            self._reconcile(replace(self.wanted, parents=Parents.ALL, lends=True))
+        return True
+
+    def give_back(self, lender: str) -> None:
+        """Read nothing from another image any more, which is about to leave.
+
+        :raises DeviceBusy: while reads may hang, for which a swap of tables would wait
+        """
+        if lender not in self.wanted.lenders:
+            return
+        if self._waits():
+            raise DeviceBusy(
+                f"image {lender} lends blocks to image {self.info.name}, whose parents do not "
+                "answer now; try again once they do"
+            )
+        self._borrow(tuple(name for name in self.wanted.lenders if name != lender))
 
     def lie_on(self, parent: ImageInfo, described: bytes) -> None:
         """Have what VMs of a layer start from, over the parent's base, which is there.
@@ -267,6 +299,8 @@ class Life:
             except ParentUnreachable as err:
                 LOG.error("image %s: its copy is wrong or cannot be read; %s", self.info.name, err)
         waits = self.health.waits(self.steps, seen)
+        if not waits and self.phase is Phase.FED:
+            self._mix(seen)
         if not self.health.is_whole(self.steps, seen):
             self._done = frozenset()
         if waits or not self._done:
@@ -334,7 +368,8 @@ class Life:
         steps = planner.image(wanted)
         done, self._done = self._done, frozenset()
         missing = tuple(step for step in steps if step not in done or feeding.is_fed(step))
-        built = self.stack.up(missing, self.devices, silent)
+        lent = {one: one.node for one in map(lending.device_of, wanted.lenders)}
+        built = self.stack.up(missing, {**self.devices, **lent}, silent)
         self.devices = built.paths
         # Not before all are there: it takes a while to leave a parent that died. Nor while what is
         # wanted gives no answer, for then reads go on as they did.
@@ -395,8 +430,49 @@ class Life:
         else:
             self.generation = placement.generation
 
+    def _mix(self, seen: Mapping[str, Table]) -> None:
+        """Read from others what they have too, or from none if that went wrong."""
+        lenders = self.wanted.lenders
+        if lenders and self.health.is_mixture_wrong(seen):
+            self._distrusts = bool(corrupt([lending.mixed(self.wanted)[-1]]))
+            fault = "has wrong bytes" if self._distrusts else "cannot be read"
+            LOG.log(
+                logging.ERROR if self._distrusts else logging.WARNING,
+                "image %s is read from its parents: what it has in common with %s %s there",
+                self.info.name, ", ".join(lenders), fault,
+            )  # fmt: skip
+            self._borrow(())
+        else:
+            self._borrow_more(Parents.ALL)
+
+    def _borrow_more(self, parents: Parents) -> None:
+        """Read from others what they have too, as far as they are here; without them it goes on.
+
+        One that is warm has what it needs; and what is mixed comes in whole blocks, which is not
+        what VMs read from a cache.
+        """
+        before = self.wanted
+        if before.local or before.warm or not before.is_verified or self._distrusts:
+            return
+        more = self.lenders.willing(but=before.lenders)
+        if more:
+            try:
+                self._borrow((*before.lenders, *more), parents)
+            except VirtmanError as err:
+                LOG.warning("image %s: reading from others: %s", self.info.name, err)
+                self._borrow(before.lenders, parents)
+
+    def _borrow(self, lenders: tuple[str, ...], parents: Parents = Parents.ALL) -> None:
+        LOG.info("image %s: it reads from images: %s", self.info.name, ", ".join(lenders) or "none")
+        self._reconcile(replace(self.wanted, parents=parents, lenders=lenders))
+
+    def _waits(self) -> bool:
+        return self.health.waits(self.steps, statuses(self.health.names(self.steps)))
+
     def _weigh(self, seen: Mapping[str, Table]) -> None:
         """Have VMs read from the cache once hardly anything is missed, or no longer."""
+        if self.wanted.lenders:
+            return
         cache = self.devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
         fits = sysfs.block_size(cache) == sizes.SECTOR
@@ -421,9 +497,12 @@ class Life:
             LOG.warning("image %s: %s", self.info.name, err)
 
     def _as_found(self, wanted: Wanted) -> Wanted:
-        """Have VMs read as they do now, if they do: an agent that starts changes nothing."""
+        """Have all read as they do now, if they do: an agent that starts changes nothing."""
+        wanted = replace(wanted, lends=self.health.lends())
         if wanted.local:
             return wanted
+        if Path(wanted.basis).is_file():
+            wanted = replace(wanted, lenders=self.health.lenders(self.lenders.names))
         return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
 
     def _give_up_earlier(self) -> None:
@@ -450,11 +529,9 @@ class Life:
             self.coordinator.remove(self.info.name)
 
     def _forget(self) -> None:
-        self.phase = Phase.ABSENT
-        self.wanted = replace(
-            self.wanted, placement=None, parents=Parents.NONE, warm=False, local=False
-        )
-        self.generation = 0
+        self.phase, self._distrusts, self.generation = Phase.ABSENT, False, 0
+        away = replace(self.wanted, placement=None, parents=Parents.NONE, warm=False, local=False)
+        self.wanted = replace(away, lenders=(), lends=False)
 
 
 def remade(image: str, vms: Iterable[str]) -> ImageMismatch:

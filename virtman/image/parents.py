@@ -44,21 +44,30 @@ class Witness:
                 return False
         return True
 
-    def give_up(self, placement: Placement, silent: Set[tuple[str, int]], stuck: Set[str]) -> None:
+    def give_up(
+        self,
+        placement: Placement,
+        silent: Set[tuple[str, int]],
+        stuck: Set[str],
+        *,
+        lends: bool,
+    ) -> None:
         """Have reads go elsewhere that wait for somebody who does not answer.
 
         It may be a parent of an earlier placement: reads go there until the present one is in use.
         Who is merely stuck is given up only if all that it feeds can be read from another one: it
-        may wait for its own parents, and then nobody else may have what is read either.
+        may wait for its own parents, and then nobody else may have what is read either. But what
+        others read of an image that lends they have parents of their own for.
 
         :param silent: addresses and ports of those whose kernels are silent
         :param stuck: names of what answers no reads
+        :param lends: whether others read from the image
         """
         paths = transport.paths(self.image)
         for host, portal in _portals(placement, paths).items():
             if (portal.ip, portal.port) in silent:
                 fault = f"the kernel of {host} is silent"
-            elif portal.name in stuck and _is_spare(paths, host, stuck):
+            elif portal.name in stuck and (lends or _is_spare(paths, host, stuck)):
                 fault = f"{host} answers no reads"
             else:
                 continue

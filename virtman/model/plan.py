@@ -45,7 +45,12 @@ class Verity(Step):
 
 @dataclass(frozen=True)
 class Multipath(Step):
-    """The paths of one stripe, best first."""
+    """The paths of one stripe, best first.
+
+    :ivar queues: whether reads wait while no path works; else they fail
+    """
+
+    queues: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,21 @@ class Cache(Step):
 @dataclass(frozen=True)
 class Image(Step):
     """A stable device for all above to refer to, whatever it lies on; best first."""
+
+
+@dataclass(frozen=True)
+class Lent(Step):
+    """The same for images that are based on this one; what has no answer below is an error."""
+
+
+@dataclass(frozen=True)
+class Mixture(Step):
+    """What others lend, and the rest of the image; below are the image itself, and then lenders.
+
+    :ivar path: of the file that tells who has what
+    """
+
+    path: str
 
 
 @dataclass(frozen=True)

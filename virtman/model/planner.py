@@ -38,6 +38,8 @@ An export begins with zeros because a child's kernel looks for partitions at the
 of every new disk. It finds none, at once: a child's login never waits for data that
 would have to come through the parent's own parents.
 
+Where other images on the node have blocks of this one, they come from there: ``lending``.
+
 Each stripe has an export, and so a page cache, of its own, because a page cache reads
 ahead. Two hosts may be each other's parent, one in each stripe. Were both stripes read
 through one page cache, a read-ahead across the border of two regions would hold the
@@ -67,7 +69,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
-from virtman.model import chain, feeding, hashtree, local, plan
+from virtman.model import chain, feeding, hashtree, lending, local, plan
 from virtman.model.naming import Device
 from virtman.model.sizes import BLOCK, HEADER, PIECE, READERS, REGION, SECTOR, SPAN, padded, sectors
 from virtman.model.wanted import Wanted
@@ -86,8 +88,14 @@ def image(wanted: Wanted) -> plan.Plan:
     before both: who swaps a table waits for reads, which may wait for a path.
 
     What is read from a local copy has no parents, no cache and no stripes. VMs read it as they read
-    what is cold.
+    what is cold, and so they read what others lend something of (``lending``).
     """
+    if wanted.local or wanted.lenders:
+        wanted = replace(wanted, warm=False)
+    return lending.without_queues(wanted, _image(wanted))
+
+
+def _image(wanted: Wanted) -> plan.Plan:
     served = _served(wanted)
     if wanted.placement is None:
         return served
@@ -97,7 +105,8 @@ def image(wanted: Wanted) -> plan.Plan:
     hashes = _hashes(wanted) if wanted.is_verified else ()
     if wanted.local:
         copy = (*local.leaves(wanted), *local.image(wanted))
-        return (*served, admission, *hashes, *copy, *_start(replace(wanted, warm=False)))
+        lent = lending.lent(wanted, copy[-1].below)
+        return (*served, admission, *hashes, *copy, *lent, *_start(wanted))
     before, after = ((), _start(wanted)) if wanted.warm else (_start(wanted), ())
     feeds = feeding.steps(wanted, wanted.placement)
     return (*served, admission, *hashes, *feeds, *before, *_assembled(wanted), *after)
@@ -109,11 +118,12 @@ def spent(wanted: Wanted) -> plan.Plan:
     Over parents that is its copy; over its copy all between the parents and the image. Paths to
     parents, which only the kernel knows, are not among it.
     """
+    mixed = lending.mixed(wanted) if wanted.basis and not wanted.lenders else ()
     if not wanted.local:
         below, above = local.devices(wanted)
-        return (*below, *above)
+        return (*below, *above, *mixed)
     *lower, _ = _assembled(replace(wanted, warm=True))
-    return (*feeding.multipaths(wanted), *lower)
+    return (*feeding.multipaths(wanted), *lower, *mixed)
 
 
 def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan) -> plan.Plan:
@@ -131,8 +141,10 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
     if wanted.tree is not None:
         upper, hashes = _hashes(wanted)
         below = (upper, *below, *under_leaves, *_leaves(wanted), hashes)
-    lower = (*feeding.multipaths(wanted), *_assembled(replace(wanted, warm=True)))
-    return (*voids, void, *below, *above, *copy, *lower, *served, *_start(wanted), base(wanted))
+    *lower, image = _assembled(replace(wanted, warm=True, lenders=()))
+    lower = [*feeding.multipaths(wanted), *lower, *lending.mixed(wanted), image]
+    above = (*above, *copy, *lower, *lending.lent(replace(wanted, lends=True), ()))
+    return (*voids, void, *below, *above, *served, *_start(wanted), base(wanted))
 
 
 def _leaves(wanted: Wanted) -> plan.Plan:
@@ -229,8 +241,11 @@ def _assembled(wanted: Wanted) -> plan.Plan:
     feeds = feeding.multipaths(wanted)
     fetch = _fetching(feeds, _void(wanted)) if wanted.warm else _striped(feeds)
     keep = cache(wanted)
-    image = Device(wanted.image, "image")
-    return (*fetch, keep, plan.Image(image, length, (keep.device, *keep.below)))
+    own = (keep.device, *keep.below)
+    mixed = lending.mixed(wanted) if wanted.lenders else ()
+    best = tuple(step.device for step in mixed[-1:])
+    image = plan.Image(Device(wanted.image, "image"), length, (*best, *own))
+    return (*fetch, keep, *mixed, *lending.lent(wanted, own), image)
 
 
 def cache(wanted: Wanted) -> plan.Cache:

@@ -30,6 +30,9 @@ class Wanted:
     :ivar copy: path of the file that a copy of all of it is in; empty if there is none
     :ivar local: whether it is read from that copy, and from no parent
     :ivar lies_on: name of the image that it lies on, if it is a layer
+    :ivar basis: path of the file that tells on which images it is based; empty if it is on none
+    :ivar lenders: those of them from which it reads what they have too; none while it is local
+    :ivar lends: whether images that are based on it read from it
     """
 
     image: str
@@ -46,6 +49,9 @@ class Wanted:
     copy: str = ""
     local: bool = False
     lies_on: str = ""
+    basis: str = ""
+    lenders: tuple[str, ...] = ()
+    lends: bool = False
 
     @property
     def is_verified(self) -> bool:

@@ -565,8 +565,9 @@ class Agent:
             is_other = found is not None and (found.info != info or found.below is not below)
             if found is None or (is_other and not found.users):
                 found = Attachment(
-                    info, portal, self.stack, self.coordinator, self.times, self.copies, below
-                )
+                    info, portal, self.stack, self.coordinator, self.times, self.copies,
+                    self.attachments, below,
+                )  # fmt: skip
                 self._attachments[image] = found
                 self.stores.origins.learn(image, info.origin)
             return found

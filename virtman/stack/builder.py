@@ -19,6 +19,8 @@ from virtman.stack.layers.base import BaseLayer
 from virtman.stack.layers.hashes import HashesLayer
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.instance import InstanceLayer
+from virtman.stack.layers.lent import LentLayer
+from virtman.stack.layers.mixture import MixtureLayer
 from virtman.stack.layers.multipath import MultipathLayer
 from virtman.stack.layers.over import OverLayer
 from virtman.stack.layers.reader import DirectLayer, FileLayer, ReaderLayer
@@ -104,6 +106,8 @@ class Stack:
             plan.Stripe: StripeLayer,
             plan.Cache: self.group.member,
             plan.Image: ImageLayer,
+            plan.Lent: LentLayer,
+            plan.Mixture: MixtureLayer,
             plan.Void: VoidLayer,
             plan.Regions: RegionsLayer,
             plan.Export: transport.export,

@@ -13,6 +13,7 @@ from werkzeug.http import parse_etags
 from volt import transport
 from volt.api import schemas
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
+from volt.model import basis
 from volt.model.names import check_name
 from volt.model.objects import (
     Chosen,
@@ -86,6 +87,7 @@ def image(body: bytes) -> NewImage:
         root_hash=content["root_hash"],
         salt=content["salt"],
         upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
+        basis=basis.parse(content["basis"]) if "basis" in content else None,
     )
 
 

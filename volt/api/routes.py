@@ -170,6 +170,13 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             has_etag=True,
         ),
         Route(
+            *("GET", f"{_IMAGE}/basis", images.basis, "image:basis"),
+            "What an image has in common with those on which it is based.",
+            {200: _BYTES},
+            (404,),
+            has_etag=True,
+        ),
+        Route(
             *("DELETE", _IMAGE, images.delete, "image:delete"),
             "Forget an image.",
             {204: None},

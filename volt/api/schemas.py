@@ -76,6 +76,7 @@ IMAGE = Schema(
             "root_hash": _HASH,
             "salt": _HASH,
             "upper_hashes": {"type": "string", "contentEncoding": "base64"},
+            "basis": {"type": "string", "contentEncoding": "base64"},
             "layer": {
                 "type": "object",
                 "properties": {
@@ -96,6 +97,7 @@ IMAGE = Schema(
             "root_hash": ["salt", "upper_hashes"],
             "salt": ["root_hash"],
             "upper_hashes": ["root_hash"],
+            "basis": ["root_hash"],
         },
         "additionalProperties": False,
     }

@@ -46,6 +46,7 @@ _RULES: Final = [
     _rule("image:list", READER, "GET", "/v1/images", "List images."),
     _rule("image:show", ANYBODY, "GET", _IMAGE, "Show an image."),
     _rule("image:hashes", ANYBODY, "GET", f"{_IMAGE}/hashes", "Show an image's upper hashes."),
+    _rule("image:basis", ANYBODY, "GET", f"{_IMAGE}/basis", "Show what an image has of others."),
     _rule("image:delete", OPERATOR, "DELETE", _IMAGE, "Forget an image."),
     _rule("image:withdraw", OPERATOR, "DELETE", f"{_IMAGE}/source", "Have its source go."),
     _rule("image:rotate", OPERATOR, "POST", f"{_IMAGE}/chap", "Renew an image's CHAP secret."),

@@ -28,6 +28,9 @@ def show(options: cfg.ConfigOpts, name: str) -> None:
     if found.layer is not None:
         click.echo(f"parent: {found.layer.parent}, with a disk of {found.layer.disk_size} bytes")
         click.echo(f"made by: {found.layer.maker or '-'}")
+    if found.basis is not None:
+        names = ", ".join(found.basis.images)
+        click.echo(f"based on: {names}, with {found.basis.shared} bytes in common")
     click.echo(f"source: {found.source.ip}")
     if found.home is not None:
         click.echo(f"home: {found.home}, which stands for the source")

@@ -71,6 +71,8 @@ class ImageRow(Sourced, Base):
     ``home`` is the host that stands for the source; null if that serves itself. Hosts copy all of
     it ``hydrate_after`` seconds after it came, at ``hydrate_rate`` bytes/s; null for not at all.
     So many are chosen for this that there are ``hydrate_copies``; null is all hosts.
+    ``based_on`` are the images with which it has ``shared`` bytes in common, as ``basis`` says;
+    null for none.
     A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``objects.Layer``.
     """
 
@@ -95,10 +97,13 @@ class ImageRow(Sourced, Base):
     parent: Mapped[str | None] = mapped_column(Name)
     disk_size: Mapped[int | None] = mapped_column(BigInteger)
     maker: Mapped[str | None] = mapped_column(Name)
+    based_on: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    shared: Mapped[int | None] = mapped_column(BigInteger)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     revisions: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)
     # larger than all the rest, and seldom wanted
     upper_hashes: Mapped[bytes | None] = mapped_column(Blob, deferred=True)
+    basis: Mapped[bytes | None] = mapped_column(Blob, deferred=True)
 
     __table_args__ = (Index(None, "parent"),)
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from volt.db import copies, forests, hosts, placements
 from volt.db.models import HoldRow, HostRow, ImageRow, PlacementRow
 from volt.model.objects import (
+    Basis,
     Candidate,
     Host,
     Image,
@@ -85,6 +86,7 @@ def images(
             row.home,
             placements.policy(row),
             _layer(row),
+            Basis(tuple(row.based_on), row.shared or 0) if row.based_on else None,
         )
         for row, number, held in rows
     ]

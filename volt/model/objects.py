@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from volt.model.basis import NewBasis
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
 
@@ -61,12 +62,24 @@ class Layer:
 
 
 @dataclass(frozen=True)
+class Basis:
+    """The images on which one is based, best first, and how many bytes it has in common with them.
+
+    Where one of these is too, what they have in common is read from there.
+    """
+
+    images: tuple[str, ...]
+    shared: int
+
+
+@dataclass(frozen=True)
 class NewImage:
     """What a caller says about an image; ``size`` in bytes.
 
     ``foreign_children`` is how many hosts of other racks a host feeds in one tree at most;
     None is no limit. ``root_hash`` and ``salt`` (hex) are those of the image's hash tree, and
-    ``upper_hashes`` its levels above the leaves; all None without a tree.
+    ``upper_hashes`` its levels above the leaves; all None without a tree. ``basis`` says what it
+    has in common with others; None is no word about that.
     """
 
     name: str
@@ -82,6 +95,7 @@ class NewImage:
     layer: Layer | None = None
     # the root hash stands for these
     upper_hashes: bytes | None = field(default=None, repr=False, compare=False)
+    basis: NewBasis | None = field(default=None, compare=False)
 
     def without_secret(self) -> "NewImage":
         """Return the same but for what the source asks of those whom it feeds."""
@@ -131,7 +145,7 @@ class Image:
     stripe; ``home`` is the one of them that stands for
     the source, null if that serves itself. ``hydrate`` is when hosts copy all of it, and how
     many do; null is never.
-    ``layer`` is null for an image that stands for itself.
+    ``layer`` is null for an image that stands for itself, ``basis`` for one that is based on none.
     """
 
     name: str
@@ -152,6 +166,7 @@ class Image:
     home: str | None
     hydrate: CopyPolicy | None
     layer: Layer | None
+    basis: Basis | None
 
 
 @dataclass(frozen=True)

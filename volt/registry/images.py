@@ -18,6 +18,8 @@ from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow, ImageRow, PlacementRow
 from volt.errors import (
+    BasisForeign,
+    BasisUnknown,
     HashesUnknown,
     HostUnknown,
     ImageExists,
@@ -29,6 +31,7 @@ from volt.errors import (
     LayersTooMany,
     NotMaker,
 )
+from volt.model.basis import NewBasis
 from volt.model.names import few
 from volt.model.objects import (
     Candidate,
@@ -76,9 +79,10 @@ class Images:
         """Store an image; return it and whether it is new.
 
         The source's secret may differ from the stored one: it is the new one then, unless the
-        image ``keeps_proof``, as its caller cannot tell the secret. Raises ImageExists for other
-        content under the name, SourceUnreachable; for a layer ImageUnknown, LayersTooMany and
-        ImageSizeInvalid, if it cannot lie on its parent.
+        image ``keeps_proof``, as its caller cannot tell the secret. So is its basis, if there is
+        one. Raises ImageExists for other content under the name, SourceUnreachable; for a layer
+        ImageUnknown, LayersTooMany and ImageSizeInvalid, if it cannot lie on its parent; and
+        ImageUnknown and BasisForeign if it cannot be based on what it says.
         """
         present = self._find_same(new, keeps_proof)
         if present is not None:
@@ -107,6 +111,15 @@ class Images:
         if hashes is None:
             raise HashesUnknown(f"image {name} has no hash tree: it was registered without one")
         return hashes
+
+    @retried
+    def basis(self, name: str) -> bytes:
+        """Return what the image has in common with others; raises ImageUnknown, BasisUnknown."""
+        with self._reading.begin() as session:
+            found = known(session, name).basis
+        if found is None:
+            raise BasisUnknown(f"image {name} is based on no other")
+        return found
 
     @retried
     def delete(self, name: str, maker: str | None = None) -> None:
@@ -263,6 +276,8 @@ class Images:
             layer = new.layer
             if layer is not None:
                 _check_layer(session, new.name, layer)
+            if new.basis is not None:
+                _check_basis(session, new, new.basis)
             row = ImageRow(
                 name=new.name,
                 size=new.size,
@@ -283,6 +298,7 @@ class Images:
                 **columns.values(new.source),
             )
             row.source_proof = new.source_proof
+            _put_basis(row, new.basis)
             session.add(row)
             imports.forget(session, new.name)
             hosts.note(session, "image_create", [None], new.name)
@@ -348,6 +364,34 @@ def _check_layer(session: Session, name: str, layer: Layer) -> None:
         )
 
 
+def _check_basis(session: Session, new: NewImage, basis: NewBasis) -> None:
+    """Raise what speaks against what an image says that it has in common with others."""
+    if basis.root_hash != new.root_hash:
+        raise BasisForeign(
+            f"the basis is for root hash {basis.root_hash}, image {new.name} has {new.root_hash}: "
+            "compare this image with the others anew"
+        )
+    for other in basis.others:
+        if other.name == new.name:
+            raise BasisForeign(f"image {new.name} cannot be based on itself")
+        row = known(session, other.name)
+        if row.root_hash != other.root_hash:
+            raise BasisForeign(
+                f"image {other.name} has another root hash than the one with which image "
+                f"{new.name} was compared: compare them anew"
+            )
+        if new.name in (row.based_on or ()):
+            raise BasisForeign(
+                f"image {new.name} cannot be based on {other.name}, which is based on it"
+            )
+
+
+def _put_basis(row: ImageRow, basis: NewBasis | None) -> None:
+    if basis is not None:
+        row.basis, row.shared = basis.content, basis.shared
+        row.based_on = [other.name for other in basis.others]
+
+
 def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
     """Return the stored image if it has this content; raise ImageExists if it has other."""
     row = session.get(ImageRow, new.name, with_for_update=True)
@@ -359,6 +403,9 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
+    if new.basis is not None and row.basis != new.basis.content:
+        _check_basis(session, new, new.basis)
+        _put_basis(row, new.basis)
     if not keeps_proof and row.source_proof != new.source_proof:
         row.source_proof = new.source_proof
         placing.renew_all(session, row)

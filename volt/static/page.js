@@ -166,7 +166,7 @@ function showFacts() {
     ["Generation", count(trees.generation)],
   ];
   const image = state.images.find((each) => each.name === trees.image);
-  if (image) facts.push(...copyFacts(image));
+  if (image) facts.push(...copyFacts(image), ...basisFacts(image));
   fill(at("facts"), facts);
 }
 
@@ -179,6 +179,12 @@ function copyFacts(image) {
     ["Source", image.copies ? "independent of it" : "needed"],
     ...(image.home ? [["Home", image.home]] : []),
   ];
+}
+
+// Which images have blocks in common with an image, and how much that is.
+function basisFacts(image) {
+  if (!image.basis) return [];
+  return [["Based on", image.basis.images.join(", ")], ["Shared", bytes(image.basis.shared)]];
 }
 
 function showLegend() {

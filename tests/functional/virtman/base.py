@@ -7,7 +7,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -62,6 +62,7 @@ from virtman.migration.peer_server import Listener, Remote
 from virtman.migration.tls import Credentials
 from virtman.model import hashtree
 from virtman.model.address import Portal, Proof, source_at
+from virtman.model.basis import Basis, Other, Run, encode
 from virtman.model.hashtree import HashTree
 from virtman.model.prefetch_order import Policy
 from virtman.node import check
@@ -341,10 +342,18 @@ class Bed:
         self.register("debian")
 
     def register(
-        self, image: str, fanout: int = 2, *, hashed: bool = True, target: str = "", lun: int = 0
+        self,
+        image: str,
+        fanout: int = 2,
+        *,
+        hashed: bool = True,
+        target: str = "",
+        lun: int = 0,
+        runs: Mapping[str, Sequence[Run]] | None = None,
     ) -> None:
         """Have the source serve another image.
 
+        :param runs: what it has in common with others, in the order of the image
         :param target: name of the image whose target has this one too; empty for one of its own
         """
         where = replace(self._source(target or image), lun=lun)
@@ -359,7 +368,14 @@ class Bed:
             where,
             proof,
             self._hashes(image) if hashed else None,
+            basis=None if runs is None else self.basis(image, runs),
         )
+
+    def basis(self, image: str, runs: Mapping[str, Sequence[Run]]) -> bytes:
+        """Return what an image has in common with others."""
+        others = tuple(Other(name, self._hashes(name)[0].root) for name in runs)
+        every = sorted((run for found in runs.values() for run in found), key=lambda run: run.start)
+        return encode(Basis(self._hashes(image)[0].root, others, tuple(every)))
 
     def fill(self, image: str, content: bytes) -> None:
         """Have the source serve an image that is not zeros; as long as all are."""

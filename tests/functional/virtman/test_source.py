@@ -20,8 +20,10 @@ from virtman.errors import (
     InvalidRequest,
 )
 from virtman.kept_tree import KeptTree
-from virtman.model import hashtree, layer_format
+from virtman.model import basis, hashtree, layer_format
 from virtman.model.address import iqn
+from virtman.model.basis import Run
+from virtman.model.hashtree import BLOCK
 from virtman.model.layer_format import Description
 from virtman.model.profile import PIECE, merged
 from virtman.model.profile_format import decode, encode
@@ -164,6 +166,68 @@ class SourceTest(SourceCase):
         self.add()
         error = self.assertRaises(InvalidRequest, self.carry, "other", "img2")
         self.assertIn("image other is not served by this host", str(error))
+
+    def version(self, image, content, *based_on, **settings):
+        """Add another image; return on which it is based, and the runs that it has of them."""
+        self.file.write_bytes(content)
+        with Process(self.kernel).here():
+            source.add(image, str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
+                       based_on=based_on, **settings)  # fmt: skip
+        found = basis.decode(self.volt().basis(image), -(-len(content) // BLOCK))
+        self.assertEqual(self.volt().image(image).tree.root, found.root)
+        self.assertEqual(found.shared, self.volt().image(image).based.shared)
+        return [one.name for one in found.others], list(found.runs)
+
+    def test_it_is_told_what_a_new_version_has_of_the_old_one(self):
+        self.add()
+        old = self.file.read_bytes()
+        content = old[: 100 * BLOCK] + Random(5).randbytes(2 * BLOCK) + old[100 * BLOCK :]
+        names, runs = self.version("img2", content, "img")
+        self.assertEqual(["img"], names)
+        self.assertEqual([Run(0, 0, 0, 100), Run(0, 102, 100, 413)], runs)
+        names, runs = self.version("img2", content, "img", runs=1)
+        self.assertEqual([Run(0, 102, 100, 413)], runs)
+
+    def test_what_the_old_one_has_of_another_comes_from_there_if_hosts_have_that(self):
+        self.add()
+        content = bytearray(self.file.read_bytes())
+        content[7 * BLOCK] ^= 1
+        self.version("img2", content, "img")
+        content[9 * BLOCK] ^= 1
+        self.assertEqual(["img2"], self.version("img3", content, "img2")[0])
+        self.bed.volt.ground.hosts.heartbeat("node1", Report({}, disks={"img": 1}))
+        names, runs = self.version("img4", content, "img2")
+        self.assertEqual(["img", "img2"], names)
+        self.assertEqual([0, 1, 0, 0], [run.other for run in runs])
+
+    def test_the_best_match_is_found_and_next_to_nothing_is_none(self):
+        self.add()
+        content = bytearray(self.file.read_bytes())
+        content[:MIB] = Random(7).randbytes(MIB)
+        self.version("img2", content, "img")
+        content[MIB // 2 : MIB] = Random(8).randbytes(MIB // 2)
+        self.assertEqual(["img2"], self.version("img3", content, found=True)[0])
+        self.file.write_bytes(Random(9).randbytes(MIB))
+        with Process(self.kernel).here():
+            source.add("img4", str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
+                       found=True)  # fmt: skip
+        self.assertIsNone(self.volt().image("img4").based)
+
+    def test_what_it_cannot_be_based_on_is_refused_and_nothing_is_served(self):
+        self.add()
+        content, before = self.file.read_bytes(), self.served()
+        for names, error, why in (
+            (["img2"], InvalidRequest, "cannot be based on itself"),
+            (["none"], ImageUnknown, "none is not known"),
+            (["debian"], InvalidRequest, "image debian is not served by this host"),
+        ):
+            refused = self.assertRaises(error, self.version, "img2", content, *names)
+            self.assertIn(why, str(refused))
+        refused = self.assertRaises(InvalidRequest, self.version, "img2", content, "img",
+                                    hashed=False)  # fmt: skip
+        self.assertIn("img2 has no hash tree", str(refused))
+        self.assertEqual(before, self.served())
+        self.assertRaises(ImageUnknown, self.volt().image, "img2")
 
     def record(self, run):
         """Have a profile of the image at Volt."""

@@ -34,7 +34,8 @@ class MultipathLayer(Mapped):
         if below or not self.exists():
             groups = self._groups([f" {sysfs.number(path)} 1" for path in below])
             first = 1 if below else 0
-            features = "3 queue_if_no_path queue_mode bio"
+            queueing = "3 queue_if_no_path" if self.step.queues else "2"
+            features = f"{queueing} queue_mode bio"
             parameters = f"{features} 0 {len(groups)} {first}{''.join(groups)}"
             self.set_up([(0, self.step.sectors, "multipath", parameters)])
         self._retry_failed()

@@ -39,6 +39,12 @@ def hashes(service: Service, image: str) -> ResponseReturnValue:
     return Response(content, content_type="application/octet-stream")
 
 
+def basis(service: Service, image: str) -> ResponseReturnValue:
+    """Show what the image has in common with others."""
+    content = service.images.basis(image)
+    return Response(content, content_type="application/octet-stream")
+
+
 def delete(service: Service, image: str) -> ResponseReturnValue:
     """Forget an image that no host uses."""
     service.images.delete(image)

@@ -131,6 +131,7 @@ def reworded(row: Row) -> Row:
         "3 queue_if_no_path queue_mode bio",
         "4 queue_if_no_path retain_attached_hw_handler queue_mode bio",
     )
+    words = re.sub("^2 queue_mode bio", "3 retain_attached_hw_handler queue_mode bio", words)
     return (*row[:3], re.sub(r"service-time 0 1 1 (\S+) 1", r"service-time 0 1 2 \1 1 1", words))
 
 

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 from tests.functional.volt import browser, crowd
 from tests.functional.volt.base import Ground
 from tests.functional.volt.service import Api
-from volt.db.models import EventRow, HostRow
+from volt.db.models import EventRow, HostRow, ImageRow
 from volt.model.objects import ImageReport, Report
 
 HOSTS = 1000
@@ -239,6 +239,18 @@ class TestCopies(PageCase):
         ]
         self.find("#search").send_keys(name, Keys.ENTER)
         assert "Whole copy\nyes" in self.find("#details").text
+
+    def test_it_shows_on_which_images_one_is_based(self):
+        self.addCleanup(self.base, None, None)
+        self.base(["earlier", "other"], 3 << 20)
+        self.open(image="small")
+        text = "Based onearlier, otherShared3.0 MiB"
+        self.wait_until(f"document.getElementById('facts').textContent.includes('{text}')")
+
+    def base(self, images, shared):
+        with self.ground.placements._writing.begin() as session:
+            row = session.get(ImageRow, "small")
+            row.based_on, row.shared = images, shared
 
     def say(self, host, whole):
         generation = self.ground.placements.show("small", host).generation

@@ -2,14 +2,16 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import fixtures
 import testtools
 
-from virtman.coordinator.interface import ImageInfo
+from virtman.coordinator.interface import Based, ImageInfo, Layer
 from virtman.coordinator.memory import Known, Memory
 from virtman.model.address import Proof
+from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
 
 INFO = ImageInfo("debian", 1 << 20, 2, 2, "one")
@@ -33,6 +35,18 @@ class MemoryTest(testtools.TestCase):
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(keep, (100, 200, 300, 400)))
         self.assertIn(memory.get("debian").placement.generation, (149, 249, 349, 449))
+
+    def test_all_that_makes_an_image_is_kept(self):
+        memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))
+        full = replace(
+            INFO,
+            tree=HashTree("aa", "bb"),
+            layer=Layer("below", 1 << 21),
+            based=Based(("earlier", "other"), 4096),
+        )
+        for info in (INFO, full):
+            memory.put(Known(info, placement(1)))
+            self.assertEqual(Known(info, placement(1)), memory.get("debian"))
 
     def test_no_place_is_kept_in_an_image_that_is_not_known(self):
         memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))

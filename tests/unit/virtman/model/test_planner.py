@@ -97,6 +97,44 @@ class PlanTest(testtools.TestCase):
             self.assertNotEqual(last, device)
             last = device
 
+    def test_what_is_lent_is_never_borrowed(self):
+        found = wanted(FEED, FEED, tree=TREE, lends=True, lenders=("j",), basis="/basis")
+        steps = {step.device.role: step for step in planner.image(found)}
+        self.assertEqual([Device("i", "cache"), Device("j", "lent")], list(steps["mixture"].below))
+        self.assertEqual([Device("i", "mixture"), Device("i", "hashes")],
+                         list(steps["mixed"].below))  # fmt: skip
+        below = [device.role for device in steps["image"].below]
+        self.assertEqual(["mixed", "cache", "stripe"], below)
+        self.assertEqual(["cache", "stripe"], [one.role for one in steps["lent"].below])
+
+    def test_who_lends_queues_reads_in_its_image_alone(self):
+        for lends in (False, True):
+            steps = planner.image(wanted(FEED, FEED, tree=TREE, lends=lends))
+            paths = [step for step in steps if isinstance(step, plan.Multipath)]
+            self.assertEqual({not lends}, {step.queues for step in paths})
+
+    def test_who_borrows_is_cold(self):
+        found = wanted(FEED, FEED, tree=TREE, lenders=("j",), basis="/basis")
+        self.assertEqual(planner.image(found), planner.image(replace(found, warm=True)))
+
+    def test_a_copy_lends_too_and_borrows_nothing(self):
+        found = wanted(FEED, FEED, tree=TREE, local=True, copy="/copy", lends=True, basis="/b")
+        steps = {step.device.role: step for step in planner.image(found)}
+        self.assertEqual(["whole"], [one.role for one in steps["lent"].below])
+        self.assertNotIn("mixed", steps)
+        spent = [step.device.role for step in planner.spent(found)]
+        self.assertLess(spent.index("cache"), spent.index("mixture"))
+        self.assertLess(spent.index("mixture"), spent.index("mixed"))
+
+    def test_what_lies_on_others_goes_before_them(self):
+        found = wanted(FEED, FEED, tree=TREE, lends=True, lenders=("j",), basis="/basis")
+        roles = [step.device.role for step in planner.remains(found, (), (), ())]
+        for lower, upper in pairwise(("hashes", "mixed", "image")):
+            self.assertLess(roles.index(lower), roles.index(upper))
+        for lower, upper in pairwise(("cache", "mixture", "mixed")):
+            self.assertLess(roles.index(lower), roles.index(upper))
+        self.assertLess(roles.index("stripe"), roles.index("lent"))
+
     def test_a_host_serves_stripes_as_luns_and_the_source_all_in_one(self):
         steps = fed(Feed(parent("a")), Feed(parent("b"), parent("source")))
         paths = {step.device: step.portal.lun for step in steps if isinstance(step, plan.Path)}

@@ -14,7 +14,7 @@ from volt.auth.access import Principal
 SECRET = {"placement:show", "host:placements"}
 # What any host may do, whichever host it is about: it sees no secrets.
 SHARED = {
-    *("image:show", "image:hashes", "import:show"),
+    *("image:show", "image:hashes", "image:basis", "import:show"),
     *("peer:listener", "profile:read", "profile:store"),
 }
 OPEN = {"/healthz", "/", "/static/<file>", "/v1/openapi.json"}
