@@ -63,7 +63,10 @@ def watch_layer(client: Client, name: str, as_json: bool) -> None:
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.pass_obj
 def export_layer(client: Client, name: str, file: Path) -> None:
-    """Write LAYER to FILE, compressed and without its parent, to take it elsewhere."""
+    """Write LAYER to FILE, to take it elsewhere.
+
+    The file is compressed, and has nothing of the parent.
+    """
     pieces = client.export_layer(name)
     try:
         with atomic_file.replacing(file) as into:
@@ -79,7 +82,7 @@ def export_layer(client: Client, name: str, file: Path) -> None:
 @as_json
 @click.pass_obj
 def import_layer(client: Client, file: BinaryIO, name: str, as_json: bool) -> None:
-    """Have the layer in FILE on this node, under the name LAYER, over the same parent.
+    """Have the layer in FILE on this node too, over the same parent.
 
     Without LAYER it has the name that it had when it was exported.
     """

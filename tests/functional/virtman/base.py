@@ -257,8 +257,11 @@ class Node:
             self.agent.delete_snapshot(name)
 
     def merge(self, vm: str) -> None:
-        """Do all the merging that a VM's chain needs."""
+        """Do all the merging that a VM's chain needs; the merger's own thread begins no more."""
         with self.process.here():
+            self.merger.stop()
+            self.merger.rounds.join()
+            self.merger = Merger(self.merger.stores)
             self.merger.merge(vm)
 
     def look(self) -> None:
