@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from virtman import sysfs
 from virtman.model import plan
 from virtman.privileged import dm
-from virtman.stack.mapped import Mapped, Table, explained
+from virtman.stack.best_first import BestFirst
+from virtman.stack.mapped import Table, explained
 
 
-class ImageLayer(Mapped):
-    """A bio-mode multipath: the best path first, and then what goes round it.
+class ImageLayer(BestFirst):
+    """The best path first, and then what goes round it.
 
     A cache that dies is then a failed path, not an error for every VM. Before anything
     lies below, the device is suspended: it opens, has its size and holds all I/O.
     """
-
-    flush = False
 
     def __init__(self, step: plan.Image) -> None:
         super().__init__(str(step.device))
@@ -29,12 +28,9 @@ class ImageLayer(Mapped):
         if not below:
             self._hold()
             return self.node
-        paths = list(dict.fromkeys(below))  # without a cache, both are the same
-        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in paths)
-        parameters = f"3 queue_if_no_path queue_mode bio 0 {len(paths)} 1{groups}"
-        self.set_up([(0, self.step.sectors, "multipath", parameters)])
+        self.lie_on(below, self.step.sectors, queues=True)
         self.resume()
-        self.reinstate([device for device, state in self.path_states() if state == "F"])
+        self.reinstate_all()
         return self.node
 
     def release(self) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman import sysfs
 from virtman.model import plan
-from virtman.stack.mapped import Mapped
+from virtman.stack.best_first import BestFirst
 
 
-class LentLayer(Mapped):
-    """dm-multipath in bio mode, the best path first; nothing waits here."""
-
-    flush = False
+class LentLayer(BestFirst):
+    """The best path first; nothing waits here."""
 
     def __init__(self, step: plan.Lent) -> None:
         super().__init__(str(step.device))
@@ -20,9 +17,6 @@ class LentLayer(Mapped):
 
     def up(self, below: Sequence[str]) -> str:
         """Lie on ``below``, best first."""
-        paths = list(dict.fromkeys(below))  # without a cache, both are the same
-        groups = "".join(f" round-robin 0 1 1 {sysfs.number(device)} 1" for device in paths)
-        parameters = f"2 queue_mode bio 0 {len(paths)} 1{groups}"
-        self.set_up([(0, self.step.sectors, "multipath", parameters)])
-        self.reinstate([device for device, state in self.path_states() if state == "F"])
+        self.lie_on(below, self.step.sectors, queues=False)
+        self.reinstate_all()
         return self.node
