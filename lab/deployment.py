@@ -185,12 +185,21 @@ class Deployment:
         give(node, AGENT_TOKEN, self.token("host", node.name), "virtman")
         node.run(["rm", "-f", SOCKET])
         node.spawn([*program, "--config-file", "/host/virtman.conf"], log="agent.log")
-        wait_until(
-            lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
-            f"the agent of {node.name} (see {node.share / 'agent.log'})",
-            60,
-            0.2,
-        )
+        try:
+            wait_until(
+                lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
+                f"the agent of {node.name}",
+                60,
+                0.2,
+            )
+        except DeadlinePassed as err:
+            raise DeadlinePassed(f"{err}:\n{self._what_an_agent_does(node)}") from None
+
+    def _what_an_agent_does(self, node: Node) -> str:
+        """Return the end of an agent's log, its node's processes and where they wait."""
+        said = (node.share / "agent.log").read_text(errors="replace").splitlines()[-20:]
+        doing = node.run(["ps", "-eo", "pid,ppid,stat,time,wchan:30,args"], check=False)
+        return "\n".join([*said, doing.stdout])
 
     def kill_agent(self, node: Node) -> None:
         """Kill one node's agent; devices stay."""

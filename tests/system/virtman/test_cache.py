@@ -1,5 +1,6 @@
 """What a node's cache keeps, and what happens when its device dies or is full."""
 
+import contextlib
 import hashlib
 import json
 import random
@@ -185,20 +186,18 @@ class TestScrub(CacheCase):
         self.make_ssd(256 * MIB)
         self.device = self.create(self.node, "vm1")
         self.assertTrue(self.read_start(cached) == content[:cached])
-        stripe = f"/dev/mapper/virtman_{self.image}_stripe"
         wait_until(lambda: self.scrubs() > 1, "two scrubs", 60, 0.2)
-        before, scrubs = read_bytes(self.node, stripe), self.scrubs()
         wrong = range(0, cached, MIB + BLOCK)
         # else a scrub heals a block while the next one rots
-        self.node.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
-        try:
+        with self.agent_held():
+            # what the VM reads itself must not count as fetched by scrubs
+            wait_until(lambda: self.is_answered_by_the_cache(cached), "all cached", 60, 0.2)
+            before, scrubs = self.fetched(), self.scrubs()
             rot(self.node, BEHIND, content, wrong)
             self.assertFalse(self.read_start(cached) == content[:cached])
-        finally:
-            self.node.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
         wait_until(lambda: self.read_start(cached) == content[:cached], "all healed", 120, 1)
         scrubs = self.scrubs() - scrubs
-        fetched = read_bytes(self.node, stripe) - before
+        fetched = self.fetched() - before
         said = re.findall(r"the cache was wrong at bytes \((.*?)\)", self.log())
         found = sorted(int(at) for words in said for at in re.findall(r"\d+", words))
         self.assertEqual(sorted({*found} & {*wrong}), found)
@@ -206,6 +205,25 @@ class TestScrub(CacheCase):
         report(f"{scrubs} scrubs healed {len(found)} blocks, and fetched {fetched // 1024} KiB of "
                f"the {lacked // MIB} MiB that the cache lacked")  # fmt: skip
         self.assertLessEqual(fetched, (scrubs + 1) * 2 * lacked // 128)
+
+    @contextlib.contextmanager
+    def agent_held(self):
+        """Have the agent do nothing meanwhile."""
+        self.node.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
+        try:
+            yield
+        finally:
+            self.node.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
+
+    def is_answered_by_the_cache(self, length):
+        """Read the first bytes of the VM's device; tell whether none of them were fetched."""
+        before = self.fetched()
+        self.read_start(length)
+        return self.fetched() == before
+
+    def fetched(self):
+        """Bytes that were read from below the cache so far."""
+        return read_bytes(self.node, f"/dev/mapper/virtman_{self.image}_stripe")
 
     def read_start(self, length):
         """Return the first bytes of the VM's device, read past the page cache."""
