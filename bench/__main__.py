@@ -11,6 +11,7 @@ import click
 from bench import (
     agent,
     churn,
+    content,
     fanout,
     hops,
     openstack,
@@ -214,6 +215,29 @@ def measure_whole(
     _done(target, "whole", runs, whole.ratios(runs))
     if plot is not None:
         picture.draw_copies(runs, plot)
+
+
+@main.command("content")
+@click.option(
+    "--link-rate", default="100M", show_default=True,
+    help="Of each node's link, both ways; none for no limit.",
+)  # fmt: skip
+@_plot
+@_json
+def measure_content(link_rate: str, plot: Path | None, target: Path | None) -> None:
+    """Read and boot a new version of a server where the earlier one is cached, and more."""
+    rate = None if link_rate == "none" else link_rate
+    runs: list[dict[str, Any]] = []
+    try:
+        with report.Progress("content") as progress:
+            for run in content.measure(rate, progress):
+                runs.append(run)
+                _write(target, results.of("content", runs, content.ratios(runs)))
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show(results.of("content", runs, content.ratios(runs)))
+    if plot is not None:
+        picture.draw_content(runs, plot)
 
 
 @main.command("hops")

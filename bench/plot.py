@@ -1,4 +1,4 @@
-"""Boots at once, and copies of whole images, as pictures."""
+"""Boots at once, copies of whole images, and images that share blocks, as pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -55,6 +55,29 @@ def draw_copies(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     right.set(title="reads of 4 KiB of a VM beside copies", ylabel="ms")
     right.set_ylim(bottom=0)
     right.legend()
+    FigureCanvasAgg(figure)
+    figure.savefig(file, format=file.suffix[1:])
+
+
+def draw_content(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Draw images that share blocks: what was received, and what a cache holds of them."""
+    # takes long to load
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(10, _PAGE), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    versions = [run for run in runs if "delta_bytes" in run]
+    for name, label in (("bytes", "all"), ("received_bytes", "received"), ("delta_bytes", "new")):
+        left.plot([run["run"] for run in versions], [run[name] / MIB for run in versions], "o",
+                  label=label)  # fmt: skip
+    left.set(title="a new version where the earlier one is cached", ylabel="MiB")
+    (family,) = (run for run in runs if run["run"] == "family")
+    names = ("bytes", "cached_bytes", "unique_bytes")
+    right.bar(("all", "cached", "unique"), [family[name] / MIB for name in names])
+    right.set(title=f"{family['images']} images of one base", ylabel="MiB")
+    left.set_ylim(bottom=0)
+    left.legend()
     FigureCanvasAgg(figure)
     figure.savefig(file, format=file.suffix[1:])
 

@@ -128,6 +128,18 @@ WHOLE = (
     ("bytes of a checkpoint after 1 % changed over all", "checkpoint_over_all", "{:.3f}"),
     ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),
 )
+CONTENT = (
+    (
+        "a new version, updated in place: received over new blocks",
+        "inplace_bytes_over_delta",
+        "{:.2f}",
+    ),
+    ("  made anew from packages", "rebuilt_bytes_over_delta", "{:.2f}"),
+    ("its boot where the old one is cached, over its second", "boot_v2_on_v1_over_v2", "{:.2f}"),
+    ("cache that images of one base take, over unique bytes", "cache_over_unique", "{:.2f}"),
+    ("a table of 10,000 runs is loaded in", "table_load_s", "{:.2f} s"),
+    ("images listed with such tables, over without", "list_over_without", "{:.2f}"),
+)
 
 _COLUMNS = 4  # of runs side by side: for more a terminal has no room
 
@@ -253,9 +265,17 @@ def _openstack(results: Results) -> list[Table]:
 
 def _whole(results: Results) -> list[Table]:
     """Return a table of what the runs of one bed say about each other."""
+    return [_ratios("whole copies and layers", WHOLE, results)]
+
+
+def _content(results: Results) -> list[Table]:
+    """Return the same of images that share blocks."""
+    return [_ratios("images that share", CONTENT, results)]
+
+
+def _ratios(title: str, rows: Sequence[tuple[str, str, str]], results: Results) -> Table:
     ratios = results.ratios or {}
-    lines = [[title, _cell(ratios[name], form)] for title, name, form in WHOLE]
-    return [Table(["", "whole copies and layers"], lines)]
+    return Table(["", title], [[row, _cell(ratios[name], form)] for row, name, form in rows])
 
 
 _OF: Mapping[str, Callable[[Results], list[Table]]] = {
@@ -267,6 +287,7 @@ _OF: Mapping[str, Callable[[Results], list[Table]]] = {
     "hops": _hops,
     "openstack": _openstack,
     "whole": _whole,
+    "content": _content,
 }
 
 

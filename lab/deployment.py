@@ -136,11 +136,12 @@ class Deployment:
         fanout: int = 2,
         disk: str = SOURCE_DISK,
         shape: str = "forest",
+        options: Sequence[str] = (),
     ) -> None:
-        """Let a node serve a disk of its own as an image's source."""
+        """Let a node serve a disk of its own as an image's source, perhaps with more options."""
         where = ["--ip", storage.address, *self.source_options(storage)]
         trees = ["--shape", shape, "--stripes", str(stripes), "--fanout", str(fanout)]
-        command = ["virtman", "source", "add", image, disk, *where, *trees]
+        command = ["virtman", "source", "add", image, disk, *where, *trees, *options]
         storage.run(command, timeout=CREATE_TIMEOUT)  # it reads the whole image
 
     def wait_profile(self, image: str, deadline: float = 120.0) -> None:
