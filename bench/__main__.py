@@ -11,7 +11,6 @@ import click
 from bench import (
     agent,
     churn,
-    content,
     fanout,
     hops,
     openstack,
@@ -19,6 +18,7 @@ from bench import (
     recording,
     report,
     results,
+    sharing,
     storm,
     volt,
     whole,
@@ -230,14 +230,14 @@ def measure_content(link_rate: str, plot: Path | None, target: Path | None) -> N
     runs: list[dict[str, Any]] = []
     try:
         with report.Progress("content") as progress:
-            for run in content.measure(rate, progress):
+            for run in sharing.measure(rate, progress):
                 runs.append(run)
-                _write(target, results.of("content", runs, content.ratios(runs)))
+                _write(target, results.of("content", runs, sharing.ratios(runs)))
     except LabError as err:
         raise click.ClickException(str(err)) from err
-    report.show(results.of("content", runs, content.ratios(runs)))
+    report.show(results.of("content", runs, sharing.ratios(runs)))
     if plot is not None:
-        picture.draw_content(runs, plot)
+        picture.draw_sharing(runs, plot)
 
 
 @main.command("hops")

@@ -7,7 +7,7 @@ from bench import plot, results, tables
 from bench.results import BadResults, Results
 
 PAGE = "results.rst"
-_PICTURES = {"storm": plot.draw, "whole": plot.draw_copies, "content": plot.draw_content}
+_PICTURES = {"storm": plot.draw, "whole": plot.draw_copies, "content": plot.draw_sharing}
 
 
 def make(folder: Path) -> Path:

@@ -59,7 +59,7 @@ def draw_copies(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     figure.savefig(file, format=file.suffix[1:])
 
 
-def draw_content(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
+def draw_sharing(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     """Draw images that share blocks: what was received, and what a cache holds of them."""
     # takes long to load
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415

@@ -128,7 +128,7 @@ WHOLE = (
     ("bytes of a checkpoint after 1 % changed over all", "checkpoint_over_all", "{:.3f}"),
     ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),
 )
-CONTENT = (
+SHARING = (
     (
         "a new version, updated in place: received over new blocks",
         "inplace_bytes_over_delta",
@@ -268,9 +268,9 @@ def _whole(results: Results) -> list[Table]:
     return [_ratios("whole copies and layers", WHOLE, results)]
 
 
-def _content(results: Results) -> list[Table]:
+def _sharing(results: Results) -> list[Table]:
     """Return the same of images that share blocks."""
-    return [_ratios("images that share", CONTENT, results)]
+    return [_ratios("images that share", SHARING, results)]
 
 
 def _ratios(title: str, rows: Sequence[tuple[str, str, str]], results: Results) -> Table:
@@ -287,7 +287,7 @@ _OF: Mapping[str, Callable[[Results], list[Table]]] = {
     "hops": _hops,
     "openstack": _openstack,
     "whole": _whole,
-    "content": _content,
+    "content": _sharing,
 }
 
 

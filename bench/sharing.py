@@ -53,13 +53,13 @@ def measure(link_rate: str | None, progress: Progress) -> Iterator[Run]:
     folder = _versions()
     disks = {name: folder / f"{name}.img" for name in (OLD, *NEW)}
     with Bed(BED, link_rate) as bed:
-        content = _Content(bed, disks)
-        content.start(progress.step("nodes", 3))
+        sharing = _Sharing(bed, disks)
+        sharing.start(progress.step("nodes", 3))
         for name in NEW:
-            yield content.read(name, progress.step(f"all of {name}", 2))
-        yield content.boot(progress.step("boots", 2))
-        yield content.family(progress.step("images of one base", FAMILY))
-        yield content.rows(progress.step("images with many runs", 2 * MANY))
+            yield sharing.read(name, progress.step(f"all of {name}", 2))
+        yield sharing.boot(progress.step("boots", 2))
+        yield sharing.family(progress.step("images of one base", FAMILY))
+        yield sharing.rows(progress.step("images with many runs", 2 * MANY))
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -113,7 +113,7 @@ def _versions() -> Path:
     return Path(made.stdout.strip())
 
 
-class _Content:
+class _Sharing:
     """Two nodes with agents, and a storage node; ``_disks`` are the versions that it serves."""
 
     def __init__(self, bed: Bed, files: Mapping[str, Path]) -> None:
@@ -148,11 +148,11 @@ class _Content:
         self._settle(node, OLD, self._create(node, OLD))
         step.advance()
         device = self._create(node, name)
+        fetched = {one: self._fetched(node, one) for one in (OLD, name)}
         before = node.received_bytes()
-        stripe = self._fetched(node, name)
         self._read(node, device, name)
         received = node.received_bytes() - before
-        own = self._fetched(node, name) - stripe
+        lent, own = (self._fetched(node, one) - then for one, then in fetched.items())
         step.advance()
         return {
             "run": name,
@@ -160,6 +160,7 @@ class _Content:
             "delta_bytes": delta(self._disks[OLD], self._disks[name]),
             "received_bytes": received,
             "own_stripe_bytes": own,
+            "old_stripe_bytes": lent,
         }
 
     def boot(self, step: Step) -> Run:
@@ -167,9 +168,9 @@ class _Content:
         node = self._booter
         self._settle(node, OLD, self._create(node, OLD))
         seconds = []
-        for _ in range(2):
+        for name in ("first", "second"):
             begun = time.monotonic()
-            guest = Guest(node, "guest", self._create(node, NEW[0]))
+            guest = Guest(node, name, self._create(node, NEW[0]))
             guest.boot()
             guest.wait(LONGEST)
             seconds.append(time.monotonic() - begun)

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find this machine's fonts
 import testtools
 
-from bench import content, plot
+from bench import plot, sharing
 
 RUNS = [
     {"run": "updated", "bytes": 100, "delta_bytes": 10, "received_bytes": 11},
@@ -17,9 +17,9 @@ RUNS = [
 ]
 
 
-class ContentTest(testtools.TestCase):
+class SharingTest(testtools.TestCase):
     def test_all_that_shall_be_reached_is_a_ratio_of_runs(self):
-        found = content.ratios(RUNS)
+        found = sharing.ratios(RUNS)
         expected = {
             "inplace_bytes_over_delta": 1.1,
             "rebuilt_bytes_over_delta": 1.15,
@@ -33,23 +33,23 @@ class ContentTest(testtools.TestCase):
             self.assertAlmostEqual(value, found[name], msg=name)
 
     def test_what_is_not_measured_yet_is_no_ratio(self):
-        self.assertEqual(["inplace_bytes_over_delta"], list(content.ratios(RUNS[:1])))
+        self.assertEqual(["inplace_bytes_over_delta"], list(sharing.ratios(RUNS[:1])))
 
     def test_new_is_what_is_nowhere_in_the_earlier_version(self):
         old = [b"a", b"b", None, b"c"]
-        self.assertEqual(2 * 4096, content.delta(old, [b"b", b"x", None, b"y"]))
-        self.assertEqual(0, content.delta(old, [None, b"c", b"a", None]))
+        self.assertEqual(2 * 4096, sharing.delta(old, [b"b", b"x", None, b"y"]))
+        self.assertEqual(0, sharing.delta(old, [None, b"c", b"a", None]))
 
     def test_zeros_are_not_read(self):
         disk = [None, *[b"a"] * 300, None, b"b"]
         mib = 1 << 20
         expected = [(0.0, 4096, mib), (0.0, 4096 + mib, 44 * 4096), (0.0, 302 * 4096, 4096)]
-        self.assertEqual(expected, list(content.reads(disk)))
+        self.assertEqual(expected, list(sharing.reads(disk)))
 
     def test_they_are_drawn(self):
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, "content.svg")
-            plot.draw_content(RUNS, file)
+            file = Path(folder, "sharing.svg")
+            plot.draw_sharing(RUNS, file)
             text = file.read_text()
         for name in ("updated", "rebuilt", "unique", "10 images of one base"):
             self.assertIn(f"<!-- {name} -->", text)
