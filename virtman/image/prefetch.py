@@ -170,7 +170,7 @@ class Prefetch:
         self._foresight = Foresight(profile, how.policy)
         self.follows = self._foresight.follows
         self._judge = Judge(profile, reads.area, follows=self.follows)
-        self._idle = Idle(time.monotonic)
+        self._idle = Idle()
         self._followed = time.monotonic()
         self._lanes = [
             Lane(queue(how.policy, random.Random()), Window(how.largest))  # noqa: S311 - no secret
@@ -331,7 +331,7 @@ class Prefetch:
                 try:
                     self._fetch(taken)
                 finally:
-                    lane.came(taken, grows=self._idle.is_known())
+                    lane.came(taken)
         except OSError as err:
             self.verdict = self.verdict or str(err)
 

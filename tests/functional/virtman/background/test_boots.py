@@ -12,7 +12,6 @@ from virtman.image import boot, prefetch, recording
 from virtman.image.boot import Options
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
-from virtman.model import prefetch_pace
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import merged
 from virtman.model.profile_format import decode, encode
@@ -34,7 +33,6 @@ class Quick(fixtures.Fixture):
             (boot, "_ASK_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
             (prefetch, "_DOUBT_S", 0.01),
-            (prefetch_pace, "_IDLE_S", 0.0),
             (prefetch, "_UNREAD_S", 0.1),
             (recording, "_SETTLED", SETTLED),
         ):
