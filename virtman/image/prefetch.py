@@ -31,7 +31,7 @@ from virtman.model import pieces
 from virtman.model.foresight import Foresight
 from virtman.model.prediction import HINT_S
 from virtman.model.prefetch_order import Policy, queue
-from virtman.model.prefetch_pace import Idle, Window
+from virtman.model.prefetch_pace import LARGEST_BYTES, Idle, Window, fitting
 from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
 from virtman.model.read_counts import BOUNDS, Count
@@ -172,8 +172,9 @@ class Prefetch:
         self._judge = Judge(profile, reads.area, follows=self.follows)
         self._idle = Idle()
         self._followed = time.monotonic()
+        self._largest = fitting(how.largest, self._piece)
         self._lanes = [
-            Lane(queue(how.policy, random.Random()), Window(how.largest))  # noqa: S311 - no secret
+            Lane(queue(how.policy, random.Random()), Window(self._largest))  # noqa: S311 - no secret
             for _ in self._caches.exports
         ]
         self._put(self._foresight.begin())
@@ -204,7 +205,7 @@ class Prefetch:
                 target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
             )
             for lane in self._lanes
-            for _ in range(self._how.largest)
+            for _ in range(self._largest)
         ]
         if asked:
             self._is_proven.set()
@@ -347,7 +348,8 @@ class Prefetch:
         if lacks:
             with self._lock:
                 self._judge.coming(taken)
-            self._caches.fetch(start, length)
+            for part in range(0, length, LARGEST_BYTES):
+                self._caches.fetch(start + part, min(length - part, LARGEST_BYTES))
         with self._lock:
             self._there += length
             if lacks:

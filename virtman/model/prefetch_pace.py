@@ -10,7 +10,10 @@ import math
 from virtman.model.read_counts import Count
 
 LARGEST = 8
-"""Pieces in flight for a stripe, at most: with 16, parents dropped connections."""
+"""Pieces in flight for a stripe, at most."""
+
+LARGEST_BYTES = 512 * 1024
+"""The same in bytes: with a MiB, parents dropped connections."""
 
 HURT = 2.0
 """How many times longer than idle a read of a VM may take."""
@@ -19,6 +22,11 @@ _IDLE_READS = 8
 """Reads of VMs that tell how long one takes with one piece in flight a stripe."""
 
 _BURST_S = 0.1
+
+
+def fitting(window: int, piece: int) -> int:
+    """Return how many pieces of so many bytes may be in flight of a window, at most: one may."""
+    return min(window, max(LARGEST_BYTES // piece, 1))
 
 
 class Window:

@@ -79,11 +79,11 @@ class BootsCase(TestCase):
             node.kernel.vm_reads("debian", number * PIECE, PIECE)
         self.follow(node, boots)
 
-    def store(self, numbers=BOOT, content="debian", runs=1, workload="boot"):
+    def store(self, numbers=BOOT, content="debian", runs=1, workload="boot", piece=PIECE):
         """Have a profile at Volt."""
         made = None
         for _ in range(runs):
-            made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root)
+            made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root, piece)
         volt = self.bed.operator()
         present = volt.profile("debian", workload)
         volt.store_profile("debian", workload, encode(made), present and present[1])
@@ -249,6 +249,19 @@ class PrefetchTest(BootsCase):
         self.assertEqual(list(range(16)), sorted(self.fetched()))
         self.assertLess(1, max(requests))
         self.assertGreaterEqual(4, max(requests))
+
+    def test_however_long_pieces_are_half_a_mib_is_requested_at_once(self):
+        for piece in (256 * KIB, MIB):
+            self.store(range(6 * MIB // piece), piece=piece, workload=f"of-{piece}")
+            with self.node.process.here():
+                self.boots(self.node, how=How(Policy.IN_ORDER, 8, SharedCap(0))).warm(
+                    "debian", f"of-{piece}"
+                )
+            self.await_(lambda: not following(), following)
+            lengths = [length for _, _, length in self.node.kernel.ahead]
+            self.assertEqual((6 * MIB, 512 * KIB), (sum(lengths), max(lengths)))
+            self.node.drop()
+            self.node.kernel.ahead.clear()
 
     def test_while_a_vm_waits_nothing_comes_before_it_read_a_piece(self):
         self.node.create("vm1")

@@ -6,7 +6,7 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.model.prefetch_pace import Cap, Idle, Window
+from virtman.model.prefetch_pace import Cap, Idle, Window, fitting
 from virtman.model.read_counts import Count
 
 
@@ -33,6 +33,11 @@ class WindowTest(testtools.TestCase):
     def test_another_largest_size_can_be_set(self):
         self.assertEqual([2, 2, 3, 3, 3, 3], grown(Window(3), 6))
         self.assertEqual([1, 1], grown(Window(1), 2))
+
+    def test_of_long_pieces_fewer_fit(self):
+        fits = {kib: fitting(8, kib * 1024) for kib in (4, 64, 128, 256, 512, 1024)}
+        self.assertEqual({4: 8, 64: 8, 128: 4, 256: 2, 512: 1, 1024: 1}, fits)
+        self.assertEqual(2, fitting(2, 64 * 1024))
 
     def test_it_halves_when_reads_take_more_than_twice(self):
         window = Window()
