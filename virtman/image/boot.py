@@ -264,6 +264,18 @@ def _add_run(
             return made.runs
 
 
+def piece_size(coordinator: Coordinator, info: ImageInfo, workload: str, new: int) -> int:
+    """Return the bytes of a piece that a run of a workload has to have.
+
+    :param new: those of a new profile: if there is none, or nobody tells
+    """
+    try:
+        found = known_profile(coordinator, info, workload)
+    except (CoordinatorUnreachable, ProfileForeign, ProfileInvalid):
+        return new
+    return found.piece_size if found else new
+
+
 def known_profile(
     coordinator: Coordinator, info: ImageInfo, workload: str = BOOT
 ) -> Profile | None:
