@@ -249,12 +249,18 @@ def _add_run(
 ) -> int:
     """Merge a run into a workload's profile, unless it is made of enough already.
 
+    One that cannot be read, as it is of an earlier format, is replaced.
+
     :returns: the runs of which it is then made; 0 if it stayed as it was
     """
     assert info.tree is not None
     while True:
         stored = coordinator.profile(info.name, workload)
-        found = decode(stored[0]) if stored else None
+        try:
+            found = decode(stored[0]) if stored else None
+        except ProfileInvalid as err:
+            LOG.warning("image %s: its %s is replaced: %s", info.name, workload, err)
+            found = None
         if found is not None and enough is not None and found.runs >= enough:
             return 0
         made = merged(found, run, info.tree.root, piece)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from hashlib import sha256
 
 import fixtures
 
@@ -201,6 +202,16 @@ class RecordingTest(BootsCase):
         self.bed.volt.silence(False)
         self.await_(lambda: not following())
         self.assertEqual((0,), self.stored(node).wanted())
+
+    def test_a_profile_that_cannot_be_read_is_replaced(self):
+        identity = bytes.fromhex(hashes()[0].root)
+        damaged = b"VMBP\x02" + identity + sha256(b"body").digest() + b"body"
+        self.bed.operator().store_profile("debian", "boot", damaged, None)
+        node = self.bed.node()
+        node.create("vm1")
+        self.record(node)
+        self.assertEqual((1, BOOT), (self.stored(node).runs, self.stored(node).wanted()))
+        self.assertIn("its boot is replaced: no valid boot profile", self.log.output)
 
     def test_an_agent_that_starts_counts_nothing_of_what_it_did_not_see(self):
         node = self.bed.node()
