@@ -112,6 +112,7 @@ class Ahead:
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
+    :ivar missed: what its profile names, and VMs read before it came
     :ivar seconds: for which it was fetched, so far or in all
     :ivar window: pieces that may be in flight, over all stripes
     :ivar verdict: why it stopped early, in words; empty if it did not
@@ -122,6 +123,7 @@ class Ahead:
     there: int
     fetched: int
     used: int
+    missed: int
     seconds: float
     window: int
     verdict: str
@@ -153,7 +155,7 @@ class Prefetch:
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
         self.verdict = ""
-        self._wanted = self._there = self._fetched = self._used = 0
+        self._wanted = self._there = self._fetched = self._used = self._missed = 0
         self._state = State.FETCHING
         self._seconds = 0.0  # in earlier times of fetching
         self._begin: float | None = None
@@ -182,7 +184,7 @@ class Prefetch:
     def ahead(self) -> Ahead:
         """Return how far it is."""
         window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
-        counts = self._wanted, self._there, self._fetched, self._used
+        counts = self._wanted, self._there, self._fetched, self._used, self._missed
         spent = self._seconds + (time.monotonic() - self._begin if self._begin else 0.0)
         return Ahead(self._state, *counts, spent, window, self.verdict)
 
@@ -294,9 +296,10 @@ class Prefetch:
         wanted = self._wanted_of(seen)
         with self._lock:
             found = self._judge.look(seen, wanted)
-            used = len(found.used) * self._piece
+            used, missed = (len(those) * self._piece for those in (found.used, found.missed))
             self._used += used
-            self._totals.add(used=used, missed=len(found.missed) * self._piece)
+            self._missed += missed
+            self._totals.add(used=used, missed=missed)
             if self._judge.is_proven():
                 self._is_proven.set()
         self._follow(found)

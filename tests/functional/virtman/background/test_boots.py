@@ -285,6 +285,7 @@ class PrefetchTest(BootsCase):
         self.follow(self.node, boots)
         self.assertEqual([0, 1, 40, 41, 42, 100], sorted(self.fetched()))
         self.assertEqual({PIECE}, {length for _, _, length in self.node.kernel.ahead})
+        self.assertEqual(PIECE, boots.ahead("debian").missed)
         self.node.kernel.end_reads()
 
     def test_a_profile_that_is_asked_for_comes_whatever_vms_read(self):
