@@ -21,7 +21,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
-from virtman.image.prefetch import How, Prefetch, Totals
+from virtman.image.prefetch import Ahead, How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
 from virtman.model.profile import BOOT, Profile, Run, merged
 from virtman.model.profile_format import decode, encode
@@ -57,7 +57,8 @@ class Boot:
     :param hasten: has a heartbeat sent now
     :param sleep: lets seconds pass; returns whether the agent stops
     :ivar prefetch: what is fetched ahead of it; None if nothing is
-    :ivar fetched: is set once no more is
+    :ivar fetched: is set once no more is, or what follows what VMs read
+    :ivar first: how far it was then; None before
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Boot:
         self.options = options
         self.totals = totals
         self.prefetch: Prefetch | None = None
+        self.first: Ahead | None = None
         self._workload = ""
         self.fetched = threading.Event()
         self._name = attachment.info.name
@@ -189,6 +191,7 @@ class Boot:
                 prefetch.fetch(self.goes_on, self.pause, asked=asked and not self.fetched.is_set())
             if prefetch.verdict and self.goes_on():
                 LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+            self.first = self.first or prefetch.ahead()
             self.fetched.set()
             then()
             is_more = prefetch.watch(self._stays if prefetch.follows else self.goes_on, self.pause)
