@@ -140,14 +140,15 @@ class Boot:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Count no more reads afterwards."""
-        try:
-            yield
-        finally:
-            self.fetched.set()
-            if self.attachment.reads is self.reads:
-                with contextlib.suppress(VirtmanError):
-                    self.totals.add_reads(self.reads.look().values())
-                    self.reads.end()
+        with self.totals.counting(self.reads):
+            try:
+                yield
+            finally:
+                self.fetched.set()
+                if self.attachment.reads is self.reads:
+                    with contextlib.suppress(VirtmanError):
+                        self.reads.look()
+                        self.reads.end()
 
     def goes_on(self) -> bool:
         """Tell whether VMs use the image, and it was not left since."""

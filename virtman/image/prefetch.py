@@ -14,11 +14,12 @@ has pieces of its own in flight; how many, and for how long, ``prefetch_pace`` d
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -34,7 +35,7 @@ from virtman.model.prefetch_order import Policy, queue
 from virtman.model.prefetch_pace import LARGEST_BYTES, Idle, Window, fitting
 from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
-from virtman.model.read_counts import BOUNDS, Count
+from virtman.model.read_counts import Count, total
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
@@ -58,8 +59,6 @@ class Totals:
     :ivar missed: bytes of pieces that profiles have, and that VMs read before they came
     :ivar useless: boots whose VMs hardly read what came
     :ivar recorded: boots
-    :ivar read_s: seconds that reads of VMs took during their boots
-    :ivar reads: how many of these took up to each of ``read_counts.BOUNDS``, and how many longer
     """
 
     fetched: int = 0
@@ -67,8 +66,8 @@ class Totals:
     missed: int = 0
     useless: int = 0
     recorded: int = 0
-    read_s: float = 0.0
-    reads: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    _over: Count = field(default_factory=Count)
+    _under_way: list[Reads] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(
@@ -88,12 +87,23 @@ class Totals:
             self.useless += useless
             self.recorded += recorded
 
-    def add_reads(self, counts: Iterable[Count]) -> None:
-        """Count the reads of a boot."""
+    @contextlib.contextmanager
+    def counting(self, reads: Reads) -> Iterator[None]:
+        """Count the reads of a boot meanwhile, as they were seen last."""
         with self.lock:
-            for one in counts:
-                self.read_s += one.seconds
-                self.reads = [sum(pair) for pair in zip(self.reads, one.classes, strict=True)]
+            self._under_way.append(reads)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._under_way.remove(reads)
+                self._over = total([self._over, *reads.seen.values()])
+
+    def reads(self) -> Count:
+        """Return how much VMs have read during their boots, and how long that took."""
+        with self.lock:
+            seen = (one for reads in self._under_way for one in reads.seen.values())
+            return total([self._over, *seen])
 
 
 class State(StrEnum):
