@@ -124,10 +124,12 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 )  # fmt: skip
 @click.option(
     "--workload",
-    type=click.Choice(("order", *storm.WORKLOADS)),
+    "workloads",
     default="order",
     show_default=True,
-    help="Read the first bytes in order, or the reads of a boot with its pauses, or boot guests.",
+    callback=_words,
+    help="Read the first bytes in order, or the reads of a boot with its pauses (replay), or boot "
+    "guests (boot); these two may be given with a comma.",
 )
 @click.option(
     "--shapes", default="forest,tree,star", show_default=True, callback=_words,
@@ -143,7 +145,7 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 def measure_fanout(
     nodes: Sequence[int],
     link_rates: Sequence[str],
-    workload: str,
+    workloads: Sequence[str],
     shapes: Sequence[str],
     size: int,
     peers: Sequence[str],
@@ -153,28 +155,32 @@ def measure_fanout(
     """Let all nodes read a cold image at once, or boot from it."""
     _known("shape", shapes, SHAPES)
     _known("peer", peers, PEERS)
+    if workloads != ["order"]:
+        _known("workload", workloads, storm.WORKLOADS)
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):
-        limit = None if rate == "none" else rate
-        try:
-            with report.Progress(f"{count} nodes, {rate}") as progress:
-                if workload == "order":
-                    found = fanout.measure(count, rate, shapes, size, progress)
-                else:
-                    found = storm.measure(count, limit, peers, workload, progress)
-        except LabError as err:
-            raise click.ClickException(str(err)) from err
-        runs += found
-        if workload == "order":
-            report.show(results.of("fanout", found))
-            _write(target, results.of("fanout", runs))
-        else:
-            report.show(results.of("storm", found))
-            ratios[f"{count}x{rate}"] = storm.ratios(found)
-            _write(target, results.of("storm", runs, ratios))
-            if plot is not None:
-                picture.draw(runs, plot)
+        before = len(runs)
+        for workload in workloads:
+            limit = None if rate == "none" else rate
+            try:
+                with report.Progress(f"{workload}, {count} nodes, {rate}") as progress:
+                    if workload == "order":
+                        found = fanout.measure(count, limit, shapes, size, progress)
+                    else:
+                        found = storm.measure(count, limit, peers, workload, progress)
+            except LabError as err:
+                raise click.ClickException(str(err)) from err
+            runs += found
+            if workload == "order":
+                report.show(results.of("fanout", found))
+                _write(target, results.of("fanout", runs))
+            else:
+                report.show(results.of("storm", found))
+                ratios[storm.key(count, rate)] = storm.ratios(runs[before:])
+                _write(target, results.of("storm", runs, ratios))
+                if plot is not None:
+                    picture.draw(runs, plot)
 
 
 @main.command("agent")

@@ -26,7 +26,7 @@ LONGEST = 900  # seconds for one node's reads
 
 
 def measure(
-    nodes: int, link_rate: str, shapes: Sequence[str], size: int, progress: Progress
+    nodes: int, link_rate: str | None, shapes: Sequence[str], size: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Return one entry of ``runs`` for each shape; all have the same nodes."""
     with Bed(BED, link_rate) as bed:
@@ -38,10 +38,10 @@ def measure(
 
 
 class _Fanout:
-    def __init__(self, bed: Bed, link_rate: str, size: int) -> None:
+    def __init__(self, bed: Bed, link_rate: str | None, size: int) -> None:
         self._bed = bed
         self._deployment = Deployment(bed)
-        self._bits = bytes_per_second(link_rate) * 8
+        self._bits = bytes_per_second(link_rate) * 8 if link_rate else 0
         self._size = size
 
     def start(self, nodes: int) -> None:
@@ -78,7 +78,7 @@ class _Fanout:
             "nodes": len(self._nodes),
             "link_bits_s": self._bits,
             "bytes": self._size,
-            "limit_s": self._size * 8 / self._bits,
+            "limit_s": self._size * 8 / self._bits if self._bits else None,
             "last_s": max(ended) - min(begun),
             "source_sent_bytes": source,
             "busiest_node_sent_bytes": max(others),

@@ -9,7 +9,7 @@ _PAGE = 5.0  # inches a row of runs
 
 
 def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Draw all boots, a row for each number of nodes and link rate; SVG or PNG by the suffix.
+    """Draw all boots, a row for each workload, number of nodes and link rate; SVG or PNG by suffix.
 
     That is: what each way to boot took, what it sent, and what was there when.
     """
@@ -17,14 +17,14 @@ def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run["nodes"], run["link_bits_s"]), []).append(run)
+        groups.setdefault((run["workload"], run["nodes"], run["link_bits_s"]), []).append(run)
     figure = Figure(figsize=(15, _PAGE * len(groups)), layout="constrained")
     rows = figure.subplots(len(groups), 3, squeeze=False)
-    for row, ((nodes, bits), found) in zip(rows, groups.items(), strict=True):
+    for row, ((workload, nodes, bits), found) in zip(rows, groups.items(), strict=True):
         link = f"{bits // 1_000_000} Mbit/s" if bits else "no limit"
-        _times(row[0], found, f"{nodes} nodes, {link}: VMs ready after")
+        _times(row[0], found, f"{workload}, {nodes} nodes, {link}: VMs ready after")
         _bytes(row[1], found)
         _curves(row[2], found)
     FigureCanvasAgg(figure)

@@ -192,7 +192,7 @@ def _over(run: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a run with what it took over the limit, and what was sent over these bytes."""
     return {
         **run,
-        "last_over_limit": run["last_s"] / run["limit_s"],
+        "last_over_limit": run["last_s"] / run["limit_s"] if run["limit_s"] else None,
         "source_images": run["source_sent_bytes"] / size,
         "busiest_node_images": run["busiest_node_sent_bytes"] / size,
     }

@@ -53,6 +53,11 @@ class Carried:
     kept: int
     pieces: int
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether it was stored: one with few pieces helps nobody, and keeps new ones from it."""
+        return 2 * self.kept >= self.pieces > 0
+
 
 def add(
     image: str,
@@ -134,7 +139,8 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
     """Give an image the boot profiles of its earlier version, as far as these hold for it.
 
     Both must be served here, with hash trees: their leaves tell which pieces are the same. What the
-    image has a profile of already is left alone.
+    image has a profile of already is left alone. A profile of which less than half is kept is not
+    stored, so that the image's next boots are recorded.
 
     :raises InvalidRequest: if one of them is not
     """
@@ -149,8 +155,9 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
                 continue
             made = decode(found[0])
             kept = carried(made, before, now, tree.root)
-            coordinator.store_profile(image, workload, encode(kept), None)
             done.append(Carried(workload, kept.total, made.total))
+            if done[-1].is_enough:
+                coordinator.store_profile(image, workload, encode(kept), None)
     return done
 
 

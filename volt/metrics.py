@@ -127,6 +127,16 @@ class _State(Collector):
                 for state, number in (("heard", needing - gone), ("gone", gone))
             ),
         )
+        yield _gauge(
+            "volt_image_reads",
+            "Reads of hosts' caches, as hosts said last, by whether the cache could answer.",
+            ["image", "result"],
+            (
+                ([image, result], number)
+                for image, numbers in sorted(now.reads.items())
+                for result, number in zip(("hit", "miss"), numbers, strict=True)
+            ),
+        )
         yield from self._copies()
         yield _gauge(
             "volt_cap_bytes_per_second",

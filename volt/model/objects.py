@@ -540,7 +540,8 @@ class Figures:
     image and stripe (or more, where there are racks), ``generations`` are by image. ``caps`` are
     all that there are. ``holds`` counts, by image, the hosts that need it, and those of them that
     have expired. ``copies`` are those of all of an image, and of each stripe, by image; ``wanted``
-    is how many there shall be.
+    is how many there shall be. ``reads`` are those that caches of hosts answered, and could not,
+    as hosts said last, by image.
     """
 
     hosts: int
@@ -553,3 +554,4 @@ class Figures:
     holds: Mapping[str, tuple[int, int]]
     copies: Mapping[str, Copies]
     wanted: Mapping[str, int]
+    reads: Mapping[str, tuple[int, int]]

@@ -55,6 +55,13 @@ class TestCopies(TreesCase):
         self.placements.leave("x", "a")
         assert self.images.show("x").complete == (0, 1)
 
+    def test_reads_are_the_sum_of_what_hosts_said_last(self):
+        self.join("a", "b")
+        for host, hits, misses in (("a", 9, 9), ("a", 5, 2), ("b", 1, 0)):
+            report = ImageReport(self.generation(host), hits=hits, misses=misses)
+            self.ground.hosts.heartbeat(host, Report({"x": report, "gone": report}))
+        assert self.images.figures().reads == {"x": (6, 2)}
+
     def told(self, host):
         """Parents and standbys of a host, by name; the source is 'source', nobody is None."""
         return [
