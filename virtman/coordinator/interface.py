@@ -11,6 +11,7 @@ from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
+from virtman.model.suspended import Suspended
 
 SILENT = "silent"
 CORRUPT = "corrupt"
@@ -39,10 +40,12 @@ class Layer:
 
     :ivar parent: name of that image, which may be a layer too
     :ivar disk_size: bytes of the VM's disk
+    :ivar suspended: how a VM of it goes on, if it is a suspended image
     """
 
     parent: str
     disk_size: int
+    suspended: Suspended | None = None
 
 
 @dataclass(frozen=True)

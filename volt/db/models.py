@@ -1,7 +1,7 @@
 """Which rows hold Volt's state."""
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
@@ -73,6 +73,7 @@ class ImageRow(Sourced, Base):
     So many are chosen for this that there are ``hydrate_copies``; null is all hosts.
     ``based_on`` are the images with which it has ``shared`` bytes in common, as ``basis`` says;
     null for none.
+    ``suspended`` says how a VM goes on from it; null for an image that has no VM's memory.
     A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``objects.Layer``.
     """
 
@@ -97,6 +98,7 @@ class ImageRow(Sourced, Base):
     parent: Mapped[str | None] = mapped_column(Name)
     disk_size: Mapped[int | None] = mapped_column(BigInteger)
     maker: Mapped[str | None] = mapped_column(Name)
+    suspended: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     based_on: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     shared: Mapped[int | None] = mapped_column(BigInteger)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from volt.model.basis import NewBasis
+from volt.model.suspended import Suspended
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
 
@@ -53,12 +54,13 @@ class Layer:
 
     ``parent`` is the image that the VM began with, ``disk_size`` the bytes of the VM's disk. A host
     that made the layer serves it until it drops it, and is its ``maker``; null for any other
-    source.
+    source. ``suspended`` is null unless it has the VM's memory too.
     """
 
     parent: str
     disk_size: int
     maker: str | None
+    suspended: Suspended | None = None
 
 
 @dataclass(frozen=True)

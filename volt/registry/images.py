@@ -31,6 +31,7 @@ from volt.errors import (
     LayersTooMany,
     NotMaker,
 )
+from volt.model import suspended
 from volt.model.basis import NewBasis
 from volt.model.names import few
 from volt.model.objects import (
@@ -295,6 +296,7 @@ class Images:
                 parent=layer and layer.parent,
                 disk_size=layer and layer.disk_size,
                 maker=layer and layer.maker,
+                suspended=layer and layer.suspended and suspended.form(layer.suspended),
                 **columns.values(new.source),
             )
             row.source_proof = new.source_proof

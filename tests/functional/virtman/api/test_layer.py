@@ -12,6 +12,7 @@ from virtman import errors
 from virtman.api import answers
 from virtman.cmd.shell import shell
 from virtman.model import layer_format
+from virtman.qemu import resuming
 from volt.registry import source
 
 
@@ -44,6 +45,20 @@ class LayerTest(ServedCase):
         self.client.remove_layer("web")
         self.assertRaises(errors.LayerUnknown, self.client.layer, "web")
         self.assertRaises(errors.LayerUnknown, self.client.remove_layer, "web")
+
+    def test_a_client_cannot_suspend_what_does_not_run_nor_resume_what_is_not_suspended(self):
+        self.assertRaises(errors.QemuFailed, self.client.suspend, "vm1", "gold", "/nowhere/qmp")
+        self.client.commit("vm1", "web")
+        self.client.await_layer("web")
+        for image in ("web", "debian"):
+            self.assertRaises(errors.SuspendedUnknown, self.client.suspended, image)
+        self.assertRaises(errors.ImageUnknown, self.client.suspended, "gold")
+        self.useFixture(fixtures.MockPatchObject(resuming, "account", str))
+        done = self.command("resume", "web", "vm2")
+        self.assertIsInstance(done.exception, errors.SuspendedUnknown)
+        done = self.command("suspend-image", "vm1", "gold", "--qmp", "/nowhere/qmp")
+        self.assertEqual(2, done.exit_code)
+        self.assertEqual(["vm1"], [one["vm"] for one in self.client.list()])
 
     def test_commands_do_the_same(self):
         done = self.command("commit", "vm1", "web")
