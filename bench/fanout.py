@@ -4,12 +4,12 @@ On a bed of its own: nodes are real kernels, and links are so slow that they dec
 read the same bytes at once, through the devices that their VMs boot from.
 """
 
-import random
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from bench import fio
+from bench.content import write_random
 from bench.peers.peer import Site
 from bench.peers.virtman import SHAPES
 from bench.report import Progress
@@ -47,7 +47,7 @@ class _Fanout:
     def start(self, nodes: int) -> None:
         """Start everything but images."""
         file = self._bed.folder / "image"
-        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        write_random(file, self._size)
         self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, nodes + 1)]
         self._nodes = self._bed.start_nodes(names, "256M")

@@ -15,6 +15,7 @@ from statistics import median, quantiles
 from typing import Any
 
 from bench import fio, layers
+from bench.content import write_random
 from bench.peers.peer import LONGEST, Site
 from bench.peers.virtman import SHAPES, vm
 from bench.report import Progress, Step
@@ -92,7 +93,7 @@ class _Whole:
     def start(self, nodes: int, step: Step) -> None:
         """Start everything but images."""
         file = self._bed.folder / "image"
-        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        write_random(file, self._size)
         self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, nodes + 1)]
         self._nodes = self._bed.start_nodes(names, "256M")
