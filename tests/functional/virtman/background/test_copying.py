@@ -19,8 +19,10 @@ from virtman.errors import (
 )
 from virtman.image import copies, whole
 from virtman.image.attachment import look
+from virtman.image.comparison import Comparison
 from virtman.image.copies import Copies
 from virtman.image.whole import State
+from virtman.model import copying as model
 from virtman.model.copying import PIECE
 from volt.model.objects import CopyPolicy
 
@@ -150,6 +152,19 @@ class WholeTest(CopyingCase):
         stored = 4 * MIB + SIZE // 128
         self.assertEqual(stored, self.node.agent.copies.get(IMAGE).needs)
         self.assertLess(self.file().stat().st_blocks * 512, stored + PIECE)
+
+    def test_what_is_stored_is_summed_over_parts_of_the_leaves(self):
+        read, lengths = Comparison.read, []
+
+        def counted(comparison, start, length):
+            lengths.append(length)
+            return read(comparison, start, length)
+
+        together = fixtures.MockPatchObject(model, "_TOGETHER", BLOCK)
+        with together, fixtures.MockPatchObject(Comparison, "read", counted):
+            self.hydrate()
+        self.assertEqual(4 * MIB + SIZE // 128, self.node.agent.copies.get(IMAGE).needs)
+        self.assertLess(max(lengths[: SIZE // 128 // BLOCK]), SIZE // 128)
 
     def test_pieces_come_in_order_in_each_stripe(self):
         self.hydrate()
