@@ -175,6 +175,12 @@ class _State(Collector):
             ["image"],
             (([image], number) for image, number in sorted(self._figures.wanted.items())),
         )
+        yield _gauge(
+            "volt_image_homes",
+            "Hosts that stand for the source of an image, where that was removed: 1, or 0.",
+            ["image"],
+            (([image], int(there)) for image, there in sorted(self._figures.sources_gone.items())),
+        )
 
 
 def _gauge(

@@ -54,6 +54,7 @@ def count(session: Session) -> Figures:
         copies.count(session, {name: stripes for name, _, stripes in images}),
         copies.wanted(session),
         _reads(session, {name for name, _, _ in images}),
+        copies.sources_gone(session),
     )
 
 

@@ -543,7 +543,8 @@ class Figures:
     all that there are. ``holds`` counts, by image, the hosts that need it, and those of them that
     have expired. ``copies`` are those of all of an image, and of each stripe, by image; ``wanted``
     is how many there shall be. ``reads`` are those that caches of hosts answered, and could not,
-    as hosts said last, by image.
+    as hosts said last, by image. ``sources_gone`` has the images whose source was removed, and
+    whether a host stands for it.
     """
 
     hosts: int
@@ -557,3 +558,4 @@ class Figures:
     copies: Mapping[str, Copies]
     wanted: Mapping[str, int]
     reads: Mapping[str, tuple[int, int]]
+    sources_gone: Mapping[str, bool]

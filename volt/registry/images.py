@@ -176,6 +176,7 @@ class Images:
                     f"the last copy. Have hosts copy it first ('volt-manage image hydrate {name} "
                     "--copies 2'), or give it up there; --force stops serving it all the same"
                 )
+            row.source_gone = True
             if row.home != home:
                 row.home = home
                 placing.renew_all(session, row)
@@ -209,6 +210,7 @@ class Images:
                         f"host {host} has no whole copy of image {name}: 'virtman image hydrate' "
                         "makes one there"
                     )
+            row.source_gone &= host is not None
             if row.home != host:
                 row.home = host
                 placing.renew_all(session, row)
@@ -405,6 +407,7 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
+    row.source_gone = False
     if new.basis is not None and row.basis != new.basis.content:
         _check_basis(session, new, new.basis)
         _put_basis(row, new.basis)

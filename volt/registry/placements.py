@@ -188,6 +188,7 @@ class Placements:
             for one in said:
                 if one.is_new:
                     hosts.note(session, "whole" if one.whole else "not_whole", [one.host], image)
+            placing.house(session, image_row)
             if copies.understudies(session, image) != before:
                 image_row.generation += 1
                 forests.renew(session, {image_row: forests.near_source(session, image)})
