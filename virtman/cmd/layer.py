@@ -112,7 +112,8 @@ def follow(client: Client, name: str, *, as_json: bool) -> None:
         click.echo(json.dumps(ended))
         return
     rest = f"; {ended['note']}" if ended["note"] else ""
-    click.echo(f"{name}: {ended['length']} bytes over {ended['image']}{rest}")
+    made = f"{ended['length']} bytes over {ended['image']}, as of {ended['created_at']}"
+    click.echo(f"{name}: {made}{rest}")
 
 
 def _progress(now: LayerAnswer) -> str:

@@ -157,6 +157,8 @@ class Commits:
     ) -> Status:
         """Begin to make a layer of what a VM wrote up to now; the VM goes on.
 
+        What was committed already is that: it is not done again.
+
         :param name: of the layer; one that is being made of this VM already is gone on with
         :param final: have the VM go once the layer is kept; its device must be closed
         :param checkpoint: its number, if it is one of the VM's checkpoints
@@ -167,11 +169,11 @@ class Commits:
         naming.check("VM", vm)
         naming.check("layer", name)
         naming.check("VM", f"{name}.now")  # the copy's
-        instance = self.agent.records.get(vm)
         self._await_created(name)
         begun = self.layers.find(name)
-        if begun is not None and (begun.vm, begun.final, begun.phase) == (vm, final, Phase.MAKING):
+        if begun is not None and self._is_same(begun, vm, final=final, checkpoint=checkpoint):
             return self.show(name)
+        instance = self.agent.records.get(vm)
         self._check_free(name)
         self.agent.records.check_vm(f"{name}.now")
         if final:
@@ -568,6 +570,17 @@ class Commits:
             LOG.debug("the copy of VM %s is gone", commit.vm)
 
     # What is asked before, and meanwhile.
+
+    def _is_same(self, begun: Commit, vm: str, *, final: bool, checkpoint: int) -> bool:
+        """Tell whether a commit is what is asked for, also after it was kept.
+
+        After a final one the VM has to be gone: that of one which stays is still to end.
+        """
+        if begun.vm != vm or begun.checkpoint != checkpoint or begun.phase is Phase.UNDOING:
+            return False
+        if begun.phase is Phase.MAKING or begun.final:
+            return begun.final == final
+        return not checkpoint and final != (vm in self.agent.records.inventory().instances)
 
     def _check_free(self, name: str) -> None:
         try:

@@ -26,6 +26,19 @@ class LayerTest(ServedCase):
     def command(self, *words):
         return CliRunner().invoke(shell, ["--socket", self.socket, *words])
 
+    def told(self, name, length):
+        made = self.client.layer(name)["created_at"]
+        return f"{name}: {length} bytes over debian, as of {made}\n"
+
+    def test_a_vm_may_be_called_as_a_verb(self):
+        self.client.create("list", "debian")
+        done = self.command("checkpoint", "--", "list")
+        self.assertEqual(self.told("list.1", layer_format.length(0)), done.output)
+        done = self.command("checkpoint", "make", "list")
+        self.assertEqual("list.2", self.client.layers()[-1]["layer"])
+        self.assertEqual(0, done.exit_code)
+        self.assertEqual(0, self.command("checkpoint", "stop", "list").exit_code)
+
     def test_a_client_commits_a_vm_and_removes_the_layer(self):
         self.assert_is(answers.LayerAnswer, self.client.commit("vm1", "web"))
         seen = []
@@ -63,7 +76,8 @@ class LayerTest(ServedCase):
     def test_commands_do_the_same(self):
         done = self.command("commit", "vm1", "web")
         length = layer_format.length(0)
-        self.assertEqual(f"web: {length} bytes over debian\n", done.output)
+        self.assertEqual(self.told("web", length), done.output)
+        self.assertEqual(done.output, self.command("commit", "vm1", "web").output)
         done = self.command("layer", "create", "--json", "--final", "vm1", "end")
         self.assertEqual("kept", json.loads(done.output)["state"])
         self.assertEqual([], self.client.list())
@@ -83,7 +97,7 @@ class LayerTest(ServedCase):
         self.assertEqual((0, ""), (done.exit_code, done.output))
         length = layer_format.length(0)
         done = self.command("layer", "import", str(file), "copy")
-        self.assertEqual(f"copy: {length} bytes over debian\n", done.output)
+        self.assertEqual(self.told("copy", length), done.output)
         self.client.remove_layer("web")
         done = self.command("layer", "import", "--json", str(file))
         self.assertEqual(
@@ -105,7 +119,7 @@ class LayerTest(ServedCase):
     def test_checkpoints_are_made_listed_and_stopped(self):
         self.assertEqual([], self.client.checkpoints())
         done = self.command("checkpoint", "vm1", "--every", "10m", "--keep", "2")
-        self.assertEqual(f"vm1.1: {layer_format.length(0)} bytes over debian\n", done.output)
+        self.assertEqual(self.told("vm1.1", layer_format.length(0)), done.output)
         (found,) = self.client.checkpoints()
         self.assert_is(answers.CheckpointsAnswer, found)
         self.assertEqual(

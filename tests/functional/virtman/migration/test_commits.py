@@ -235,7 +235,8 @@ class CommitTest(CommitCase):
         before = self.a.everywhere()
         for error, name, vm, words in (
             (InstanceUnknown, "new", "nope", {}),
-            (LayerExists, "web", "vm1", {}),
+            (LayerExists, "web", "vm1", {"final": True}),
+            (LayerExists, "web", "vm1", {"checkpoint": 1}),
             (LayerExists, "debian", "vm1", {}),
             (DeviceBusy, "new", "vm1", {"final": True}),
         ):
@@ -247,6 +248,25 @@ class CommitTest(CommitCase):
         self.assertEqual(["new.now", "vm1"], self.names(self.a))
         self.assertNotIn("new.json", self.files())
         self.assertRaises(LayerUnknown, self.a.commits.show, "new")
+
+    def test_a_commit_that_was_kept_may_be_repeated_and_stays_what_it_was(self):
+        made = self.commit().commit.created_at
+        self.write(self.a, "vm1", c7="later")
+        again = self.begin()
+        self.assertEqual(("kept", made), (again.state, again.commit.created_at))
+        self.restart(self.a)
+        self.assertEqual(made, self.begin().commit.created_at)
+        self.assert_kept()
+        self.a.create("vm2")
+        self.assertRaises(LayerExists, self.begin, "web", "vm2")
+
+    def test_a_final_commit_may_be_repeated_once_the_vm_is_gone(self):
+        self.commit(final=True)
+        self.await_(lambda: "vm1" not in self.names(self.a))
+        self.assertEqual("web", self.begin(final=True).commit.name)
+        self.assert_kept()
+        self.a.create("vm2")
+        self.assertRaises(LayerExists, self.begin, "web", "vm2", final=True)
 
     def test_a_layer_that_a_vm_needs_stays(self):
         self.commit()
