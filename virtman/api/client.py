@@ -277,9 +277,12 @@ class Client:
         with self._asked("POST", f"/v1/layers{query}", file) as answer:
             return cast("LayerAnswer", json.loads(answer.read()))
 
-    def remove_layer(self, name: str) -> None:
-        """Delete a layer that this node has made, or give its commit up."""
-        self._call("DELETE", _layer(name))
+    def remove_layer(self, name: str, *, elsewhere: bool = False) -> None:
+        """Delete a layer that this node has made, or give its commit up.
+
+        :param elsewhere: if it is needed, a host that has all of it stands for this one
+        """
+        self._call("DELETE", _layer(name) + ("?elsewhere=true" if elsewhere else ""))
 
     def checkpoint(
         self, vm: str, *, every: int | None = None, keep: int | None = None

@@ -249,7 +249,7 @@ class Api(Rest):
 
     def remove_layer(self, request: Request, layer: str) -> Answer:
         """Have a layer no more, or a commit given up; 202 while that is not done."""
-        done = self.commits.remove(layer)
+        done = self.commits.remove(layer, elsewhere=request.args.get("elsewhere") == "true")
         return (204, None) if done else (202, _committed(self.commits.show(layer)))
 
     def list_moves(self, request: Request) -> Answer:

@@ -154,9 +154,9 @@ class VoltClient(Connection, Coordinator):
         body = _image_form(name, size, source, proof, hashes, layer)
         self._call("PUT", self._kept(name), body)
 
-    def drop_layer(self, name: str) -> None:
-        """Make a layer unknown that this host has made."""
-        self._call("DELETE", self._kept(name))
+    def drop_layer(self, name: str, elsewhere: bool = False) -> None:
+        """Make a layer unknown that this host has made, or have another one stand for this one."""
+        self._call("DELETE", self._kept(name) + ("?elsewhere=true" if elsewhere else ""))
 
     def forget(self, name: str) -> None:
         """Make an image unknown again; one that hosts still use is refused."""

@@ -337,10 +337,12 @@ class Coordinator(Protocol):
         :raises ImageUnknown: if Volt does not know its parent
         """
 
-    def drop_layer(self, name: str) -> None:
+    def drop_layer(self, name: str, elsewhere: bool = False) -> None:
         """Make a layer unknown that this host has made.
 
+        :param elsewhere: if it is needed, have a host that has all of it stand for this one
         :raises ImageUnknown: if it is so already
+        :raises CoordinatorRefused: if it is needed elsewhere, and nobody has all of it
         """
 
     def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:

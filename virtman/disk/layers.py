@@ -41,6 +41,7 @@ class Phase(StrEnum):
     MAKING = "making"
     KEPT = "kept"
     UNDOING = "undoing"
+    LEAVING = "leaving"  # others have it
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,7 @@ _SECRET_BYTES = 16
 _AGAIN = 1.0
 _LAST = 10.0
 _REMEMBERED = 100
+_GOING = (Phase.UNDOING, Phase.LEAVING)
 _PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed)
 """What may be otherwise in a moment."""
 
@@ -275,18 +276,23 @@ class Commits:
         with self._changed:
             return sorted(self._statuses.values(), key=lambda one: one.commit.name)
 
-    def remove(self, name: str) -> bool:
+    def remove(self, name: str, *, elsewhere: bool = False) -> bool:
         """Have a layer no more, or a commit given up; return whether that is done already.
 
+        :param elsewhere: if hosts, VMs or other layers need it, a host that has all of it stands
+            for this one
         :raises LayerUnknown: if there is none
         :raises ImageInUse: if hosts, VMs or other layers need it
+        :raises CoordinatorRefused: if they need it elsewhere, and no host has all of it
         """
         self._await_created(naming.check("layer", name))
         commit = self.layers.get(name)
-        if commit.phase is Phase.KEPT:
-            self._forget_at_volt(commit)
+        after = Phase.UNDOING
+        if commit.phase in (Phase.KEPT, Phase.LEAVING):
+            self._forget_at_volt(commit, elsewhere)
+            after = Phase.LEAVING if elsewhere else after
         with self._changed:
-            self.layers.put(replace(self.layers.get(name), phase=Phase.UNDOING))
+            self.layers.put(replace(self.layers.get(name), phase=after))
             self._changed.notify_all()
             thread = self._threads.get(name) or self._spawn(name)
         thread.join(_LAST)
@@ -360,6 +366,8 @@ class Commits:
                 self._note(commit.name, state="kept", length=self._length(commit), note=note)
             case Phase.UNDOING:
                 self._undo(commit)
+            case Phase.LEAVING:
+                self._clear_away(commit)
 
     def _fail(self, name: str, err: Exception) -> None:
         """Have a commit undone that cannot succeed; anything else is tried again."""
@@ -548,6 +556,9 @@ class Commits:
             LOG.warning("layer %s stays: %s", commit.name, err)
             self.layers.put(replace(commit, phase=Phase.KEPT))  # a host was faster
             return
+        self._clear_away(commit)
+
+    def _clear_away(self, commit: Commit) -> None:
         if self.layers.file(commit.name).exists():
             for one in self._sources(commit)[1]:
                 one.down()
@@ -555,9 +566,9 @@ class Commits:
         self.let_go(commit)
         self.layers.forget(commit)
 
-    def _forget_at_volt(self, commit: Commit) -> None:
+    def _forget_at_volt(self, commit: Commit, elsewhere: bool = False) -> None:
         try:
-            self.agent.coordinator.drop_layer(commit.name)
+            self.agent.coordinator.drop_layer(commit.name, elsewhere)
         except ImageUnknown:
             LOG.debug("Volt does not know layer %s", commit.name)
 
@@ -576,7 +587,7 @@ class Commits:
 
         After a final one the VM has to be gone: that of one which stays is still to end.
         """
-        if begun.vm != vm or begun.checkpoint != checkpoint or begun.phase is Phase.UNDOING:
+        if begun.vm != vm or begun.checkpoint != checkpoint or begun.phase in _GOING:
             return False
         if begun.phase is Phase.MAKING or begun.final:
             return begun.final == final
@@ -597,7 +608,7 @@ class Commits:
     def _check_wanted(self, commit: Commit) -> None:
         if self._stopped:
             raise _Stopped
-        if self.layers.get(commit.name).phase is Phase.UNDOING:
+        if self.layers.get(commit.name).phase in _GOING:
             raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
 
     def _has_data(self, commit: Commit) -> bool:

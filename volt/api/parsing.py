@@ -267,6 +267,11 @@ def is_forced(query: Query) -> bool:
     return bool(parameters(query, schemas.FORCED).get("force") == "true")
 
 
+def is_elsewhere(query: Query) -> bool:
+    """Parse whether an image shall stay where others have all of it."""
+    return bool(parameters(query, schemas.ELSEWHERE).get("elsewhere") == "true")
+
+
 def revision(query: Query) -> int | None:
     """Parse which revision of a profile is wanted; None is the newest."""
     return parameters(query, schemas.REVISION).get("revision")

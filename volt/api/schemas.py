@@ -374,6 +374,14 @@ FORCED = Schema(
     }
 )
 
+ELSEWHERE = Schema(
+    {
+        "type": "object",
+        "properties": {"elsewhere": {"enum": ["true", "false"], "default": "false"}},
+        "additionalProperties": False,
+    }
+)
+
 REVISION = Schema(
     {
         "type": "object",

@@ -7,7 +7,7 @@ locked in this order: images by name, hosts by name, placements.
 
 import logging
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 
 from sqlalchemy import Engine, func, select
@@ -130,8 +130,7 @@ class Images:
         """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
-            if maker is not None and row.maker != maker:
-                raise NotMaker(f"image {name} is no layer that host {maker} made")
+            _check_maker(row, maker)
             children = views.children(session, name)
             if children:
                 raise ImageInUse(
@@ -149,14 +148,16 @@ class Images:
             _delete(session, row)
 
     @retried
-    def withdraw(self, name: str, forced: bool = False) -> Image | None:
+    def withdraw(self, name: str, forced: bool = False, maker: str | None = None) -> Image | None:
         """Have an image's source go; return the image, or None if it is forgotten.
 
         It is forgotten if no host needs it. Else a host that has all of it stands for the source,
-        or, if ``forced``, nobody may. Raises ImageUnknown, ImageLastCopy.
+        or, if ``forced``, nobody may. For a host only a layer that it keeps. Raises ImageUnknown,
+        ImageLastCopy, NotMaker.
         """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
+            _check_maker(row, maker)
             count = _places(session, name)
             needing = () if count else holds.holders(session, name)
             children = views.children(session, name)
@@ -348,6 +349,12 @@ def _delete(session: Session, row: ImageRow) -> None:
     LOG.info("Image %s deleted", row.name)
 
 
+def _check_maker(row: ImageRow, maker: str | None) -> None:
+    """Raise NotMaker if a host says something about an image that it did not make."""
+    if maker is not None and row.maker != maker:
+        raise NotMaker(f"image {row.name} is no layer that host {maker} made")
+
+
 def _check_layer(session: Session, name: str, layer: Layer) -> None:
     """Raise what speaks against a new layer; its parent stays until it is stored."""
     below = known(session, layer.parent, lock=True)
@@ -402,12 +409,19 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
     if row is None:
         return None
     stored, said = views.without_secret(row), new.without_secret()
+    if row.source_gone and row.root_hash is not None:
+        stored = _moved(stored, said)
     if stored != said:
         raise ImageExists(
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
-    row.source_gone = False
+    if row.source_gone:
+        row.source_gone = False
+        row.maker = new.layer.maker if new.layer else None
+        for column, value in columns.values(new.source).items():
+            setattr(row, column, value)
+        placing.renew_all(session, row)
     if new.basis is not None and row.basis != new.basis.content:
         _check_basis(session, new, new.basis)
         _put_basis(row, new.basis)
@@ -416,6 +430,13 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
         placing.renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
+
+
+def _moved(stored: NewImage, said: NewImage) -> NewImage:
+    """Return a stored image with the source of the one that is said: the hashes tell the rest."""
+    if stored.layer is not None and said.layer is not None:
+        stored = replace(stored, layer=replace(stored.layer, maker=said.layer.maker))
+    return replace(stored, source=said.source)
 
 
 def _differences(one: NewImage, other: NewImage) -> str:

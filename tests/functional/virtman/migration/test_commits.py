@@ -13,6 +13,7 @@ from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_moves import MoveCase
 from virtman.disk.layers import Layers
 from virtman.errors import (
+    CoordinatorRefused,
     DeviceBusy,
     ImageInUse,
     ImageMismatch,
@@ -27,6 +28,7 @@ from virtman.errors import (
 from virtman.migration.commits import Commits
 from virtman.model import layer_format
 from virtman.node.check import Check
+from volt.model.objects import ImageReport, Report
 from volt.registry import source
 
 
@@ -42,6 +44,9 @@ class CommitCase(MoveCase):
     def died(self, what):
         if what.exc_type is not Killed:
             threading.__excepthook__(what)
+
+    def full(self, *_):
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     def commit(self, name="web", vm="vm1", node=None, **words):
         node = node or self.a
@@ -268,6 +273,43 @@ class CommitTest(CommitCase):
         self.a.create("vm2")
         self.assertRaises(LayerExists, self.begin, "web", "vm2", final=True)
 
+    def test_a_layer_that_is_needed_may_stay_elsewhere_only(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        refused = self.assertRaises(CoordinatorRefused, self.leave)
+        self.assertIn("no host has all of it", str(refused))
+        self.assert_kept()
+        self.say_whole()
+        self.assertRaises(ImageInUse, self.remove)
+        self.assertTrue(self.leave())
+        self.assertEqual([], self.files())
+        self.assertEqual("b", self.bed.volt.ground.images.show("web").home)
+        self.assertFalse([one for one in self.a.kernel.targets() if "web" in one.iqn])
+        self.assertRaises(LayerUnknown, self.leave)
+
+    def test_a_layer_that_was_leaving_when_the_agent_died_has_left(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        self.say_whole()
+        with fixtures.MockPatchObject(Layers, "put", self.full):
+            self.assertRaises(OSError, self.leave)
+        self.assert_kept()
+        with fixtures.MockPatchObject(Commits, "_clear_away", self.full):
+            self.assertFalse(self.leave())
+        self.restart(self.a)
+        self.await_(lambda: not self.files(), self.files)
+        self.assertEqual("b", self.bed.volt.ground.images.show("web").home)
+
+    def say_whole(self):
+        """Have Volt hear that a node has all of the layer; simulated disks do not give it back."""
+        generation = self.b.agent.attached("web").generation
+        report = Report({"web": ImageReport(generation, whole=True)})
+        self.bed.volt.ground.hosts.heartbeat("b", report)
+
+    def leave(self):
+        with self.a.process.here():
+            return self.a.commits.remove("web", elsewhere=True)
+
     def test_a_layer_that_a_vm_needs_stays(self):
         self.commit()
         self.b.create("vm2", "web")
@@ -366,9 +408,6 @@ class FailureTest(CommitCase):
         self.assertEqual(["web"], [one.commit.name for one in self.a.commits.all()])
         self.commit()
         self.assert_kept()
-
-    def full(self, *_):
-        raise OSError(errno.ENOSPC, "no space left on device")
 
 
 class KillTest(CommitCase):

@@ -183,7 +183,9 @@ class CoordinatorTest(CoordinatorCase):
         layer, hashes = Layer("i", 1024), (HashTree("aa", "bb"), b"levels")
         self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
         self.volt.drop_layer("l")
-        (verb, path, body), dropped = self.wire.asked
+        self.volt.drop_layer("l", elsewhere=True)
+        (verb, path, body), dropped, left = self.wire.asked
+        self.assertEqual("/v1/images/l/makers/a?elsewhere=true", left[1])
         self.assertEqual(("PUT", "/v1/images/l/makers/a"), (verb, path))
         self.assertEqual({"parent": "i", "disk_size": 1024}, body["layer"])
         self.assertEqual(("l", 512, "aa"), (body["name"], body["size"], body["root_hash"]))
