@@ -206,15 +206,39 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
     "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
 )
 @_size("64M", "Of the image")
+@click.option(
+    "--rates", callback=lambda *given: _sizes(given[2]), default="",
+    help="Of copies too, beside which a VM reads: bytes/s with commas, such as 512K,1M.",
+)  # fmt: skip
+@click.option(
+    "--written", callback=lambda *given: _sizes(given[2]), default="",
+    help="Also have VMs write so many bytes and boot anew, such as 0,16M.",
+)  # fmt: skip
+@click.option(
+    "--vms", default="1", show_default=True, callback=lambda *given: _numbers(given[2]),
+    help="How many these are, one a node, with commas.",
+)  # fmt: skip
 @_plot
 @_json
 def measure_whole(
-    nodes: int, link_rate: str, size: int, plot: Path | None, target: Path | None
+    nodes: int,
+    link_rate: str,
+    size: int,
+    rates: Sequence[int],
+    written: Sequence[int],
+    vms: Sequence[int],
+    plot: Path | None,
+    target: Path | None,
 ) -> None:
     """Have nodes copy whole images: what that takes, sends, and makes VMs wait."""
+    if max(written, default=0) > size:
+        raise click.BadParameter("must not be above --bytes", param_hint="--written")
+    if max(vms) > nodes:
+        raise click.BadParameter("must not be above --nodes", param_hint="--vms")
+    also = whole.Also(rates, written, vms)
     try:
         with report.Progress(f"{nodes} nodes, {link_rate}") as progress:
-            runs = whole.measure(nodes, link_rate, size, progress)
+            runs = whole.measure(nodes, link_rate, size, also, progress)
     except LabError as err:
         raise click.ClickException(str(err)) from err
     _done(target, "whole", runs, whole.ratios(runs))
@@ -309,6 +333,10 @@ def _bytes(text: str) -> int:
         if number % 512 == 0:
             return number
     raise click.BadParameter(f"{text!r} is no multiple of 512 such as 24M or 1048576")
+
+
+def _sizes(text: str) -> list[int]:
+    return [0 if word == "0" else _bytes(word) for word in text.split(",") if text]
 
 
 def _numbers(text: str) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.results import BadResults, Results
+from bench.results import BadResults, Results, by_rate
 
 VOLT = (
     ("workers", "workers", "{}"),
@@ -129,6 +129,15 @@ WHOLE = (
     ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),
 )
 
+CLUSTERS = (
+    ("boot", "boot_s"),
+    ("all of the image there", "fetch_s"),
+    ("commit", "commit_s"),
+    ("boot anew", "again_s"),
+    ("all of the layers there", "fetch_own_s"),
+)
+
+_USUAL = ("no copy", "capped", "uncapped")
 _COLUMNS = 4  # of runs side by side: for more a terminal has no room
 
 
@@ -255,7 +264,34 @@ def _whole(results: Results) -> list[Table]:
     """Return a table of what the runs of one bed say about each other."""
     ratios = results.ratios or {}
     lines = [[title, _cell(ratios[name], form)] for title, name, form in WHOLE]
-    return [Table(["", "whole copies and layers"], lines)]
+    found = [Table(["", "whole copies and layers"], lines)]
+    beside = by_rate(results.runs)
+    if len(beside) > len(_USUAL):
+        found.append(_beside(beside))
+    clusters = [run for run in results.runs if "vms" in run]
+    if clusters:
+        titles = ["VMs", "each wrote", *(title for title, _ in CLUSTERS)]
+        rows = [
+            [str(run["vms"]), f"{run['written_bytes']:,} bytes",
+             *(f"{run[name]:.1f} s" for _, name in CLUSTERS)]
+            for run in clusters
+        ]  # fmt: skip
+        found.append(Table(titles, rows))
+    return found
+
+
+def _beside(runs: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what copies at all rates cost a VM that reads, and when all was there."""
+    lines = [
+        [_rate(run["rate"]), f"{run['p50_ms']:.1f} ms", f"{run['p95_ms']:.1f} ms",
+         _cell(run["fetched_s"], "{:.1f} s")]
+        for run in runs
+    ]  # fmt: skip
+    return Table(["a copy at", "reads of a VM, p50", "p95", "all there"], lines)
+
+
+def _rate(rate: int | None) -> str:
+    return "none" if rate is None else f"{rate:,} bytes/s" if rate else "no limit"
 
 
 _OF: Mapping[str, Callable[[Results], list[Table]]] = {
