@@ -125,10 +125,12 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 )  # fmt: skip
 @click.option(
     "--workload",
-    type=click.Choice(("order", *storm.WORKLOADS)),
+    "workloads",
     default="order",
     show_default=True,
-    help="Read the first bytes in order, or the reads of a boot with its pauses, or boot guests.",
+    callback=_words,
+    help="Read the first bytes in order, or the reads of a boot with its pauses (replay), or boot "
+    "guests (boot); these two may be given with a comma.",
 )
 @click.option(
     "--shapes", default="forest,tree,star", show_default=True, callback=_words,
@@ -144,7 +146,7 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 def measure_fanout(
     nodes: Sequence[int],
     link_rates: Sequence[str],
-    workload: str,
+    workloads: Sequence[str],
     shapes: Sequence[str],
     size: int,
     peers: Sequence[str],
@@ -154,28 +156,32 @@ def measure_fanout(
     """Let all nodes read a cold image at once, or boot from it."""
     _known("shape", shapes, SHAPES)
     _known("peer", peers, PEERS)
+    if workloads != ["order"]:
+        _known("workload", workloads, storm.WORKLOADS)
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):
-        limit = None if rate == "none" else rate
-        try:
-            with report.Progress(f"{count} nodes, {rate}") as progress:
-                if workload == "order":
-                    found = fanout.measure(count, rate, shapes, size, progress)
-                else:
-                    found = storm.measure(count, limit, peers, workload, progress)
-        except LabError as err:
-            raise click.ClickException(str(err)) from err
-        runs += found
-        if workload == "order":
-            report.show(results.of("fanout", found))
-            _write(target, results.of("fanout", runs))
-        else:
-            report.show(results.of("storm", found))
-            ratios[f"{count}x{rate}"] = storm.ratios(found)
-            _write(target, results.of("storm", runs, ratios))
-            if plot is not None:
-                picture.draw(runs, plot)
+        before = len(runs)
+        for workload in workloads:
+            limit = None if rate == "none" else rate
+            try:
+                with report.Progress(f"{workload}, {count} nodes, {rate}") as progress:
+                    if workload == "order":
+                        found = fanout.measure(count, limit, shapes, size, progress)
+                    else:
+                        found = storm.measure(count, limit, peers, workload, progress)
+            except LabError as err:
+                raise click.ClickException(str(err)) from err
+            runs += found
+            if workload == "order":
+                report.show(results.of("fanout", found))
+                _write(target, results.of("fanout", runs))
+            else:
+                report.show(results.of("storm", found))
+                ratios[storm.key(count, rate)] = storm.ratios(runs[before:])
+                _write(target, results.of("storm", runs, ratios))
+                if plot is not None:
+                    picture.draw(runs, plot)
 
 
 @main.command("agent")
@@ -201,15 +207,39 @@ def measure_agent(images: int, vms: int, target: Path | None) -> None:
     "--link-rate", default="25mbit", show_default=True, help="Of each node's link, both ways."
 )
 @_size("64M", "Of the image")
+@click.option(
+    "--rates", callback=lambda *given: _sizes(given[2]), default="",
+    help="Of copies too, beside which a VM reads: bytes/s with commas, such as 512K,1M.",
+)  # fmt: skip
+@click.option(
+    "--written", callback=lambda *given: _sizes(given[2]), default="",
+    help="Also have VMs write so many bytes and boot anew, such as 0,16M.",
+)  # fmt: skip
+@click.option(
+    "--vms", default="1", show_default=True, callback=lambda *given: _numbers(given[2]),
+    help="How many these are, one a node, with commas.",
+)  # fmt: skip
 @_plot
 @_json
 def measure_whole(
-    nodes: int, link_rate: str, size: int, plot: Path | None, target: Path | None
+    nodes: int,
+    link_rate: str,
+    size: int,
+    rates: Sequence[int],
+    written: Sequence[int],
+    vms: Sequence[int],
+    plot: Path | None,
+    target: Path | None,
 ) -> None:
     """Have nodes copy whole images: what that takes, sends, and makes VMs wait."""
+    if max(written, default=0) > size:
+        raise click.BadParameter("must not be above --bytes", param_hint="--written")
+    if max(vms) > nodes:
+        raise click.BadParameter("must not be above --nodes", param_hint="--vms")
+    also = whole.Also(rates, written, vms)
     try:
         with report.Progress(f"{nodes} nodes, {link_rate}") as progress:
-            runs = whole.measure(nodes, link_rate, size, progress)
+            runs = whole.measure(nodes, link_rate, size, also, progress)
     except LabError as err:
         raise click.ClickException(str(err)) from err
     _done(target, "whole", runs, whole.ratios(runs))
@@ -327,6 +357,10 @@ def _bytes(text: str) -> int:
         if number % 512 == 0:
             return number
     raise click.BadParameter(f"{text!r} is no multiple of 512 such as 24M or 1048576")
+
+
+def _sizes(text: str) -> list[int]:
+    return [0 if word == "0" else _bytes(word) for word in text.split(",") if text]
 
 
 def _numbers(text: str) -> list[int]:

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench import fio
+from bench.content import write_random
 from bench.report import Progress, Step
 from lab import Bed, Disk
 from lab.deployment import CACHE_DISK, Deployment
@@ -73,7 +74,7 @@ class _Agent:
 
     def _write(self, name: str, size: int) -> Disk:
         file = self._bed.folder / name
-        file.write_bytes(random.Random(1).randbytes(size))  # noqa: S311  # no secret
+        write_random(file, size)
         return Disk(file)
 
     def first(self) -> dict[str, Any]:

@@ -4,12 +4,12 @@ On a bed of its own: nodes are real kernels, and links are so slow that they dec
 read the same bytes at once, through the devices that their VMs boot from.
 """
 
-import random
 import time
 from collections.abc import Sequence
 from typing import Any
 
 from bench import fio
+from bench.content import write_random
 from bench.peers.peer import Site
 from bench.peers.virtman import SHAPES
 from bench.report import Progress
@@ -26,7 +26,7 @@ LONGEST = 900  # seconds for one node's reads
 
 
 def measure(
-    nodes: int, link_rate: str, shapes: Sequence[str], size: int, progress: Progress
+    nodes: int, link_rate: str | None, shapes: Sequence[str], size: int, progress: Progress
 ) -> list[dict[str, Any]]:
     """Return one entry of ``runs`` for each shape; all have the same nodes."""
     with Bed(BED, link_rate) as bed:
@@ -38,16 +38,16 @@ def measure(
 
 
 class _Fanout:
-    def __init__(self, bed: Bed, link_rate: str, size: int) -> None:
+    def __init__(self, bed: Bed, link_rate: str | None, size: int) -> None:
         self._bed = bed
         self._deployment = Deployment(bed)
-        self._bits = bytes_per_second(link_rate) * 8
+        self._bits = bytes_per_second(link_rate) * 8 if link_rate else 0
         self._size = size
 
     def start(self, nodes: int) -> None:
         """Start everything but images."""
         file = self._bed.folder / "image"
-        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        write_random(file, self._size)
         self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, nodes + 1)]
         self._nodes = self._bed.start_nodes(names, "256M")
@@ -78,7 +78,7 @@ class _Fanout:
             "nodes": len(self._nodes),
             "link_bits_s": self._bits,
             "bytes": self._size,
-            "limit_s": self._size * 8 / self._bits,
+            "limit_s": self._size * 8 / self._bits if self._bits else None,
             "last_s": max(ended) - min(begun),
             "source_sent_bytes": source,
             "busiest_node_sent_bytes": max(others),

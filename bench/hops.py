@@ -13,6 +13,7 @@ from statistics import mean, median
 from typing import Any
 
 from bench import fio
+from bench.content import write_random
 from bench.report import Progress, Step
 from bench.usage import seconds
 from lab import Bed, Disk
@@ -64,7 +65,7 @@ class _Chain:
     def start(self, step: Step) -> None:
         """Start everything, and make the images known, all of the same disk."""
         file = self._bed.folder / "image"
-        file.write_bytes(random.Random(1).randbytes(SIZE))  # noqa: S311  # no secret
+        write_random(file, SIZE)
         self._storage = self._bed.start_node("storage", "512M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, DEPTH + 1)]
         self._nodes = self._bed.start_nodes(names, "768M", "512M")

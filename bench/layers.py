@@ -6,7 +6,8 @@ random bytes, which nothing can make fewer.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench.peers.peer import LONGEST, Site
@@ -86,6 +87,68 @@ def boots(site: Site, image: str, size: int) -> Run:
         "second_created_s": [one["created"] for one in again],
         "second_s": [one["seconds"] for one in again],
     }
+
+
+def cluster(site: Site, image: str, size: int, written: int, vms: int) -> Run:
+    """Have VMs, each on a node of its own, boot, write and boot anew elsewhere (Skilfish, 5.3).
+
+    All do each step at once, and it takes as long as the last one does. ``fetch_s`` is until the
+    nodes have all of the image; ``fetch_own_s`` is that of the VMs' layers, on the next nodes.
+
+    :param written: bytes that each VM writes
+    :param vms: how many there are, not more than nodes
+    """
+    nodes = list(site.nodes[:vms])
+    after = [site.nodes[(at + 1) % len(site.nodes)] for at in range(vms)]
+    count = size // 4 // _CHUNK
+    booted, boot_s = _at_once(nodes, lambda node: _boot(node, image, _first(node), count, 0.0))
+    _, fetch_s = _at_once(nodes, lambda node: _inside(node, "copy", image, "0", "0"))
+    _at_once(after, lambda node: _inside(node, "copy", image, "0", "0"))
+    for node, made in zip(nodes, booted, strict=True):
+        _inside(node, "write", made["device"], str(written // _CHUNK), "1")
+    layers, commit_s = _at_once(
+        nodes, lambda node: _virtman(node, "commit", "--json", _first(node), _layer(node))
+    )
+    made_on = dict(zip(after, nodes, strict=True))
+    _, again_s = _at_once(
+        after, lambda node: _boot(node, _layer(made_on[node]), f"again-{node.name}", count, 0.0)
+    )
+    _, fetch_own_s = _at_once(
+        after, lambda node: _inside(node, "copy", _layer(made_on[node]), "0", "0")
+    )
+    for node in after:
+        site.deployment.destroy(node, f"again-{node.name}")
+        _release(node, _layer(made_on[node]))
+    for node in nodes:
+        site.deployment.destroy(node, _first(node))
+        _remove(node, _layer(node))
+    return {
+        "run": f"{vms} VMs, {written} bytes",
+        "vms": vms,
+        "written_bytes": written,
+        "layer_bytes": max(one["length"] for one in layers),
+        "boot_s": boot_s,
+        "fetch_s": fetch_s,
+        "commit_s": commit_s,
+        "again_s": again_s,
+        "fetch_own_s": fetch_own_s,
+    }
+
+
+def _first(node: Node) -> str:
+    return f"first-{node.name}"
+
+
+def _layer(node: Node) -> str:
+    return f"own-{node.name}"
+
+
+def _at_once(nodes: Sequence[Node], work: Callable[[Node], Any]) -> tuple[list[Any], float]:
+    """Do something on these nodes at once; return what came of it, and the seconds it took."""
+    begun = time.monotonic()
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        done = list(pool.map(work, nodes))
+    return done, time.monotonic() - begun
 
 
 def ratios(commit: Mapping[str, Any], boots: Mapping[str, Any]) -> dict[str, float]:

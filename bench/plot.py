@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.results import by_rate
+
 MIB = 1024 * 1024
 _PAGE = 5.0  # inches a row of runs
 
 
 def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Draw all boots, a row for each number of nodes and link rate; SVG or PNG by the suffix.
+    """Draw all boots, a row for each workload, number of nodes and link rate; SVG or PNG by suffix.
 
     That is: what each way to boot took, what it sent, and what was there when.
     """
@@ -17,14 +19,14 @@ def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    groups: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, int, int], list[Mapping[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run["nodes"], run["link_bits_s"]), []).append(run)
+        groups.setdefault((run["workload"], run["nodes"], run["link_bits_s"]), []).append(run)
     figure = Figure(figsize=(15, _PAGE * len(groups)), layout="constrained")
     rows = figure.subplots(len(groups), 3, squeeze=False)
-    for row, ((nodes, bits), found) in zip(rows, groups.items(), strict=True):
+    for row, ((workload, nodes, bits), found) in zip(rows, groups.items(), strict=True):
         link = f"{bits // 1_000_000} Mbit/s" if bits else "no limit"
-        _times(row[0], found, f"{nodes} nodes, {link}: VMs ready after")
+        _times(row[0], found, f"{workload}, {nodes} nodes, {link}: VMs ready after")
         _bytes(row[1], found)
         _curves(row[2], found)
     FigureCanvasAgg(figure)
@@ -32,13 +34,18 @@ def draw(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
 
 
 def draw_copies(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
-    """Draw copies of whole images: when nodes had all, and what a VM's reads took beside them."""
+    """Draw copies of whole images: when nodes had all, and what a VM's reads took beside them.
+
+    And how long layers took, if VMs wrote different amounts.
+    """
     # takes long to load
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(10, _PAGE), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    clusters = [run for run in runs if "vms" in run]
+    panels = 3 if clusters else 2
+    figure = Figure(figsize=(5 * panels, _PAGE), layout="constrained")
+    left, right, *third = figure.subplots(1, panels)
     copied = [run for run in runs if "copied_s" in run]
     for place, run in enumerate(copied):
         left.plot(run["copied_s"], [place] * len(run["copied_s"]), "o", alpha=0.6)
@@ -48,13 +55,16 @@ def draw_copies(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     left.invert_yaxis()
     left.set_xlim(left=0)
     left.legend()
-    beside = [run for run in runs if "p95_ms" in run]
+    beside = by_rate(runs)
     for name in ("p50_ms", "p95_ms"):
         right.plot([run["run"] for run in beside], [run[name] for run in beside], "o-",
                    label=name.removesuffix("_ms"))  # fmt: skip
     right.set(title="reads of 4 KiB of a VM beside copies", ylabel="ms")
+    right.tick_params(axis="x", rotation=30)
     right.set_ylim(bottom=0)
     right.legend()
+    for axes in third:
+        _clusters(axes, clusters)
     FigureCanvasAgg(figure)
     figure.savefig(file, format=file.suffix[1:])
 
@@ -80,6 +90,24 @@ def draw_sharing(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     left.legend()
     FigureCanvasAgg(figure)
     figure.savefig(file, format=file.suffix[1:])
+
+
+def _clusters(axes: Any, runs: Sequence[Mapping[str, Any]]) -> None:
+    """Draw how commits and layers' copies take longer with what was written, by number of VMs."""
+    for number, vms in enumerate(sorted({run["vms"] for run in runs})):
+        found = sorted(
+            (run for run in runs if run["vms"] == vms), key=lambda run: run["written_bytes"]
+        )
+        written = [run["written_bytes"] / MIB for run in found]
+        for name, what, line in (
+            ("commit_s", "commit", "o-"),
+            ("fetch_own_s", "layers elsewhere", "s--"),
+        ):
+            axes.plot(written, [run[name] for run in found], line, color=f"C{number}",
+                      label=f"{what}, {vms} VMs")  # fmt: skip
+    axes.set(title="layers, until the last is there", xlabel="MiB that each VM wrote", ylabel="s")
+    axes.set_ylim(bottom=0)
+    axes.legend()
 
 
 def _times(axes: Any, runs: Sequence[Mapping[str, Any]], title: str) -> None:

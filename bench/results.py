@@ -5,6 +5,7 @@ names neither the machine nor its folders.
 """
 
 import json
+import math
 import os
 import re
 import shlex
@@ -79,6 +80,16 @@ def load(file: Path) -> Results:
         raise BadResults(f"no file of a bench: {err} is missing") from err
     except TypeError as err:
         raise BadResults(f"no file of a bench: {err}") from err
+
+
+def by_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the runs of a VM that reads beside copies: without one first, with no limit last."""
+    beside = [run for run in runs if "p95_ms" in run]
+
+    def order(run: Mapping[str, Any]) -> float:
+        return -1.0 if run["rate"] is None else run["rate"] or math.inf
+
+    return sorted(beside, key=order)
 
 
 def command(words: Sequence[str]) -> str:

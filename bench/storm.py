@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
@@ -23,7 +24,7 @@ from bench.usage import Machine
 from lab import Bed, Disk
 from lab.deployment import Deployment
 from lab.guest import Guest, guest_image
-from lab.network import bytes_per_second
+from lab.network import bytes_per_second, short
 from lab.node import Node
 from lab.rootfs import TOP
 
@@ -32,6 +33,51 @@ PROGRAMS = TOP / "lab/images/peers"
 WORKLOADS = ("replay", "boot")
 WAITED = 0.01  # seconds: a read that took longer was not answered by memory
 LOOK = 1.0  # seconds
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all runs of a bed have in common.
+
+    :ivar link: bytes/s; 0 for no limit
+    :ivar working_set: bytes of the blocks that the traced boot reads
+    :ivar think_s: seconds that it thinks
+    :ivar floor_s: seconds of a boot whose reads come in order over a link of its own
+    :ivar profile_covers: share of the blocks that are in the profile of the boot before
+    """
+
+    nodes: int
+    link: int
+    workload: str
+    working_set: int
+    think_s: float
+    floor_s: float
+    profile_covers: float
+
+
+@dataclass(frozen=True)
+class Boots:
+    """What boots at once took; seconds since all nodes were asked for a VM, one a node.
+
+    :ivar waits: seconds of each read that memory did not answer, in all VMs
+    :ivar source: bytes that the source sent
+    :ivar sent: bytes that each node sent
+    :ivar received: seconds, and bytes that a node had received by then, on average
+    :ivar processors: of this machine that were busy, on average
+    """
+
+    attached: Sequence[float]
+    ready: Sequence[float]
+    waits: Sequence[float]
+    source: int
+    sent: Sequence[int]
+    received: Sequence[tuple[float, float]]
+    processors: float
+
+
+def key(nodes: int, link_rate: str) -> str:
+    """Return under which name the ratios of a combination are, such as 7x25M."""
+    return f"{nodes}x{link_rate if link_rate == 'none' else short(link_rate)}"
 
 
 def measure(
@@ -48,12 +94,21 @@ def measure(
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the runs of one number of nodes and one link rate say about each other."""
+    """Return what the runs of one number of nodes and one link rate say about each other.
+
+    What only some workloads have, such as their own name, is from each; the rest from the first.
+    """
+    found: dict[str, Any] = {}
+    for workload in dict.fromkeys(run["workload"] for run in runs):
+        found = _compared(workload, [run for run in runs if run["workload"] == workload]) | found
+    return found
+
+
+def _compared(workload: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     by_peer = {run["peer"]: run for run in runs}
     ours, plain = by_peer.get("virtman"), by_peer.get("no-prefetch")
     if ours is None:
         return {}
-    workload = ours["workload"]
     found = {
         f"{workload}_last_over_limit": ours["last_s"] / ours["limit_s"],
         f"{workload}_reads_over_limit": ours["reads_s"] / ours["limit_s"],
@@ -65,11 +120,47 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             peer: run["last_s"] / ours["last_s"] for peer, run in by_peer.items() if run != ours
         },
     }
-    if plain is not None and ours["stall_max_ms"]:
-        found["stall_max_over_none"] = ours["stall_max_ms"] / plain["stall_max_ms"]
+    if plain is not None and ours["stalls"] is not None:
+        longest = plain["stall_max_ms"] or 1000 * WAITED  # if none took longer than that
+        found["stall_max_over_none"] = (ours["stall_max_ms"] or 0.0) / longest
     if plain is not None and "foreign" in by_peer:
         found["foreign_profile_over_none"] = by_peer["foreign"]["last_s"] / plain["last_s"]
     return found
+
+
+def entry(
+    peer: str, setting: Setting, cold: Boots, warm: Boots, fetch_ratio: float | None
+) -> dict[str, Any]:
+    """Return one entry of ``runs``."""
+    carried = setting.working_set / setting.link if setting.link else 0.0
+    waits = sorted(1000 * one for one in cold.waits)
+    return {
+        "peer": peer,
+        "workload": setting.workload,
+        "nodes": setting.nodes,
+        "link_bits_s": setting.link * 8,
+        "working_set_bytes": setting.working_set,
+        "profile_covers": setting.profile_covers,
+        "limit_s": max(carried, setting.think_s),
+        "floor_s": setting.floor_s,
+        "attached_s": max(cold.attached),
+        "first_s": min(cold.ready),
+        "median_s": median(cold.ready),
+        "last_s": max(cold.ready),
+        "reads_s": max(cold.ready) - min(cold.attached),
+        "warm_last_s": max(warm.ready),
+        "source_sent_bytes": cold.source,
+        "busiest_node_sent_bytes": max(cold.sent),
+        "fetch_ratio": fetch_ratio,
+        "stalls": len(waits) if setting.workload == "replay" else None,
+        "stall_p50_ms": median(waits) if waits else None,
+        "stall_p99_ms": quantiles(waits, n=100, method="inclusive")[98] if len(waits) > 1 else None,
+        "stall_max_ms": waits[-1] if waits else None,
+        "ready_s": sorted(cold.ready),
+        "sent_bytes": sorted(cold.sent),
+        "received": cold.received,
+        "processors_busy": cold.processors,
+    }
 
 
 class _Storm:
@@ -105,14 +196,21 @@ class _Storm:
         self._guest(first, forest.create(first), *options)
         lines = (first.share / "trace").read_text().splitlines()
         self._reads = reads = list(trace.parse(lines))
-        self._think = sum(pause for pause, _, _ in reads)
-        self._floor = trace.floor(reads, self._bytes_per_s)
-        self._set = trace.working_set(reads)
         for node in self._site.nodes:
             (node.share / "trace.json").write_text(json.dumps(reads))
         forest.destroy(first)
         forest.leave(first)
         forest.profile("export", BOOT)
+        profile = forest.shown()
+        self._setting = Setting(
+            len(self._site.nodes),
+            self._bytes_per_s,
+            self._workload,
+            trace.working_set(reads),
+            sum(pause for pause, _, _ in reads),
+            trace.floor(reads, self._bytes_per_s),
+            trace.covered(reads, profile["wanted"], profile["piece_size"]),
+        )
         step.advance()
 
     def learn_other(self, step: Step) -> None:
@@ -138,44 +236,15 @@ class _Storm:
         peer = PEERS[name](self._site)
         peer.serve()
         cold = self._boot_all(peer, step)
-        cold["fetch_ratio"] = peer.fetch_ratio()
+        fetch_ratio = peer.fetch_ratio()
         self._site.each(peer.destroy)
         warm = self._boot_all(peer, step)
         self._site.each(peer.destroy)
         self._site.each(peer.leave)
         peer.end()
-        carried = self._set / self._bytes_per_s if self._bytes_per_s else 0.0
-        waits = sorted(1000 * one for one in cold["waits"])
-        return {
-            "peer": name,
-            "workload": self._workload,
-            "nodes": len(self._site.nodes),
-            "link_bits_s": self._bytes_per_s * 8,
-            "working_set_bytes": self._set,
-            "limit_s": max(carried, self._think),
-            "floor_s": self._floor,
-            "attached_s": max(cold["attached"]),
-            "first_s": min(cold["ready"]),
-            "median_s": median(cold["ready"]),
-            "last_s": max(cold["ready"]),
-            "reads_s": max(cold["ready"]) - min(cold["attached"]),
-            "warm_last_s": max(warm["ready"]),
-            "source_sent_bytes": cold["source"],
-            "busiest_node_sent_bytes": max(cold["sent"]),
-            "fetch_ratio": cold["fetch_ratio"],
-            "stalls": len(waits) if self._workload == "replay" else None,
-            "stall_p50_ms": median(waits) if waits else None,
-            "stall_p99_ms": quantiles(waits, n=100, method="inclusive")[98]
-            if len(waits) > 1
-            else None,
-            "stall_max_ms": waits[-1] if waits else None,
-            "ready_s": sorted(cold["ready"]),
-            "sent_bytes": sorted(cold["sent"]),
-            "received": cold["received"],
-            "processors_busy": cold["processors"],
-        }
+        return entry(name, self._setting, cold, warm, fetch_ratio)
 
-    def _boot_all(self, peer: Peer, step: Step) -> dict[str, Any]:
+    def _boot_all(self, peer: Peer, step: Step) -> Boots:
         """Let each node make a disk and boot from it; times are from when all were asked."""
         nodes = self._site.nodes
         before = [node.sent_bytes() for node in (self._site.storage, *nodes)]
@@ -197,15 +266,15 @@ class _Storm:
         busy = machine.used()
         now = [node.sent_bytes() for node in (self._site.storage, *nodes)]
         source, *others = (after - earlier for earlier, after in zip(before, now, strict=True))
-        return {
-            "attached": [attached for attached, _, _ in booted],
-            "ready": [ready for _, ready, _ in booted],
-            "waits": [one for _, _, reads in booted for one in reads if one > WAITED],
-            "source": source,
-            "sent": others,
-            "received": received.curve,
-            "processors": busy,
-        }
+        return Boots(
+            attached=[attached for attached, _, _ in booted],
+            ready=[ready for _, ready, _ in booted],
+            waits=[one for _, _, reads in booted for one in reads if one > WAITED],
+            source=source,
+            sent=others,
+            received=received.curve,
+            processors=busy,
+        )
 
     def _replay(self, node: Node, disk: str) -> list[float]:
         done = node.run([*INSIDE, "replay", disk, "/host/trace.json"], timeout=LONGEST)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.results import BadResults, Results
+from bench.results import BadResults, Results, by_rate
 
 VOLT = (
     ("workers", "workers", "{}"),
@@ -141,6 +141,15 @@ SHARING = (
     ("images listed with such tables, over without", "list_over_without", "{:.2f}"),
 )
 
+CLUSTERS = (
+    ("boot", "boot_s"),
+    ("all of the image there", "fetch_s"),
+    ("commit", "commit_s"),
+    ("boot anew", "again_s"),
+    ("all of the layers there", "fetch_own_s"),
+)
+
+_USUAL = ("no copy", "capped", "uncapped")
 _COLUMNS = 4  # of runs side by side: for more a terminal has no room
 
 
@@ -204,7 +213,7 @@ def _over(run: Mapping[str, Any], size: int) -> dict[str, Any]:
     """Return a run with what it took over the limit, and what was sent over these bytes."""
     return {
         **run,
-        "last_over_limit": run["last_s"] / run["limit_s"],
+        "last_over_limit": run["last_s"] / run["limit_s"] if run["limit_s"] else None,
         "source_images": run["source_sent_bytes"] / size,
         "busiest_node_images": run["busiest_node_sent_bytes"] / size,
     }
@@ -265,7 +274,20 @@ def _openstack(results: Results) -> list[Table]:
 
 def _whole(results: Results) -> list[Table]:
     """Return a table of what the runs of one bed say about each other."""
-    return [_ratios("whole copies and layers", WHOLE, results)]
+    found = [_ratios("whole copies and layers", WHOLE, results)]
+    beside = by_rate(results.runs)
+    if len(beside) > len(_USUAL):
+        found.append(_beside(beside))
+    clusters = [run for run in results.runs if "vms" in run]
+    if clusters:
+        titles = ["VMs", "each wrote", *(title for title, _ in CLUSTERS)]
+        rows = [
+            [str(run["vms"]), f"{run['written_bytes']:,} bytes",
+             *(f"{run[name]:.1f} s" for _, name in CLUSTERS)]
+            for run in clusters
+        ]  # fmt: skip
+        found.append(Table(titles, rows))
+    return found
 
 
 def _sharing(results: Results) -> list[Table]:
@@ -276,6 +298,20 @@ def _sharing(results: Results) -> list[Table]:
 def _ratios(title: str, rows: Sequence[tuple[str, str, str]], results: Results) -> Table:
     ratios = results.ratios or {}
     return Table(["", title], [[row, _cell(ratios[name], form)] for row, name, form in rows])
+
+
+def _beside(runs: Sequence[Mapping[str, Any]]) -> Table:
+    """Return what copies at all rates cost a VM that reads, and when all was there."""
+    lines = [
+        [_rate(run["rate"]), f"{run['p50_ms']:.1f} ms", f"{run['p95_ms']:.1f} ms",
+         _cell(run["fetched_s"], "{:.1f} s")]
+        for run in runs
+    ]  # fmt: skip
+    return Table(["a copy at", "reads of a VM, p50", "p95", "all there"], lines)
+
+
+def _rate(rate: int | None) -> str:
+    return "none" if rate is None else f"{rate:,} bytes/s" if rate else "no limit"
 
 
 _OF: Mapping[str, Callable[[Results], list[Table]]] = {

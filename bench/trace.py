@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 BLOCK = 4096
 PIECE = 64 * 1024  # bytes
@@ -41,6 +41,12 @@ def parse(lines: Sequence[str]) -> Iterator[Read]:
 def working_set(reads: Sequence[Read]) -> int:
     """Return the bytes that are read at least once, in whole blocks."""
     return len(_touched(reads, BLOCK)) * BLOCK
+
+
+def covered(reads: Sequence[Read], pieces: Collection[int], size: int) -> float:
+    """Return the share of the blocks which are in these pieces of so many bytes."""
+    touched, those = _touched(reads, BLOCK), set(pieces)
+    return sum(number * BLOCK // size in those for number in touched) / len(touched)
 
 
 def floor(reads: Sequence[Read], bytes_per_s: int) -> float:

@@ -4,6 +4,7 @@ On a bed of its own: nodes are real kernels, and links are so slow that they dec
 an image of its own on the same nodes, so that each begins cold.
 """
 
+import itertools
 import json
 import random
 import re
@@ -11,10 +12,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
 from bench import fio, layers
+from bench.content import write_random
 from bench.peers.peer import LONGEST, Site
 from bench.peers.virtman import SHAPES, vm
 from bench.report import Progress, Step
@@ -28,7 +31,6 @@ APART = 5.0  # seconds between two nodes that begin one after the other
 READ = 15.0  # seconds for which reads of a VM are looked at
 STARTED = 3.0  # seconds within which a VM has begun to read
 SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
-STEPS = ("at once", "apart", "no copy", "capped", "uncapped", "letting go", "commit", "boots")
 _INSIDE = ["python3", "-m", "bench.inside_whole"]
 _RESERVE = 16  # MiB: copies have room on small nodes
 _READS = {
@@ -42,8 +44,22 @@ Reads = Sequence[tuple[float, float]]
 Run = dict[str, Any]
 
 
-def measure(nodes: int, link_rate: str, size: int, progress: Progress) -> list[Run]:
-    """Return one entry of ``runs`` for each of ``STEPS``; all have the same nodes."""
+@dataclass(frozen=True)
+class Also:
+    """What is measured beside the usual.
+
+    :ivar rates: bytes a second of copies, beside which a VM reads
+    :ivar written: bytes that VMs of a cluster write
+    :ivar vms: how many there are in one
+    """
+
+    rates: Sequence[int] = ()
+    written: Sequence[int] = ()
+    vms: Sequence[int] = ()
+
+
+def measure(nodes: int, link_rate: str, size: int, also: Also, progress: Progress) -> list[Run]:
+    """Return the entries of ``runs``; all have the same nodes."""
     with Bed(BED, link_rate) as bed:
         whole = _Whole(bed, link_rate, size)
         whole.start(nodes, progress.step("nodes", nodes))
@@ -51,11 +67,15 @@ def measure(nodes: int, link_rate: str, size: int, progress: Progress) -> list[R
             whole.copy_all("at once", 0.0, progress.step("all at once", nodes)),
             whole.copy_all("apart", APART, progress.step("one after the other", nodes)),
         ]
-        for name, rate in (("no copy", None), ("capped", whole.rate // 2), ("uncapped", 0)):
+        usual = (("no copy", None), ("capped", whole.rate // 2), ("uncapped", 0))
+        for name, rate in (*usual, *((f"at {rate}", rate) for rate in also.rates)):
             runs.append(whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1)))
         runs.append(whole.let_go("letting go", progress.step("letting go", 2)))
         runs.append(whole.commit("commit", progress.step("commit and checkpoints", 1)))
         runs.append(whole.boot("boots", progress.step("boots of layers", 1)))
+        for vms, written in itertools.product(also.vms, also.written):
+            step = progress.step(f"{vms} VMs write {written} bytes", 1)
+            runs.append(whole.cluster(vms, written, step))
         return runs
 
 
@@ -92,7 +112,7 @@ class _Whole:
     def start(self, nodes: int, step: Step) -> None:
         """Start everything but images."""
         file = self._bed.folder / "image"
-        file.write_bytes(random.Random(1).randbytes(self._size))  # noqa: S311  # no secret
+        write_random(file, self._size)
         self._storage = self._bed.start_node("storage", "256M", "64M", [Disk(file)])
         names = [f"node{number}" for number in range(1, nodes + 1)]
         self._nodes = self._bed.start_nodes(names, "256M")
@@ -135,15 +155,18 @@ class _Whole:
         with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
             time.sleep(STARTED)
             begun, copied = time.time(), time.time() + READ
+            fetched = None
             if rate is None:
                 time.sleep(READ)
             else:
                 found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
                 begun, copied = found[-1]["begun"], found[-1]["copied"]
+                fetched = copied - begun
             until = min(copied, begun + READ)
             taken = [seconds for when, seconds in end() if begun <= when < until]
             step.advance()
-        return {"run": name, "rate": rate, "reads": len(taken), **_times(taken)}
+        about = {"run": name, "rate": rate, "fetched_s": fetched}
+        return about | {"reads": len(taken)} | _times(taken)
 
     def let_go(self, name: str, step: Step) -> Run:
         """Have one node let go of its parents while VMs read there and below it; read its copy."""
@@ -188,6 +211,13 @@ class _Whole:
         """Have VMs boot, and boot again from what was committed."""
         with self._image(name) as (image, _):
             run = layers.boots(self._site, image, self._size)
+        step.advance()
+        return run
+
+    def cluster(self, vms: int, written: int, step: Step) -> Run:
+        """Have VMs boot, write, and boot anew from what they committed, on cold nodes."""
+        with self._image(f"cluster-{vms}-{written}") as (image, _):
+            run = layers.cluster(self._site, image, self._size, written, vms)
         step.advance()
         return run
 

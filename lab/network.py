@@ -40,6 +40,11 @@ def bytes_per_second(rate: str) -> int:
     return int(match[1]) * {"k": 10**3, "m": 10**6, "g": 10**9}[match[2]] // 8
 
 
+def short(rate: str) -> str:
+    """Return a rate as few letters tell it: 100M for 100mbit."""
+    return rate.lower().removesuffix("bit").upper()
+
+
 def node_address(index: int) -> str:
     """Return the address of a bed's node, counted from 1."""
     return f"10.78.0.{index}"

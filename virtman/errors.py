@@ -370,6 +370,41 @@ class CommitCancelled(VirtmanError):
     status = 409
 
 
+class SuspendedInvalid(VirtmanError):
+    """A VM, or a record of one, has hardware with which it cannot be suspended or resumed."""
+
+    code = "virtman.suspended.invalid"
+    status = 409
+
+
+class SuspendedUnknown(VirtmanError):
+    """The image is no suspended image."""
+
+    code = "virtman.suspended.unknown"
+    status = 404
+
+
+class NicsAttached(VirtmanError):
+    """The VM has network cards, which all that are resumed would have too."""
+
+    code = "virtman.suspended.nics"
+    status = 409
+
+
+class HostUnfit(VirtmanError):
+    """This host has not what a suspended VM needs to go on."""
+
+    code = "virtman.suspended.host"
+    status = 409
+
+
+class QemuFailed(VirtmanError):
+    """QEMU does not answer, or did not do what it was asked."""
+
+    code = "virtman.qemu.failed"
+    status = 502
+
+
 class MoveInProgress(VirtmanError):
     """The VM is moving from or to this node."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -11,15 +12,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtman import atomic_file, common, privileged
+from virtman import atomic_file, common, privileged, unpacking
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Layer, Shape
-from virtman.errors import ImageMismatch, ImageUnknown, InvalidRequest, VirtmanError
+from virtman.errors import (
+    ImageMismatch,
+    ImageUnknown,
+    InvalidRequest,
+    NoSpace,
+    VirtmanError,
+)
 from virtman.kept_tree import KeptTree, Progress
-from virtman.model import hashtree, layer_format, naming, plan, sizes
+from virtman.model import hashtree, layer_file, layer_format, naming, plan, sizes
 from virtman.model.address import Portal, Proof, source_at
 from virtman.model.basis import RUNS
+from virtman.model.layer_file import Label
 from virtman.model.naming import Device
 from virtman.model.profile import carried
 from virtman.model.profile_format import decode, encode
@@ -30,6 +38,7 @@ _SECRET_BYTES = 16
 # On disk, so that a source that is added again after a reboot is the one that Volt knows.
 _SECRETS = Path("/var/lib/virtman/sources")
 _HASHES = Path("/var/lib/virtman/hashes")
+_UNPACKED = ".layer"
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,11 @@ class Carried:
     workload: str
     kept: int
     pieces: int
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether it was stored: one with few pieces helps nobody, and keeps new ones from it."""
+        return 2 * self.kept >= self.pieces > 0
 
 
 def add(
@@ -79,7 +93,7 @@ def add(
     :param kept: the kept tree, whose owner removes it; by default it is one of this module's, and
         goes with the image
     :param layered: whether a file that says that it is a layer is one: whoever chooses its content
-        then chooses what it lies on
+        then chooses what it lies on. One that was exported is unpacked beside itself
     :param based_on: images with which it is compared, the best match first; none leaves what Volt
         knows of that
     :param found: whether that with which it has most in common is found by itself, of all that this
@@ -87,15 +101,19 @@ def add(
     :param runs: pieces at most that it may have of them
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     :raises ImageMismatch: if it is a layer, and its parent is another image by now
+    :raises LayerFileInvalid: if it was exported, and has been changed or cut
+    :raises NoSpace: if it was exported, and there is no space for it beside
     :raises ImageUnknown: if Volt does not know an image on which it is based
     :raises InvalidRequest: if such an image is not served by this host with a hash tree
     """
     naming.check("image", image)
     naming.check("host", where.host)
-    size = _size(path)
-    kept = kept or _kept(image)
-    steps = steps_of(image, where, size, path, kept.leaves)
     coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
+    kept = kept or _kept(image)
+    if layered:
+        path = _unpacked(path, kept, coordinator)
+    size = _size(path)
+    steps = steps_of(image, where, size, path, kept.leaves)
     layer = _layer(path, coordinator) if layered else None
     become_privileged()
     tree = None
@@ -134,7 +152,8 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
     """Give an image the boot profiles of its earlier version, as far as these hold for it.
 
     Both must be served here, with hash trees: their leaves tell which pieces are the same. What the
-    image has a profile of already is left alone.
+    image has a profile of already is left alone. A profile of which less than half is kept is not
+    stored, so that the image's next boots are recorded.
 
     :raises InvalidRequest: if one of them is not
     """
@@ -149,8 +168,9 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
                 continue
             made = decode(found[0])
             kept = carried(made, before, now, tree.root)
-            coordinator.store_profile(image, workload, encode(kept), None)
             done.append(Carried(workload, kept.total, made.total))
+            if done[-1].is_enough:
+                coordinator.store_profile(image, workload, encode(kept), None)
     return done
 
 
@@ -252,11 +272,59 @@ def _layer(path: str, coordinator: VoltClient) -> Layer | None:
         said = layer_format.describe(file.read(layer_format.DESCRIPTION))
     if said is None:
         return None
-    if coordinator.image(said.parent).origin != said.origin:
-        raise ImageMismatch(
-            f"{path} is a layer of an earlier image {said.parent}: give that one its name back"
-        )
+    _check_parent(path, said.parent, said.origin, coordinator)
     return Layer(said.parent, said.disk_size)
+
+
+def _check_parent(path: str, parent: str, origin: str, coordinator: VoltClient) -> None:
+    if coordinator.image(parent).origin != origin:
+        raise ImageMismatch(
+            f"{path} is a layer of an earlier image {parent}: give that one its name back"
+        )
+
+
+def _unpacked(path: str, kept: KeptTree, coordinator: VoltClient) -> str:
+    """Return the file with a layer's bytes: beside one that was exported, or that itself.
+
+    What is there already and right is not unpacked again.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        return path
+    with open(path, "rb") as packed:
+        begin = packed.readline(layer_file.LONGEST)
+        if not layer_file.is_begin(begin):
+            return path
+        label = layer_file.understand(begin)
+        _check_parent(path, label.parent, label.parent_origin, coordinator)
+        file = Path(f"{path}{_UNPACKED}")
+        if not _is_unpacked(file, label, kept):
+            with _making(file, label.length) as into:
+                hashes = unpacking.unpack(label, packed, into, kept)
+            kept.keep(hashes, str(file))
+    return str(file)
+
+
+def _is_unpacked(file: Path, label: Label, kept: KeptTree) -> bool:
+    if not file.exists() or file.stat().st_size != label.length:
+        return False
+    tree, _ = kept.of(str(file), label.length, lambda *_: None)
+    return tree.root == label.root
+
+
+@contextlib.contextmanager
+def _making(file: Path, length: int) -> Iterator[int]:
+    """Give the descriptor of a file of zeros that is there once all of it is on the disk."""
+    with atomic_file.making(file) as part:
+        descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, length)
+            yield descriptor
+        except OSError as err:
+            if err.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise NoSpace(f"{file} needs {length} bytes: free some space in {file.parent}") from err
+        finally:
+            os.close(descriptor)
 
 
 def _secret(image: str) -> str:

@@ -127,6 +127,16 @@ class _State(Collector):
                 for state, number in (("heard", needing - gone), ("gone", gone))
             ),
         )
+        yield _gauge(
+            "volt_image_reads",
+            "Reads of hosts' caches, as hosts said last, by whether the cache could answer.",
+            ["image", "result"],
+            (
+                ([image, result], number)
+                for image, numbers in sorted(now.reads.items())
+                for result, number in zip(("hit", "miss"), numbers, strict=True)
+            ),
+        )
         yield from self._copies()
         yield _gauge(
             "volt_cap_bytes_per_second",
@@ -164,6 +174,12 @@ class _State(Collector):
             "Whole copies that there shall be of an image, where not all its hosts copy it.",
             ["image"],
             (([image], number) for image, number in sorted(self._figures.wanted.items())),
+        )
+        yield _gauge(
+            "volt_image_homes",
+            "Hosts that stand for the source of an image, where that was removed: 1, or 0.",
+            ["image"],
+            (([image], int(there)) for image, there in sorted(self._figures.sources_gone.items())),
         )
 
 

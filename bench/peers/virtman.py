@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 from bench.peers.peer import Peer, Site
 from lab.deployment import CREATE_TIMEOUT, SOCKET
@@ -81,15 +82,22 @@ class Forest(Trees):
         file = f"/host/{workload}.profile"
         first.run(["virtman", "profile", verb, self.image, file, *options])
 
+    def shown(self) -> dict[str, Any]:
+        """Return what the command shows of the profile of boots."""
+        first = self.site.nodes[0]
+        options = ["--json", *self.site.deployment.volt_options(first)]
+        found = first.run(["virtman", "profile", "show", self.image, *options])
+        return dict(json.loads(found.stdout))
+
     def fetch_ratio(self) -> float | None:
-        """Ask the agents, once they know."""
+        """Ask the agents, once they know; None if VMs read nothing that came ahead."""
         if self._workload is None:
             return None
         time.sleep(LOOKED)
         found = self.site.each(lambda node: self.site.deployment.ahead(node, self.image))
         ahead = [one for one in found if one]
         used = sum(one["used"] for one in ahead)
-        return sum(one["fetched"] for one in ahead) / used if used else float("inf")
+        return sum(one["fetched"] for one in ahead) / used if used else None
 
 
 def vm(node: Node) -> str:

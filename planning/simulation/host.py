@@ -93,14 +93,13 @@ class Ahead:
         stripes: Sequence[Sequence[int]],
         design: Design,
         ask: Callable[[Host, int], None],
-        clock: Callable[[], float],
         dice: Random,
     ) -> None:
         self._host = host
         self._ask = ask
         self._waited = 0
         self._read_s = 0.0
-        self._idle = Idle(clock)
+        self._idle = Idle()
         self._lanes = [_Lane(queue(design.policy, dice), Window(design.window)) for _ in stripes]
         for lane, units in zip(self._lanes, stripes, strict=True):
             lane.coming.put(units)
@@ -115,8 +114,7 @@ class Ahead:
         for lane in self._lanes:
             if unit in lane.flying:
                 lane.flying.discard(unit)
-                if self._idle.is_known():
-                    lane.window.came()
+                lane.window.came()
                 self._fill(lane)
 
     def read(self, seconds: float) -> None:

@@ -190,7 +190,6 @@ class _Run:
             self._feeding.stripes(),
             self._scenario.design,
             self._feeding.ask,
-            lambda: self._env.now,
             self._dice,
         )
         ahead.begin()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from typing import ClassVar
 
 from lab.deployment import leftovers
 from lab.errors import DeadlinePassed
@@ -55,8 +56,8 @@ class StopCase(DeployedCase):
             self.start(node)
 
     def start(self, node):
-        options = {"peers": {"ip": node.address}} if self.node_count > 1 else {}
-        self.deployment.start_agent(node, options, AGENT)
+        peers = {"peers": {"ip": node.address}} if self.node_count > 1 else {}
+        self.deployment.start_agent(node, self.options | peers, AGENT)
 
     def stop_everywhere(self, what, node, begin, act, settle):
         """Do the same again and again, with a node's agent dying at another step each time.
@@ -140,6 +141,77 @@ class TestStops(StopCase):
         (node,) = self.nodes
         if self.listed(node):
             self.give_up(node, "vm1", after)
+
+
+class TestCopies(StopCase):
+    """While all of an image is copied, and the copy is given back."""
+
+    name = "faults-copies"
+    options: ClassVar = {"store": {"reserve": 16}}
+
+    def test_hydrate(self):
+        act = f"virtman image hydrate --wait {self.image}"
+        self.stop_everywhere("hydrate", self.nodes[0], self.begin, act, self.settle)
+
+    def test_release(self):
+        act = f"virtman image release {self.image}"
+        self.stop_everywhere("release", self.nodes[0], self.begin_whole, act, self.settle)
+
+    def begin_whole(self):
+        self.begin()
+        self.hydrate()
+
+    def hydrate(self):
+        (node,) = self.nodes
+        self.virtman(node, "image", "hydrate", "--wait", self.image, timeout=120)
+
+    def settle(self, after):
+        """The copy can be made, or gone on with; it has all of the image. The VM has its data."""
+        (node,) = self.nodes
+        wait_until(lambda: self.listed(node) == VM, f"{after}: vm1", 60, 0.5)
+        self.hydrate()
+        self.assertEqual(self.sha256, sha256(node, f"/dev/mapper/virtman_{self.image}_image"))
+        self.give_up(node, "vm1", after)
+        self.virtman(node, "image", "release", self.image, timeout=120)
+
+
+class TestLayers(StopCase):
+    """While what a VM wrote becomes a layer."""
+
+    name = "faults-layers"
+
+    def test_commit(self):
+        act = "virtman commit vm1 vm1.1"
+        self.stop_everywhere("commit", self.nodes[0], self.begin, act, self.settle)
+
+    def test_checkpoint(self):
+        act = "virtman checkpoint vm1"
+        self.stop_everywhere("checkpoint", self.nodes[0], self.begin, act, self.settle)
+
+    def settle(self, after):
+        """There is all of a layer, or none; the VM has its data, and nobody else is there."""
+        (node,) = self.nodes
+        wait_until(lambda: self.is_settled(node), f"{after}: the commit's end", 60, 0.5)
+        if self.layers(node):
+            device = self.deployment.create(node, "vm1.1", "back")["device"]
+            self.assertEqual(self.content, sha256(node, device), after)
+            self.virtman(node, "destroy", "back")
+            self.deployment.drop(node, "vm1.1")
+        self.virtman(node, "checkpoint", "stop", "vm1", check=False)
+        self.give_up(node, "vm1", after)
+        wait_until(lambda: self.has_removed(node), f"{after}: the layer's end", 60, 0.5)
+
+    def is_settled(self, node):
+        return all(one["state"] == "kept" for one in self.layers(node))
+
+    def layers(self, node):
+        found = json.loads(self.virtman(node, "layer", "list", "--json").stdout)
+        return [one for one in found if one["state"] != "failed"]
+
+    def has_removed(self, node):
+        """Remove the layer; Volt may not have heard yet that nobody needs it."""
+        self.virtman(node, "layer", "remove", "vm1.1", check=False)
+        return not self.layers(node)
 
 
 class TestMoves(StopCase):

@@ -29,7 +29,7 @@ PROGRAMS = {
 }
 # As text names a command: in quotes, or at a prompt.
 COMMAND = re.compile(
-    r"(?:``|'|[#$] )(virtman|virtman-model|virtman-simulate|volt-manage)((?: [a-z]+)+)"
+    r"(?:``|'|[#$] )(virtman|virtman-model|virtman-simulate|volt-manage)((?: [a-z]+(?:-[a-z]+)*)+)"
 )
 
 

@@ -115,6 +115,7 @@ class AheadAnswer(TypedDict):
     there: int
     fetched: int
     used: int
+    missed: int
     seconds: float
     window: int
     verdict: str

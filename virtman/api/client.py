@@ -35,8 +35,9 @@ from virtman.errors import (
     ImportFailed,
     from_code,
 )
-from virtman.model import naming
+from virtman.model import naming, suspended
 from virtman.model.profile import BOOT
+from virtman.model.suspended import Suspended
 
 _TIMEOUT = 300.0
 _LOOK = 0.2
@@ -217,6 +218,26 @@ class Client:
         body = {"as": naming.check("layer", name), "final": final}
         return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/commit", body))
 
+    def suspend(self, vm: str, name: str, qmp: str, *, forced: bool = False) -> LayerAnswer:
+        """Begin to make a suspended image of a VM, which goes on after a moment.
+
+        :param name: of the layer that has its disk and its memory
+        :param qmp: socket at which the VM's QEMU answers nobody else
+        :param forced: although it has network cards
+        """
+        body = {"as": naming.check("layer", name), "qmp": qmp, "force": forced}
+        return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/suspend", body))
+
+    def suspended(self, image: str) -> tuple[Suspended, str]:
+        """Return what it takes to resume VMs of a suspended image, and what has their memory.
+
+        :raises SuspendedUnknown: if it is none
+        """
+        found = self._call("GET", f"/v1/suspended/{naming.check('image', image)}")
+        del found["image"]
+        device = str(found.pop("device"))
+        return suspended.parse(found), device
+
     def layer(self, name: str) -> LayerAnswer:
         """Return one layer that this node has made, or makes."""
         return cast("LayerAnswer", self._call("GET", _layer(name)))
@@ -256,9 +277,12 @@ class Client:
         with self._asked("POST", f"/v1/layers{query}", file) as answer:
             return cast("LayerAnswer", json.loads(answer.read()))
 
-    def remove_layer(self, name: str) -> None:
-        """Delete a layer that this node has made, or give its commit up."""
-        self._call("DELETE", _layer(name))
+    def remove_layer(self, name: str, *, elsewhere: bool = False) -> None:
+        """Delete a layer that this node has made, or give its commit up.
+
+        :param elsewhere: if it is needed, a host that has all of it stands for this one
+        """
+        self._call("DELETE", _layer(name) + ("?elsewhere=true" if elsewhere else ""))
 
     def checkpoint(
         self, vm: str, *, every: int | None = None, keep: int | None = None

@@ -16,7 +16,7 @@ from virtman.background.copying import Copying
 from virtman.background.recordings import Recordings
 from virtman.coordinator.interface import ImageInfo, Import
 from virtman.disk.capacity import volume
-from virtman.errors import InvalidRequest, VirtmanError
+from virtman.errors import InvalidRequest, SuspendedUnknown, VirtmanError
 from virtman.image.attachment import Attachment, look
 from virtman.migration import checkpoints, commits
 from virtman.migration.checkpoints import Checkpoints
@@ -24,6 +24,7 @@ from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.phases import Status
 from virtman.model.chain import Store
+from virtman.model.naming import Device
 from virtman.node import cached_volumes
 from virtman.node.agent import Agent, Kept, Shown, device_path
 from virtman.node.check import KINDS, Check, Difference
@@ -45,6 +46,8 @@ ROUTES = (
     ("POST", "/v1/instances/<vm>/commit", "commit"),
     ("POST", "/v1/instances/<vm>/checkpoint", "checkpoint"),
     ("POST", "/v1/instances/<vm>/migrate", "migrate"),
+    ("POST", "/v1/instances/<vm>/suspend", "suspend"),
+    ("GET", "/v1/suspended/<image>", "show_suspended"),
     ("GET", "/v1/checkpoints", "list_checkpoints"),
     ("DELETE", "/v1/checkpoints/<vm>", "stop_checkpoints"),
     ("GET", "/v1/layers", "list_layers"),
@@ -191,6 +194,24 @@ class Api(Rest):
             raise InvalidRequest('the body must be {"as": "<name>"}, and can have "final": true')
         return 202, _committed(self.commits.commit(vm, body["as"], final=body.get("final", False)))
 
+    def suspend(self, request: Request, vm: str) -> Answer:
+        """Begin to make a suspended image of a VM; the body has its name, and QEMU's socket."""
+        body = body_of(request, **{"as": str, "qmp": str, "force": bool})
+        if not {"as", "qmp"} <= body.keys():
+            raise InvalidRequest(
+                'the body must be {"as": "<name>", "qmp": "<path>"}, and can have "force": true'
+            )
+        forced = body.get("force", False)
+        return 202, _committed(self.commits.suspend(vm, body["as"], body["qmp"], forced=forced))
+
+    def show_suspended(self, request: Request, image: str) -> Answer:
+        """Return what it takes to resume VMs of a suspended image, and what has their memory."""
+        info = self.agent.coordinator.image(image)
+        if info.layer is None or info.layer.suspended is None:
+            raise SuspendedUnknown(f"image {image} is no suspended image")
+        device = Device(image, "base").node
+        return 200, {"image": image, "device": device} | asdict(info.layer.suspended)
+
     def checkpoint(self, request: Request, vm: str) -> Answer:
         """Begin to make a checkpoint of a VM; the body is ``{"every": seconds, "keep": int}``."""
         return 202, _committed(self.checkpoints.make(vm, **body_of(request, every=int, keep=int)))
@@ -228,7 +249,7 @@ class Api(Rest):
 
     def remove_layer(self, request: Request, layer: str) -> Answer:
         """Have a layer no more, or a commit given up; 202 while that is not done."""
-        done = self.commits.remove(layer)
+        done = self.commits.remove(layer, elsewhere=request.args.get("elsewhere") == "true")
         return (204, None) if done else (202, _committed(self.commits.show(layer)))
 
     def list_moves(self, request: Request) -> Answer:

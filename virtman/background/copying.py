@@ -40,15 +40,22 @@ class Copying:
 
     :param cap: of all that this node fetches ahead of VMs
     :param hasten: has a heartbeat sent now, as Volt may have to say how fast to fetch
+    :param clock: returns seconds since 1970
     """
 
     def __init__(
-        self, agent: Agent, kept: Copies, cap: SharedCap, hasten: Callable[[], object]
+        self,
+        agent: Agent,
+        kept: Copies,
+        cap: SharedCap,
+        hasten: Callable[[], object],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.agent = agent
         self.copies = kept
         self.cap = cap
         self._hasten = hasten
+        self._clock = clock
         # Guards what follows; held for moments only.
         self._lock = threading.Lock()
         self._claims = Claims(self._lock)
@@ -57,8 +64,6 @@ class Copying:
         self._threads: dict[str, threading.Thread] = {}
         self._not_before: dict[str, float] = {}
         self._troubles: dict[str, str] = {}
-        # Images that Volt wants copied here, and since when they are attached.
-        self._wanted: dict[str, float] = {}
         # Until when no copy is made at Volt's word: none can be, or one was just given back.
         self._declined: dict[str, float] = {}
         self._rounds = Periodic("copying", self.look, _INTERVAL)
@@ -86,14 +91,18 @@ class Copying:
 
     def _begin_wanted(self, now: float) -> None:
         """Begin to copy the images that Volt wants copied, once they are here for long enough."""
+        attachments = self.agent.attachments()
+        # an image that VMs need is on its way, after a restart
+        here = {one.info.name for one in attachments} | self.agent.written() | self.agent.moving()
+        today = self._clock()
+        came = self.copies.arrivals(here, today)
         wanted = {
             one.info.name: one.hydration
-            for one in self.agent.attachments()
+            for one in attachments
             if one.hydration is not None and self.copies.get(one.info.name) is None
         }
-        self._wanted = {image: self._wanted.get(image, now) for image in wanted}
         for image, how in wanted.items():
-            is_due = now - self._wanted[image] >= how.after
+            is_due = today - came[image] >= how.after
             if is_due and now >= self._declined.get(image, now):
                 try:
                     self._begin(image, how.rate)

@@ -50,6 +50,11 @@ class Figures(Collector):
             "Paths to parents and standbys that do not work.",
             labels=["image"],
         )
+        failures = CounterMetricFamily(
+            "virtman_image_path_failures",
+            "Failures of paths to parents and standbys, since these are the same.",
+            labels=["image"],
+        )
         window = GaugeMetricFamily(
             "virtman_prefetch_window",
             "Pieces that may be in flight ahead of the VMs of an image.",
@@ -67,11 +72,12 @@ class Figures(Collector):
             sent.add_metric([name], report.sent)
             vms.add_metric([name], len(one.vms))
             failed.add_metric([name], one.failed_paths(seen))
+            failures.add_metric([name], one.path_failures(seen))
             ahead = self.boots.ahead(name)
             window.add_metric([name], ahead.window if ahead else 0)
             if (rate := one.share.rate) is not None:
                 share.add_metric([name], rate)
-        yield from (reads, sent, vms, failed, window, share)
+        yield from (reads, sent, vms, failed, failures, window, share)
         yield from self._boots()
         yield from self._copies({one.info.name for one in attached if one.is_local})
 
@@ -124,13 +130,13 @@ class Figures(Collector):
             "Limit for what is fetched ahead, over all images; 0 for none.",
             self.boots.options.how.cap.rate,
         )
-        counts = accumulate(totals.reads)
+        reads = totals.reads()
         bounds = [*map(str, BOUNDS), "+Inf"]
         yield HistogramMetricFamily(
             "virtman_boot_read_seconds",
-            "How long reads of VMs took during their boots; counted when a boot is over.",
-            buckets=list(zip(bounds, counts, strict=True)),
-            sum_value=totals.read_s,
+            "How long reads of VMs took during their boots.",
+            buckets=list(zip(bounds, accumulate(reads.classes), strict=True)),
+            sum_value=reads.seconds,
         )
 
 

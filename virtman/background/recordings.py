@@ -15,7 +15,7 @@ from virtman.errors import (
     RecordingUnknown,
     VirtmanError,
 )
-from virtman.image.boot import Boot
+from virtman.image.boot import Boot, piece_size
 from virtman.image.recording import Recording
 from virtman.model import naming
 from virtman.model.profile import BOOT
@@ -82,13 +82,15 @@ class Recordings:
         seconds = LONGEST if seconds is None else seconds
         if not 0 < seconds <= LONGEST:
             raise InvalidRequest(f"{seconds} seconds: give from 1 to {LONGEST}")
-        image = self.boots.agent.show(vm).instance.image
-        attachment = self.boots.agent.attached(image)
+        agent = self.boots.agent
+        image = agent.show(vm).instance.image
+        attachment = agent.attached(image)
         if attachment.info.tree is None:
             raise ProfileUnbound(
                 f"image {image} has no hash tree, so it can have no profile: "
                 "remove it and add it with a hash tree"
             )
+        piece = piece_size(agent.coordinator, attachment.info, workload, self.boots.options.piece)
         with self._lock:
             busy = [one for one in self._found.values() if one.image == image and one.goes_on()]
             if busy:
@@ -97,7 +99,6 @@ class Recordings:
                     f"{busy[0].vm}: end it first"
                 )
             boot = self.boots.count_anew(attachment)
-            piece = self.boots.options.piece
             found = self._found[vm] = _Session(vm, workload, boot, piece, seconds)
         found.start()
         return found.recorded()

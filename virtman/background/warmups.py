@@ -89,6 +89,6 @@ class Warmups:
 
 def _progress(boot: Boot) -> Warmup:
     assert boot.prefetch is not None  # it is made before the boot begins
-    ahead = boot.prefetch.ahead()
+    ahead = boot.first or boot.prefetch.ahead()
     state = _STATES.get(ahead.state, Warming.FAILED)
     return Warmup(state, ahead.wanted, ahead.there, ahead.verdict)

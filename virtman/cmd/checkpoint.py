@@ -25,7 +25,8 @@ class _Checkpoints(click.Group):
 def checkpoint() -> None:
     """Checkpoints: layers made of a VM again and again, each of what changed since the last.
 
-    'virtman checkpoint VM' is short for 'virtman checkpoint make VM'.
+    'virtman checkpoint VM' is short for 'virtman checkpoint make VM', and
+    'virtman checkpoint -- VM' is so for a VM that is called as a verb.
     """
 
 

@@ -94,14 +94,19 @@ def import_layer(client: Client, file: BinaryIO, name: str, as_json: bool) -> No
 @click.argument(
     "names", metavar="LAYER...", nargs=-1, required=True, shell_complete=complete.layers
 )
+@click.option(
+    "--elsewhere",
+    is_flag=True,
+    help="Also if they are needed: a host that has all of LAYER stands for this one.",
+)
 @click.pass_obj
-def remove_layers(client: Client, names: tuple[str, ...]) -> None:
+def remove_layers(client: Client, names: tuple[str, ...], elsewhere: bool) -> None:
     """Delete layers that this node has made, or give their commits up.
 
     Refused while VMs, hosts or other layers need them.
     """
     for name in names:
-        client.remove_layer(name)
+        client.remove_layer(name, elsewhere=elsewhere)
 
 
 def follow(client: Client, name: str, *, as_json: bool) -> None:
@@ -112,7 +117,8 @@ def follow(client: Client, name: str, *, as_json: bool) -> None:
         click.echo(json.dumps(ended))
         return
     rest = f"; {ended['note']}" if ended["note"] else ""
-    click.echo(f"{name}: {ended['length']} bytes over {ended['image']}{rest}")
+    made = f"{ended['length']} bytes over {ended['image']}, as of {ended['created_at']}"
+    click.echo(f"{name}: {made}{rest}")
 
 
 def _progress(now: LayerAnswer) -> str:

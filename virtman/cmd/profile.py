@@ -129,8 +129,8 @@ def show(volt: VoltClient, image: str, workload: str, revision: int | None, as_j
     found = decode(content)
     head = _head(found)
     if as_json:
-        listed = [asdict(band) for band in bands(found)]
-        click.echo(json.dumps({"image": image, "workload": workload, **head, "bands": listed}))
+        read = {"bands": [asdict(band) for band in bands(found)], "wanted": found.wanted()}
+        click.echo(json.dumps({"image": image, "workload": workload, **head, **read}))
         return
     click.echo(f"root hash: {head['root_hash']}")
     click.echo(f"runs: {head['runs']}")

@@ -22,7 +22,7 @@ from virtman.cmd.vm import vm
 from virtman.errors import VirtmanError
 
 _SOCKET = "/run/virtman/agent.sock"
-_SHORT = ("create", "destroy", "list", "clone", "migrate")
+_SHORT = ("create", "destroy", "list", "clone", "migrate", "suspend-image", "resume")
 
 
 class _Nouns(click.Group):

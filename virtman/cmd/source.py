@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -45,7 +46,7 @@ def source() -> None:
     "--version-of",
     metavar="OLD",
     help="Image of which this is a newer version. Its boot profiles are taken over for the pieces "
-    "that are the same in both. This host must serve it too.",
+    "that are the same in both. This host must serve it too. By default what it is based on.",
 )
 @click.option(
     "--based-on",
@@ -119,15 +120,18 @@ def add(
             progress=show,
         )
     click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
+    bases: Sequence[str] = based_on
     if based_on or find_base:
         found = VoltClient(volt, host, 30, access).image(name)
         if found.based is not None:
             shared = f"{table.rounded(found.based.shared)} of {table.rounded(found.size)}"
             click.echo(f"based on {', '.join(found.based.images)}: {shared} are there too")
-    for one in sources.carry(version_of, name, host, volt, access) if version_of else ():
-        click.echo(
-            f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {version_of} kept"
-        )
+            bases = based_on or found.based.images
+    for old in [version_of] if version_of else bases:
+        for one in sources.carry(old, name, host, volt, access):
+            kept = f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {old}"
+            few = "are the same, too few: the next boots are recorded"
+            click.echo(f"{kept} {'kept' if one.is_enough else few}")
 
 
 @source.command()

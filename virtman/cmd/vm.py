@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 
+from virtman.api.answers import VmAnswer
 from virtman.api.client import Client
 from virtman.cmd import complete, table
+from virtman.cmd.layer import follow as follow_layer
 from virtman.cmd.move import follow
 from virtman.cmd.options import as_json, size
+from virtman.errors import InstanceExists
+from virtman.model.dirty import CHUNK
+
+_EMPTY = 2 * CHUNK
+"""Bytes of a store that holds nothing: its header, and an empty table."""
 
 
 @click.group()
@@ -129,7 +137,7 @@ def list_vms(client: Client, as_json: bool) -> None:
 @as_json
 @click.pass_obj
 def show(client: Client, vm: str, as_json: bool) -> None:
-    """Show one VM: its device, its exception stores and its snapshots."""
+    """Show one VM: its device, exception stores and snapshots."""
     found = client.show(vm)
     if as_json:
         click.echo(json.dumps(found))
@@ -159,6 +167,104 @@ def limit(client: Client, vm: str, quota: int) -> None:
 def resize(client: Client, vm: str, size: int) -> None:
     """Make the disk of VM longer, such as 20G, while it runs. It never becomes shorter."""
     client.resize(vm, size)
+
+
+@vm.command("suspend-image")
+@click.argument("vm", shell_complete=complete.vms)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--qmp",
+    metavar="SOCKET",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="Unix socket at which the QEMU of VM listens, for nobody else. The agent's account must "
+    "be able to use it.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Also if VM has network cards. VMs that are resumed have them without a network.",
+)
+@as_json
+@click.pass_obj
+def suspend(client: Client, vm: str, name: str, qmp: str, force: bool, as_json: bool) -> None:
+    """Make NAME of disk and memory of VM, for others to go on from.
+
+    VM runs in a QEMU whose monitor listens at SOCKET. It goes on after a moment.
+    """
+    client.suspend(vm, name, qmp, forced=force)
+    follow_layer(client, name, as_json=as_json)
+
+
+@vm.command()
+@click.argument("name", metavar="NAME", shell_complete=complete.layers)
+@click.argument("vm")
+@click.option(
+    "--count",
+    type=click.IntRange(1, 1000),
+    help="So many VMs, called VM-1, VM-2 and so on.",
+)
+@click.option(
+    "--account",
+    default="virtman-guest",
+    show_default=True,
+    help="Account that QEMU runs as.",
+)
+@click.option(
+    "--tap",
+    default="",
+    help="TAP interface, to which VM gets a network card of its own once it runs; with --count "
+    "TAP-1, TAP-2 and so on.",
+)
+@as_json
+@click.pass_obj
+def resume(
+    client: Client,
+    name: str,
+    vm: str,
+    count: int | None,
+    account: str,
+    tap: str,
+    as_json: bool,
+) -> None:
+    """Start VM where the suspended image NAME was, without a boot.
+
+    Run as root. It runs until QEMU is told to end, at /run/virtman-guests/VM/qmp.
+    """
+    # needs more than others, and takes long to load
+    from virtman.qemu import resuming  # noqa: PLC0415
+
+    who = resuming.account(account)
+    record, device = client.suspended(name)
+    resuming.check_host(record, who)
+    image = resuming.Image(record, device, client.path)
+    for end in [""] if count is None else [f"-{number}" for number in range(1, count + 1)]:
+        one = f"{vm}{end}"
+        made = _made(client, one, name)
+        try:
+            found = resuming.resume(one, made["device"], image, who, tap and f"{tap}{end}")
+        except BaseException:
+            client.destroy(one)
+            raise
+        told = {"vm": one, "qmp": str(resuming.monitor_of(one))} | asdict(found)
+        card = f", with the card {found.mac}" if found.mac else ""
+        click.echo(
+            json.dumps(told) if as_json else f"{one}: runs after {found.seconds:.1f} s{card}"
+        )
+
+
+def _made(client: Client, vm: str, image: str) -> VmAnswer:
+    """Create a VM that is to be resumed, or take one up whose start was killed before it ran."""
+    from virtman.qemu import resuming  # noqa: PLC0415 - see above
+
+    try:
+        return client.create(vm, image)
+    except InstanceExists:
+        found = client.show(vm)
+        is_new = found["taken"] is not None and found["taken"] <= _EMPTY and not found["snapshots"]
+        if found["image"] != image or not is_new or resuming.runs(vm):
+            raise
+        return found
 
 
 _to = click.option("--to", "host", metavar="HOST", required=True, help="Destination host.")

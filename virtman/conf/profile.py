@@ -48,9 +48,10 @@ OPTS = [
         default=2,
         min=1,
         max=8,
-        help="Pieces in flight for each stripe, at most. There are fewer while VMs wait longer "
-        "for what they read than without prefetch. Higher: VMs wait longer on full links, as what "
-        "they read comes behind these pieces. More than 2 made no boot faster.",
+        help="Pieces in flight for each stripe, at most, and no more than 512 KiB. There are fewer "
+        "while VMs wait longer for what they read than without prefetch. Higher: VMs wait longer "
+        "on full links, as what they read comes behind these pieces. More than 2 made no boot "
+        "faster.",
     ),
     cfg.FloatOpt(
         "rate",

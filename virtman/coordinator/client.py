@@ -32,7 +32,7 @@ from virtman.coordinator.interface import (
     Wish,
 )
 from virtman.errors import CoordinatorRefused, ImageUnknown, ProfileStale, ProfileUnknown
-from virtman.model import address
+from virtman.model import address, suspended
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import SOURCE, Feed, Hydration, Parent, Placement
@@ -154,9 +154,9 @@ class VoltClient(Connection, Coordinator):
         body = _image_form(name, size, source, proof, hashes, layer)
         self._call("PUT", self._kept(name), body)
 
-    def drop_layer(self, name: str) -> None:
-        """Make a layer unknown that this host has made."""
-        self._call("DELETE", self._kept(name))
+    def drop_layer(self, name: str, elsewhere: bool = False) -> None:
+        """Make a layer unknown that this host has made, or have another one stand for this one."""
+        self._call("DELETE", self._kept(name) + ("?elsewhere=true" if elsewhere else ""))
 
     def forget(self, name: str) -> None:
         """Make an image unknown again; one that hosts still use is refused."""
@@ -320,12 +320,17 @@ def _image_form(
         body |= {"root_hash": tree.root, "salt": tree.salt}
         body["upper_hashes"] = base64.b64encode(upper).decode()
     if layer is not None:
-        body["layer"] = asdict(layer)
+        body["layer"] = {"parent": layer.parent, "disk_size": layer.disk_size}
+        if layer.suspended is not None:
+            body["layer"]["suspended"] = asdict(layer.suspended)
     return body
 
 
 def _layer(answer: Mapping[str, Any] | None) -> Layer | None:
-    return Layer(answer["parent"], answer["disk_size"]) if answer else None
+    if not answer:
+        return None
+    saved = answer.get("suspended")
+    return Layer(answer["parent"], answer["disk_size"], suspended.parse(saved) if saved else None)
 
 
 def _based(answer: Mapping[str, Any] | None) -> Based | None:

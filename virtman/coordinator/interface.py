@@ -11,6 +11,7 @@ from virtman.errors import CoordinatorRefused, CoordinatorUnreachable
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
+from virtman.model.suspended import Suspended
 
 SILENT = "silent"
 CORRUPT = "corrupt"
@@ -39,10 +40,12 @@ class Layer:
 
     :ivar parent: name of that image, which may be a layer too
     :ivar disk_size: bytes of the VM's disk
+    :ivar suspended: how a VM of it goes on, if it is a suspended image
     """
 
     parent: str
     disk_size: int
+    suspended: Suspended | None = None
 
 
 @dataclass(frozen=True)
@@ -334,10 +337,12 @@ class Coordinator(Protocol):
         :raises ImageUnknown: if Volt does not know its parent
         """
 
-    def drop_layer(self, name: str) -> None:
+    def drop_layer(self, name: str, elsewhere: bool = False) -> None:
         """Make a layer unknown that this host has made.
 
+        :param elsewhere: if it is needed, have a host that has all of it stand for this one
         :raises ImageUnknown: if it is so already
+        :raises CoordinatorRefused: if it is needed elsewhere, and nobody has all of it
         """
 
     def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from typing import Any
 from virtman import atomic_file
 from virtman.coordinator.interface import Based, ImageInfo, Layer
 from virtman.errors import ProfileInvalid
-from virtman.model import address
+from virtman.model import address, suspended
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Feed, Hydration, Parent, Placement
 from virtman.model.profile_format import decode
@@ -153,7 +153,7 @@ def _known(text: Any) -> Known:
     info, place = text["info"], text["placement"]
     tree = HashTree(**info.pop("tree")) if info["tree"] else None
     # an agent that knew no layers kept none
-    layer = Layer(**info.pop("layer")) if info.get("layer") else None
+    layer = _layer(info.pop("layer")) if info.get("layer") else None
     based = info.pop("based", None)
     feeds = (Feed(_parent(one["parent"]), one["standby"] and _parent(one["standby"]))
              for one in place["feeds"])  # fmt: skip
@@ -172,6 +172,11 @@ def _known(text: Any) -> Known:
             Hydration(**place["hydrate"]) if place.get("hydrate") else None,
         ),
     )
+
+
+def _layer(text: Any) -> Layer:
+    saved = text.get("suspended")
+    return Layer(text["parent"], text["disk_size"], suspended.parse(saved) if saved else None)
 
 
 def _based(text: Any) -> Based:

@@ -168,10 +168,10 @@ class Remembering(Coordinator):
         with self._unless_silent():
             self.volt.keep_layer(name, size, layer, source, proof, hashes)
 
-    def drop_layer(self, name: str) -> None:
-        """Make a layer unknown that this host has made."""
+    def drop_layer(self, name: str, elsewhere: bool = False) -> None:
+        """Make a layer unknown that this host has made, or have another one stand for this one."""
         with self._unless_silent():
-            self.volt.drop_layer(name)
+            self.volt.drop_layer(name, elsewhere)
 
     def leave(self, image: str) -> None:
         """Have the children placed elsewhere; this host keeps serving meanwhile."""

@@ -5,6 +5,7 @@ For each layer, in the agent's own folder::
     <name>.json      what is committed, and how far that is
     <name>.layer     the bytes, as ``layer_format`` says: there once all of them are on the disk
     <name>.hashes/   its hash tree
+    <name>.memory    of a VM that is being suspended, until all of it is in the layer
 
 The record comes first and goes first: a file that no record names is garbage.
 """
@@ -20,15 +21,18 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from virtman import atomic_file
 from virtman.disk.capacity import Space
 from virtman.errors import LayerExists, LayerUnknown, NoSpace
 from virtman.kept_tree import KeptTree
-from virtman.model import hashtree
+from virtman.model import hashtree, suspended
+from virtman.model.suspended import Suspended
 
 _HASHES = ".hashes"
 _BYTES = ".layer"
+_MEMORY = ".memory"
 
 
 class Phase(StrEnum):
@@ -37,6 +41,7 @@ class Phase(StrEnum):
     MAKING = "making"
     KEPT = "kept"
     UNDOING = "undoing"
+    LEAVING = "leaving"  # others have it
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,8 @@ class Commit:
     :ivar has_copy: whether there may be the VM that has the data of the moment; any other VM of its
         name is somebody's
     :ivar since: an earlier checkpoint, if only what has changed since then is read
+    :ivar qmp: socket of the VM's QEMU, which is being saved: it has to go on; empty for others
+    :ivar suspended: what makes it a suspended image, once its memory is in the file
     """
 
     name: str
@@ -69,6 +76,8 @@ class Commit:
     checkpoint: int = 0
     since: str = ""
     has_copy: bool = True
+    qmp: str = ""
+    suspended: Suspended | None = None
 
     @property
     def is_kept(self) -> bool:
@@ -103,10 +112,10 @@ class Layers:
         atomic_file.prepare(self.folder)
         for file in self.folder.glob("*.json"):
             found = json.loads(file.read_text())
-            self._commits[found["name"]] = Commit(**found | {"phase": Phase(found["phase"])})
+            self._commits[found["name"]] = _commit(found)
         named = {path for name in self._commits for path in self._paths(name)}
         for path in self.folder.iterdir():
-            if path.suffix in (_BYTES, _HASHES) and path not in named:
+            if path.suffix in (_BYTES, _HASHES, _MEMORY) and path not in named:
                 _remove(path)
 
     def all(self) -> list[Commit]:
@@ -164,6 +173,22 @@ class Layers:
         """Return the file of a layer's bytes."""
         return self.folder / f"{name}{_BYTES}"
 
+    def memory(self, name: str) -> Path:
+        """Return the file of a VM's memory, and its device state, that are to be in a layer."""
+        return self.folder / f"{name}{_MEMORY}"
+
+    def check_room(self, name: str, length: int) -> None:
+        """See that so many bytes more fit beside what is promised to others.
+
+        :raises NoSpace: if they do not
+        """
+        lacking = length - self.space.spare(self.folder)
+        if lacking > 0:
+            raise NoSpace(
+                f"layer {name} needs {lacking} bytes more in {self.folder} than are "
+                "free and promised to nobody: free some space"
+            )
+
     def tree(self, name: str) -> KeptTree:
         """Return the hash tree of a layer."""
         return KeptTree(self.folder / f"{name}{_HASHES}")
@@ -178,12 +203,7 @@ class Layers:
             descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with self.space.promising:
-                    lacking = length + hashtree.leaves(length) - self.space.spare(self.folder)
-                    if lacking > 0:
-                        raise NoSpace(
-                            f"layer {name} needs {lacking} bytes more in {self.folder} than are "
-                            "free and promised to nobody: free some space"
-                        )
+                    self.check_room(name, length + hashtree.leaves(length))
                     os.posix_fallocate(descriptor, 0, length)
                 yield descriptor
             finally:
@@ -194,8 +214,15 @@ class Layers:
         atomic_file.write(record, json.dumps(asdict(commit)).encode())  # has a secret
         self._commits[commit.name] = commit
 
-    def _paths(self, name: str) -> tuple[Path, Path, Path]:
-        return self.folder / f"{name}.json", self.file(name), self.tree(name).folder
+    def _paths(self, name: str) -> tuple[Path, Path, Path, Path]:
+        record = self.folder / f"{name}.json"
+        return record, self.file(name), self.tree(name).folder, self.memory(name)
+
+
+def _commit(found: dict[str, Any]) -> Commit:
+    saved = found.get("suspended")
+    read = {"phase": Phase(found["phase"]), "suspended": saved and suspended.parse(saved)}
+    return Commit(**found | read)
 
 
 def _remove(path: Path) -> None:

@@ -266,6 +266,10 @@ class Attachment:
         """Return how many paths to parents and standbys do not work."""
         return self._life.health.failed_paths(self._life.steps, seen)
 
+    def path_failures(self, seen: Mapping[str, Table]) -> int:
+        """Return how often these have failed, as far as the kernel remembers."""
+        return self._life.health.path_failures(self._life.steps, seen)
+
     def faults(self, seen: Mapping[str, Table]) -> Sequence[tuple[str, Device]]:
         """Return what is not as it should be with the image's devices: a code, and which."""
         if not self.is_attached:

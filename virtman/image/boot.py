@@ -21,7 +21,7 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
-from virtman.image.prefetch import How, Prefetch, Totals
+from virtman.image.prefetch import Ahead, How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
 from virtman.model.profile import BOOT, Profile, Run, merged
 from virtman.model.profile_format import decode, encode
@@ -57,7 +57,8 @@ class Boot:
     :param hasten: has a heartbeat sent now
     :param sleep: lets seconds pass; returns whether the agent stops
     :ivar prefetch: what is fetched ahead of it; None if nothing is
-    :ivar fetched: is set once no more is
+    :ivar fetched: is set once no more is, or what follows what VMs read
+    :ivar first: how far it was then; None before
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Boot:
         self.options = options
         self.totals = totals
         self.prefetch: Prefetch | None = None
+        self.first: Ahead | None = None
         self._workload = ""
         self.fetched = threading.Event()
         self._name = attachment.info.name
@@ -138,14 +140,15 @@ class Boot:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
         """Count no more reads afterwards."""
-        try:
-            yield
-        finally:
-            self.fetched.set()
-            if self.attachment.reads is self.reads:
-                with contextlib.suppress(VirtmanError):
-                    self.totals.add_reads(self.reads.look().values())
-                    self.reads.end()
+        with self.totals.counting(self.reads):
+            try:
+                yield
+            finally:
+                self.fetched.set()
+                if self.attachment.reads is self.reads:
+                    with contextlib.suppress(VirtmanError):
+                        self.reads.look()
+                        self.reads.end()
 
     def goes_on(self) -> bool:
         """Tell whether VMs use the image, and it was not left since."""
@@ -189,6 +192,7 @@ class Boot:
                 prefetch.fetch(self.goes_on, self.pause, asked=asked and not self.fetched.is_set())
             if prefetch.verdict and self.goes_on():
                 LOG.warning("image %s: no more is fetched ahead: %s", self._name, prefetch.verdict)
+            self.first = self.first or prefetch.ahead()
             self.fetched.set()
             then()
             is_more = prefetch.watch(self._stays if prefetch.follows else self.goes_on, self.pause)
@@ -249,12 +253,18 @@ def _add_run(
 ) -> int:
     """Merge a run into a workload's profile, unless it is made of enough already.
 
+    One that cannot be read, as it is of an earlier format, is replaced.
+
     :returns: the runs of which it is then made; 0 if it stayed as it was
     """
     assert info.tree is not None
     while True:
         stored = coordinator.profile(info.name, workload)
-        found = decode(stored[0]) if stored else None
+        try:
+            found = decode(stored[0]) if stored else None
+        except ProfileInvalid as err:
+            LOG.warning("image %s: its %s is replaced: %s", info.name, workload, err)
+            found = None
         if found is not None and enough is not None and found.runs >= enough:
             return 0
         made = merged(found, run, info.tree.root, piece)
@@ -262,6 +272,18 @@ def _add_run(
             tag = stored[1] if stored else None
             coordinator.store_profile(info.name, workload, encode(made), tag)
             return made.runs
+
+
+def piece_size(coordinator: Coordinator, info: ImageInfo, workload: str, new: int) -> int:
+    """Return the bytes of a piece that a run of a workload has to have.
+
+    :param new: those of a new profile: if there is none, or nobody tells
+    """
+    try:
+        found = known_profile(coordinator, info, workload)
+    except (CoordinatorUnreachable, ProfileForeign, ProfileInvalid):
+        return new
+    return found.piece_size if found else new
 
 
 def known_profile(

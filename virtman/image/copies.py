@@ -4,6 +4,7 @@ For each image a record in the agent's own folder, and two files in a folder tha
 choose::
 
     copies/<image>.json      what is copied, how fast, and whether all of it is there
+    attached.json            beside that folder: since when which images are here, copied or not
     <folder>/<image>.copy    the bytes, as ``copying.Layout`` says
     <folder>/<image>.held    which pieces of them are on the disk: written after these are
 
@@ -16,7 +17,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +28,7 @@ from virtman.errors import NoSpace
 from virtman.model import planner
 from virtman.model.copying import Copy, Held
 
+_ATTACHED = "attached.json"
 _HELD = ".held"
 _SUFFIXES = (".copy", _HELD)
 
@@ -61,6 +63,7 @@ class Copies:
         self.space = space
         self._lock = threading.Lock()
         self._copies: dict[str, Copy] = {}
+        self._arrivals: dict[str, float] = {}
         space.claims = self.claims
 
     def prepare(self) -> None:
@@ -69,6 +72,8 @@ class Copies:
         atomic_file.prepare(self.folder)
         found = (Copy(**json.loads(one.read_text())) for one in self.records.glob("*.json"))
         self._copies = {one.image: one for one in found}
+        with contextlib.suppress(FileNotFoundError):
+            self._arrivals = json.loads(self.records.with_name(_ATTACHED).read_text())
         named = {str(file) for one in self._copies.values() for file in _files(one)}
         for file in self.folder.iterdir():
             if file.suffix in _SUFFIXES and str(file) not in named:
@@ -99,6 +104,20 @@ class Copies:
         if found is None or not _is_of(found, info):
             return "", False
         return found.path, found.whole and _has_its_length(found)
+
+    def arrivals(self, here: Collection[str], now: float) -> Mapping[str, float]:
+        """Write down which images are here; return since when each is, in seconds since 1970.
+
+        :param now: a clock that was set back makes no image come later than that
+        """
+        found = {image: min(self._arrivals.get(image, now), now) for image in sorted(here)}
+        if found != self._arrivals:
+            self._arrivals = found
+            if found:
+                atomic_file.write(self.records.with_name(_ATTACHED), json.dumps(found).encode())
+            else:
+                atomic_file.remove(self.records.with_name(_ATTACHED))
+        return found
 
     def begin(self, info: ImageInfo, rate: int) -> Copy:
         """Write down that an image is to be copied, or how fast from now on.

@@ -16,7 +16,7 @@ from virtman.stack.builder import Stack
 from virtman.stack.cache import Figures
 from virtman.stack.layers.image import ImageLayer
 from virtman.stack.layers.multipath import MultipathLayer
-from virtman.stack.mapped import Mapped, Seen, Table, failed, failed_paths
+from virtman.stack.mapped import Mapped, Seen, Table, failed, failed_paths, path_failures
 from virtman.stack.transport import ExportLayer, transport
 
 
@@ -65,8 +65,11 @@ class Health:
 
     def failed_paths(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
         """Return how many paths to parents and standbys do not work."""
-        tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
-        return sum(len(failed_paths(seen.get(name, []))) for name in tops)
+        return sum(len(failed_paths(status)) for status in _multipaths(steps, seen))
+
+    def path_failures(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
+        """Return how often they have failed, as far as the kernel remembers."""
+        return sum(path_failures(status) for status in _multipaths(steps, seen))
 
     def is_whole(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
         """Tell whether all is there and works but, perhaps, paths to parents."""
@@ -142,3 +145,9 @@ class Health:
         ways = {step.device: step for step in steps if isinstance(step, kinds)}
         layers = map(self.stack.layer, ways.values())
         return [layer for layer in layers if isinstance(layer, Mapped)]
+
+
+def _multipaths(steps: plan.Plan, seen: Mapping[str, Table]) -> list[Table]:
+    """Return the status of each multipath."""
+    tops = {str(step.device) for step in steps if isinstance(step, plan.Multipath)}
+    return [seen.get(name, []) for name in tops]

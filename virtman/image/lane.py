@@ -60,11 +60,11 @@ class Lane:
     def _may_fly(self) -> bool:
         return self._coming.next is not None and self._flying < self.window.size
 
-    def came(self, taken: Sequence[int], *, grows: bool) -> None:
+    def came(self, taken: Sequence[int]) -> None:
         """Take notice that what was taken has come."""
         with self._changed:
             self._flying -= len(taken)
-            for _ in taken if grows else ():
+            for _ in taken:
                 self.window.came()
             self._changed.notify_all()
 

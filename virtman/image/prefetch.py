@@ -14,11 +14,12 @@ has pieces of its own in flight; how many, and for how long, ``prefetch_pace`` d
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -31,10 +32,10 @@ from virtman.model import pieces
 from virtman.model.foresight import Foresight
 from virtman.model.prediction import HINT_S
 from virtman.model.prefetch_order import Policy, queue
-from virtman.model.prefetch_pace import Idle, Window
+from virtman.model.prefetch_pace import LARGEST_BYTES, Idle, Window, fitting
 from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
-from virtman.model.read_counts import BOUNDS, Count
+from virtman.model.read_counts import Count, total
 from virtman.stack.reads import Reads
 
 LOG = logging.getLogger(__name__)
@@ -58,8 +59,6 @@ class Totals:
     :ivar missed: bytes of pieces that profiles have, and that VMs read before they came
     :ivar useless: boots whose VMs hardly read what came
     :ivar recorded: boots
-    :ivar read_s: seconds that reads of VMs took during their boots
-    :ivar reads: how many of these took up to each of ``read_counts.BOUNDS``, and how many longer
     """
 
     fetched: int = 0
@@ -67,8 +66,8 @@ class Totals:
     missed: int = 0
     useless: int = 0
     recorded: int = 0
-    read_s: float = 0.0
-    reads: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    _over: Count = field(default_factory=Count)
+    _under_way: list[Reads] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(
@@ -88,12 +87,23 @@ class Totals:
             self.useless += useless
             self.recorded += recorded
 
-    def add_reads(self, counts: Iterable[Count]) -> None:
-        """Count the reads of a boot."""
+    @contextlib.contextmanager
+    def counting(self, reads: Reads) -> Iterator[None]:
+        """Count the reads of a boot meanwhile, as they were seen last."""
         with self.lock:
-            for one in counts:
-                self.read_s += one.seconds
-                self.reads = [sum(pair) for pair in zip(self.reads, one.classes, strict=True)]
+            self._under_way.append(reads)
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._under_way.remove(reads)
+                self._over = total([self._over, *reads.seen.values()])
+
+    def reads(self) -> Count:
+        """Return how much VMs have read during their boots, and how long that took."""
+        with self.lock:
+            seen = (one for reads in self._under_way for one in reads.seen.values())
+            return total([self._over, *seen])
 
 
 class State(StrEnum):
@@ -112,6 +122,7 @@ class Ahead:
     :ivar there: of it, what this node has by now, or had already
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
+    :ivar missed: what its profile names, and VMs read before it came
     :ivar seconds: for which it was fetched, so far or in all
     :ivar window: pieces that may be in flight, over all stripes
     :ivar verdict: why it stopped early, in words; empty if it did not
@@ -122,6 +133,7 @@ class Ahead:
     there: int
     fetched: int
     used: int
+    missed: int
     seconds: float
     window: int
     verdict: str
@@ -153,7 +165,7 @@ class Prefetch:
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
         self.verdict = ""
-        self._wanted = self._there = self._fetched = self._used = 0
+        self._wanted = self._there = self._fetched = self._used = self._missed = 0
         self._state = State.FETCHING
         self._seconds = 0.0  # in earlier times of fetching
         self._begin: float | None = None
@@ -170,10 +182,11 @@ class Prefetch:
         self._foresight = Foresight(profile, how.policy)
         self.follows = self._foresight.follows
         self._judge = Judge(profile, reads.area, follows=self.follows)
-        self._idle = Idle(time.monotonic)
+        self._idle = Idle()
         self._followed = time.monotonic()
+        self._largest = fitting(how.largest, self._piece)
         self._lanes = [
-            Lane(queue(how.policy, random.Random()), Window(how.largest))  # noqa: S311 - no secret
+            Lane(queue(how.policy, random.Random()), Window(self._largest))  # noqa: S311 - no secret
             for _ in self._caches.exports
         ]
         self._put(self._foresight.begin())
@@ -181,7 +194,7 @@ class Prefetch:
     def ahead(self) -> Ahead:
         """Return how far it is."""
         window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
-        counts = self._wanted, self._there, self._fetched, self._used
+        counts = self._wanted, self._there, self._fetched, self._used, self._missed
         spent = self._seconds + (time.monotonic() - self._begin if self._begin else 0.0)
         return Ahead(self._state, *counts, spent, window, self.verdict)
 
@@ -204,7 +217,7 @@ class Prefetch:
                 target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
             )
             for lane in self._lanes
-            for _ in range(self._how.largest)
+            for _ in range(self._largest)
         ]
         if asked:
             self._is_proven.set()
@@ -293,9 +306,10 @@ class Prefetch:
         wanted = self._wanted_of(seen)
         with self._lock:
             found = self._judge.look(seen, wanted)
-            used = len(found.used) * self._piece
+            used, missed = (len(those) * self._piece for those in (found.used, found.missed))
             self._used += used
-            self._totals.add(used=used, missed=len(found.missed) * self._piece)
+            self._missed += missed
+            self._totals.add(used=used, missed=missed)
             if self._judge.is_proven():
                 self._is_proven.set()
         self._follow(found)
@@ -331,7 +345,7 @@ class Prefetch:
                 try:
                     self._fetch(taken)
                 finally:
-                    lane.came(taken, grows=self._idle.is_known())
+                    lane.came(taken)
         except OSError as err:
             self.verdict = self.verdict or str(err)
 
@@ -347,7 +361,8 @@ class Prefetch:
         if lacks:
             with self._lock:
                 self._judge.coming(taken)
-            self._caches.fetch(start, length)
+            for part in range(0, length, LARGEST_BYTES):
+                self._caches.fetch(start + part, min(length - part, LARGEST_BYTES))
         with self._lock:
             self._there += length
             if lacks:

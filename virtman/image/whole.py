@@ -210,10 +210,8 @@ class Copier:
 
     def _need(self) -> int:
         """Return the bytes that it takes on the disk: all but zeros."""
-        blocks = self._layout.image // BLOCK
-        return self._layout.leaves + copying.stored(
-            self._comparison.read(self._layout.leaves_at, blocks * hashtree.DIGEST), self._zeros
-        )
+        parts = (self._comparison.read(*part) for part in self._layout.all_digests())
+        return self._layout.leaves + copying.stored(parts, self._zeros)
 
     # How it comes.
 

@@ -13,7 +13,9 @@ is what changed lately, and hardly ever all.
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from virtman.disk.layers import Commit, Layers
@@ -56,7 +58,7 @@ class Bases:
         """
         image = commit.since or copy.image
         most = LAYERS - 1 if commit.checkpoint and not commit.since else LAYERS
-        depth = self._depth(image)
+        depth = self.depth(image)
         is_full = depth >= most
         while depth >= most or (is_full and self._is_checkpoint(image, commit.vm)):
             held = self._held(image, copy.size)
@@ -67,7 +69,7 @@ class Bases:
             depth -= 1
         return Base(image, self._origin(image, copy), changed)
 
-    def _depth(self, image: str) -> int:
+    def depth(self, image: str) -> int:
         """Return how many layers an image consists of."""
         depth = 0
         while parent := self._parent(image):
@@ -100,16 +102,21 @@ class Bases:
         count = dirty.chunks(size)
         if self._own(image) is None:
             read = self.agent.attached(image).page_caches.read
-            return dirty.mark(layer_format.numbers(read), count)
+            return dirty.mark(_of_disk(layer_format.numbers(read), count), count)
         descriptor = os.open(self.layers.file(image), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return dirty.mark(
-                layer_format.numbers(lambda start, length: os.pread(descriptor, length, start)),
-                count,
+            numbers = layer_format.numbers(
+                lambda start, length: os.pread(descriptor, length, start)
             )
+            return dirty.mark(_of_disk(numbers, count), count)
         finally:
             os.close(descriptor)
 
     def _own(self, image: str) -> Commit | None:
         found = self.layers.find(image)
         return found if found is not None and found.is_kept else None
+
+
+def _of_disk(numbers: Iterator[int], count: int) -> Iterator[int]:
+    """Return the chunks of a layer's disk; behind them may be those of the VM's memory."""
+    return itertools.takewhile(lambda number: number < count, numbers)

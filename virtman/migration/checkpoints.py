@@ -18,6 +18,7 @@ from virtman import atomic_file
 from virtman.disk.layers import Commit
 from virtman.errors import (
     CheckpointsUnknown,
+    CoordinatorUnreachable,
     ImageInUse,
     InvalidRequest,
     LayerExists,
@@ -79,12 +80,10 @@ class Checkpoints:
         # Guards the schedules and their files; held for moments only.
         self._lock = threading.Lock()
         self._schedules: dict[str, Schedule] = {}
-        # By VM, of this agent: when the last one was tried, its name, why it could not be begun,
-        # and after which one older ones were removed.
+        # By VM, of this agent: when the last one was tried, its name, and why none was begun.
         self._tried: dict[str, float] = {}
         self._begun: dict[str, str] = {}
         self._notes: dict[str, str] = {}
-        self._pruned: dict[str, str] = {}
         self._rounds = Periodic("checkpoints", self.look, _LOOK)
 
     def prepare(self) -> None:
@@ -164,10 +163,7 @@ class Checkpoints:
             return
         if self._is_due(schedule):
             self._make(vm)
-        kept = self._kept(vm)
-        if kept and self._pruned.get(vm) != kept[-1].name:
-            self._prune(kept[: -schedule.keep])
-            self._pruned[vm] = kept[-1].name
+        self._prune(self._kept(vm)[: -schedule.keep])
 
     def _is_due(self, schedule: Schedule) -> bool:
         there = self.layers.checkpoints(schedule.vm)
@@ -197,8 +193,8 @@ class Checkpoints:
                 continue
             try:
                 self.commits.remove(one.name)
-            except (ImageInUse, LayerUnknown) as err:
-                LOG.info("checkpoint %s stays: %s", one.name, err)
+            except (CoordinatorUnreachable, ImageInUse, LayerUnknown) as err:
+                LOG.debug("checkpoint %s stays: %s", one.name, err)
 
     def _let_go(self) -> None:
         """Have snapshots held only of those since which the next ones will read what changed."""
@@ -229,7 +225,7 @@ class Checkpoints:
     def _forget(self, vm: str) -> None:
         with self._lock:
             atomic_file.remove(self._file(vm))
-            for table in (self._schedules, self._tried, self._begun, self._notes, self._pruned):
+            for table in (self._schedules, self._tried, self._begun, self._notes):
                 table.pop(vm, None)
 
     def _file(self, vm: str) -> Path:

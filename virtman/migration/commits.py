@@ -7,6 +7,8 @@
     served, known to Volt
     Commit says "kept"      the copy goes, and the VM if this is its end
 
+A suspended image is a commit that has the VM's memory of the same moment too: ``suspensions``.
+
 A checkpoint is a commit that can lie on an earlier one of the same VM. Then only what has changed
 since is read: a hidden snapshot holds what the VM's data were, until there is a later checkpoint.
 
@@ -25,6 +27,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import IO
 
 from virtman import source
@@ -45,15 +48,17 @@ from virtman.errors import (
     MoveInProgress,
     VirtmanError,
 )
-from virtman.migration import exports
+from virtman.migration import exports, suspensions
 from virtman.migration.bases import Bases
 from virtman.migration.rounds import Rounds
-from virtman.model import dirty, layer_file, layer_format, naming
+from virtman.migration.suspensions import Memory, Suspension
+from virtman.model import dirty, layer_file, layer_format, naming, suspended
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import CHUNK
 from virtman.model.layer_format import Description
-from virtman.node.agent import Agent
+from virtman.model.suspended import Suspended
+from virtman.node.agent import Agent, device_path
 from virtman.stack.transport import SourceLayer, transport
 
 LOG = logging.getLogger(__name__)
@@ -62,6 +67,7 @@ _SECRET_BYTES = 16
 _AGAIN = 1.0
 _LAST = 10.0
 _REMEMBERED = 100
+_GOING = (Phase.UNDOING, Phase.LEAVING)
 _PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed)
 """What may be otherwise in a moment."""
 
@@ -110,7 +116,9 @@ class Commits:
     def start(self) -> None:
         """Serve the layers that are kept, and go on with what an earlier agent began."""
         for commit in self.layers.all():
-            if commit.phase is Phase.MAKING and not self._has_data(commit):
+            if commit.phase is Phase.MAKING and commit.qmp:
+                self._begin(self._undone(commit))  # before it had the VM's memory
+            elif commit.phase is Phase.MAKING and not self._has_data(commit):
                 self.layers.forget(commit)  # that agent died before it had the VM's data
             else:
                 self._begin(commit)
@@ -124,23 +132,49 @@ class Commits:
         for thread in threads:
             thread.join(_LAST)
 
-    def commit(self, vm: str, name: str, *, final: bool = False, checkpoint: int = 0) -> Status:
+    def suspend(self, vm: str, name: str, qmp: str, *, forced: bool = False) -> Status:
+        """Begin to make a suspended image of a VM, which goes on after a moment.
+
+        :param name: of the layer that has its disk and its memory
+        :param qmp: socket at which the VM's QEMU answers nobody else
+        :param forced: although it has network cards
+        :raises QemuFailed: if it does not answer, or does not hand its state over
+        :raises SuspendedInvalid: if it has hardware with which it cannot be resumed
+        :raises NicsAttached: if it has network cards
+        """
+        device = device_path(self.agent.records.get(naming.check("VM", vm)))
+        with suspensions.of(self.layers, qmp) as suspension:
+            suspension.check(vm, device, forced)
+            return self.commit(vm, name, suspension=suspension)
+
+    def commit(
+        self,
+        vm: str,
+        name: str,
+        *,
+        final: bool = False,
+        checkpoint: int = 0,
+        suspension: Suspension | None = None,
+    ) -> Status:
         """Begin to make a layer of what a VM wrote up to now; the VM goes on.
+
+        What was committed already is that: it is not done again.
 
         :param name: of the layer; one that is being made of this VM already is gone on with
         :param final: have the VM go once the layer is kept; its device must be closed
         :param checkpoint: its number, if it is one of the VM's checkpoints
+        :param suspension: saves the VM's memory of the same moment, if the layer is to have it
         :raises LayerExists: if there is an image of this name
         :raises DeviceBusy: if this is to be the VM's end, and its device is open
         """
         naming.check("VM", vm)
         naming.check("layer", name)
         naming.check("VM", f"{name}.now")  # the copy's
-        instance = self.agent.records.get(vm)
         self._await_created(name)
         begun = self.layers.find(name)
-        if begun is not None and (begun.vm, begun.final, begun.phase) == (vm, final, Phase.MAKING):
+        if begun is not None and self._is_same(begun, vm, final=final, checkpoint=checkpoint):
             return self.show(name)
+        instance = self.agent.records.get(vm)
         self._check_free(name)
         self.agent.records.check_vm(f"{name}.now")
         if final:
@@ -150,16 +184,19 @@ class Commits:
         since = self._latest(instance) if checkpoint else ""
         commit = Commit(
             name, vm, instance.image, origin, instance.size, secret, time.time(), final,
-            checkpoint=checkpoint, since=since,
+            checkpoint=checkpoint, since=since, qmp=suspension.qmp if suspension else "",
         )  # fmt: skip
         with self._adding(commit):
             try:
-                self.agent.create(commit.copy, original=vm)
+                copied = partial(self.agent.create, commit.copy, original=vm)
+                if suspension is None:
+                    copied()
+                else:
+                    commit = suspension.save(commit, copied)
+                    self.layers.put(commit)
             except BaseException:
                 if self._has_data(commit):  # it could not be taken away again
-                    commit = replace(commit, phase=Phase.UNDOING)
-                    self.layers.put(commit)
-                    self._begin(commit)
+                    self._begin(self._undone(commit))
                 else:
                     self.layers.forget(commit)
                 raise
@@ -239,18 +276,23 @@ class Commits:
         with self._changed:
             return sorted(self._statuses.values(), key=lambda one: one.commit.name)
 
-    def remove(self, name: str) -> bool:
+    def remove(self, name: str, *, elsewhere: bool = False) -> bool:
         """Have a layer no more, or a commit given up; return whether that is done already.
 
+        :param elsewhere: if hosts, VMs or other layers need it, a host that has all of it stands
+            for this one
         :raises LayerUnknown: if there is none
         :raises ImageInUse: if hosts, VMs or other layers need it
+        :raises CoordinatorRefused: if they need it elsewhere, and no host has all of it
         """
         self._await_created(naming.check("layer", name))
         commit = self.layers.get(name)
-        if commit.phase is Phase.KEPT:
-            self._forget_at_volt(commit)
+        after = Phase.UNDOING
+        if commit.phase in (Phase.KEPT, Phase.LEAVING):
+            self._forget_at_volt(commit, elsewhere)
+            after = Phase.LEAVING if elsewhere else after
         with self._changed:
-            self.layers.put(replace(self.layers.get(name), phase=Phase.UNDOING))
+            self.layers.put(replace(self.layers.get(name), phase=after))
             self._changed.notify_all()
             thread = self._threads.get(name) or self._spawn(name)
         thread.join(_LAST)
@@ -258,6 +300,12 @@ class Commits:
             return False
         LOG.info("layer %s is removed", name)
         return True
+
+    def _undone(self, commit: Commit) -> Commit:
+        """Have a commit undone by its thread."""
+        commit = replace(commit, phase=Phase.UNDOING)
+        self.layers.put(commit)
+        return commit
 
     def _await_created(self, name: str) -> None:
         with self._changed:
@@ -318,6 +366,8 @@ class Commits:
                 self._note(commit.name, state="kept", length=self._length(commit), note=note)
             case Phase.UNDOING:
                 self._undo(commit)
+            case Phase.LEAVING:
+                self._clear_away(commit)
 
     def _fail(self, name: str, err: Exception) -> None:
         """Have a commit undone that cannot succeed; anything else is tried again."""
@@ -345,6 +395,7 @@ class Commits:
     def _make(self, commit: Commit) -> None:
         if not self.layers.file(commit.name).exists():
             commit = self._copy(commit)
+        self.layers.memory(commit.name).unlink(missing_ok=True)  # it is in the layer
         length = self._length(commit)
         self._note(commit.name, state="hashing", done=0, total=length, length=length)
         hashes = self.layers.tree(commit.name).of(
@@ -353,7 +404,7 @@ class Commits:
         self._note(commit.name, state="serving")
         portal, proof = self._serve(commit)
         self._check_wanted(commit)
-        layer = Layer(commit.image, commit.disk_size)
+        layer = Layer(commit.image, commit.disk_size, commit.suspended)
         self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
         if commit.checkpoint:
             self._hold(commit)
@@ -371,9 +422,14 @@ class Commits:
         with self._changed:
             self._check_wanted(commit)
             # the VM may have grown before
-            commit = replace(commit, image=base.image, origin=base.origin, disk_size=copy.size)
+            commit = replace(
+                commit, image=base.image, origin=base.origin, disk_size=copy.size,
+                suspended=self._placed(commit, base.image),
+            )  # fmt: skip
             self.layers.put(commit)
+        memory = Memory(self.layers, commit)
         numbers = array("Q", dirty.numbers(changed))  # of a large disk there are millions
+        numbers.extend(memory.chunks)
         length = layer_format.length(len(numbers))
         total = len(numbers) * CHUNK
         self._note(commit.name, commit=commit, state="copying", done=0, total=total, length=length)
@@ -391,7 +447,17 @@ class Commits:
                     )
                     index += 1
                 self._advance(commit, len(content))
+            for content in memory.content():
+                os.pwrite(into, content, layer_format.place(index) * CHUNK)
+                index += 1
+                self._advance(commit, CHUNK)
         return commit
+
+    def _placed(self, commit: Commit, image: str) -> Suspended | None:
+        """Return a suspended image as it is over another image."""
+        if commit.suspended is None:
+            return None
+        return replace(commit.suspended, at=suspended.place(self.bases.depth(image)))
 
     def _serve(self, commit: Commit) -> tuple[Portal, Proof]:
         """Have hosts that know the secret read the layer, and its leaves."""
@@ -482,12 +548,17 @@ class Commits:
         return below == committed and self.agent.stores.layer(own).usage().is_empty
 
     def _undo(self, commit: Commit) -> None:
+        if commit.qmp:
+            suspensions.go_on(commit)
         try:
             self._forget_at_volt(commit)
         except ImageInUse as err:
             LOG.warning("layer %s stays: %s", commit.name, err)
             self.layers.put(replace(commit, phase=Phase.KEPT))  # a host was faster
             return
+        self._clear_away(commit)
+
+    def _clear_away(self, commit: Commit) -> None:
         if self.layers.file(commit.name).exists():
             for one in self._sources(commit)[1]:
                 one.down()
@@ -495,9 +566,9 @@ class Commits:
         self.let_go(commit)
         self.layers.forget(commit)
 
-    def _forget_at_volt(self, commit: Commit) -> None:
+    def _forget_at_volt(self, commit: Commit, elsewhere: bool = False) -> None:
         try:
-            self.agent.coordinator.drop_layer(commit.name)
+            self.agent.coordinator.drop_layer(commit.name, elsewhere)
         except ImageUnknown:
             LOG.debug("Volt does not know layer %s", commit.name)
 
@@ -510,6 +581,17 @@ class Commits:
             LOG.debug("the copy of VM %s is gone", commit.vm)
 
     # What is asked before, and meanwhile.
+
+    def _is_same(self, begun: Commit, vm: str, *, final: bool, checkpoint: int) -> bool:
+        """Tell whether a commit is what is asked for, also after it was kept.
+
+        After a final one the VM has to be gone: that of one which stays is still to end.
+        """
+        if begun.vm != vm or begun.checkpoint != checkpoint or begun.phase in _GOING:
+            return False
+        if begun.phase is Phase.MAKING or begun.final:
+            return begun.final == final
+        return not checkpoint and final != (vm in self.agent.records.inventory().instances)
 
     def _check_free(self, name: str) -> None:
         try:
@@ -526,7 +608,7 @@ class Commits:
     def _check_wanted(self, commit: Commit) -> None:
         if self._stopped:
             raise _Stopped
-        if self.layers.get(commit.name).phase is Phase.UNDOING:
+        if self.layers.get(commit.name).phase in _GOING:
             raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
 
     def _has_data(self, commit: Commit) -> bool:

@@ -22,6 +22,9 @@ from virtman.model.hashtree import BLOCK, DIGEST
 PIECE = 64 * 1024
 """Bytes of which it is known whether they are there."""
 
+_TOGETHER = 1024 * 1024
+"""Bytes of digests that are read at once, of 128 MiB of the image: a large image has many."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -75,6 +78,12 @@ class Layout:
         """Return where the digests of a piece of the image are: offset and length."""
         start, length = self.part(number)
         return self.leaves_at + start // BLOCK * DIGEST, length // BLOCK * DIGEST
+
+    def all_digests(self) -> Iterator[tuple[int, int]]:
+        """Yield where the digests of all blocks are, in parts: offset and length."""
+        end = self.leaves_at + self.image // BLOCK * DIGEST
+        for start in range(self.leaves_at, end, _TOGETHER):
+            yield start, min(_TOGETHER, end - start)
 
 
 @dataclass(frozen=True)
@@ -150,13 +159,13 @@ def complete(layout: Layout, held: Held, stripes: int) -> tuple[int, ...]:
     )
 
 
-def stored(digests: bytes, zeros: bytes) -> int:
+def stored(digests: Iterable[bytes], zeros: bytes) -> int:
     """Return how many bytes those blocks have that are not zeros.
 
-    :param digests: of all blocks
+    :param digests: of all blocks, in parts
     :param zeros: digest of a block of zeros
     """
-    return (len(digests) // DIGEST - digests.count(zeros)) * BLOCK
+    return sum((len(part) // DIGEST - part.count(zeros)) * BLOCK for part in digests)
 
 
 def runs(digests: bytes, zeros: bytes) -> list[tuple[int, int]]:

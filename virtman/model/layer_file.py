@@ -16,6 +16,7 @@ LONGEST = 4096
 """Bytes of the line."""
 
 _MARK = "virtman layer file 1"
+_BEGIN = b'{"format": "virtman layer file '
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class Label:
 def line(label: Label) -> bytes:
     """Return the begin of a file."""
     return json.dumps({"format": _MARK} | asdict(label)).encode() + b"\n"
+
+
+def is_begin(text: bytes) -> bool:
+    """Tell whether a file that begins so is of a layer, of whatever version."""
+    return text.startswith(_BEGIN)
 
 
 def understand(text: bytes) -> Label:

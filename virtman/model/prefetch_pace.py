@@ -6,23 +6,27 @@ Pure: the caller measures, and gives times as seconds of a clock that never goes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from virtman.model.read_counts import Count
 
 LARGEST = 8
-"""Pieces in flight for a stripe, at most: with 16, parents dropped connections."""
+"""Pieces in flight for a stripe, at most."""
+
+LARGEST_BYTES = 512 * 1024
+"""The same in bytes: with a MiB, parents dropped connections."""
 
 HURT = 2.0
 """How many times longer than idle a read of a VM may take."""
 
 _IDLE_READS = 8
-"""Reads of VMs that tell how long one takes with one piece in flight a stripe ..."""
-
-_IDLE_S = 2.0
-"""... but if there are not as many, windows grow after so many seconds."""
+"""Reads of VMs that tell how long one takes with one piece in flight a stripe."""
 
 _BURST_S = 0.1
+
+
+def fitting(window: int, piece: int) -> int:
+    """Return how many pieces of so many bytes may be in flight of a window, at most: one may."""
+    return min(window, max(LARGEST_BYTES // piece, 1))
 
 
 class Window:
@@ -51,42 +55,49 @@ class Window:
         """Take notice of how long a read of a VM takes now.
 
         :param read_s: mean of late; 0 if nothing was read
-        :param idle_s: mean when nothing is fetched ahead; 0 if that is not known
+        :param idle_s: mean with one piece in flight; 0 if that is not known, so that whoever waits
+            is hurt, and one piece is what may be in flight
         """
-        self._hurt = bool(idle_s) and read_s > HURT * idle_s
+        self._hurt = read_s > HURT * idle_s
         if self._hurt:
-            self.size = max(self.size // 2, 1)
+            self.size = max(self.size // 2, 1) if idle_s else 1
             self._came = 0
 
 
 class Idle:
     """How long a read takes that memory does not answer, while hardly anything is fetched ahead.
 
+    The first read that waits has windows of one piece, and the next eight tell it::
+
+        -- none waits --|-- one has: windows of 1 --|-- known
+                        first look at it            8 more reads
+
     :ivar seconds: mean; 0 as long as it is not known
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self) -> None:
         self.seconds = 0.0
-        self._clock = clock
-        self._begin = clock()
+        self._learns = False
         self._last = (0, 0.0)
 
     def look(self, seen: dict[int, Count]) -> float:
-        """Return how long reads took since the last look, on average; 0 if none waited."""
+        """Return how long reads took since the last look, on average; 0 if none waited.
+
+        Infinity while it is learnt how long they take.
+        """
         waited = sum(one.waited for one in seen.values())
         seconds = sum(one.seconds for one in seen.values())
         fresh = waited - self._last[0]
+        if self._learns and fresh < _IDLE_READS:
+            return math.inf
         mean = (seconds - self._last[1]) / fresh if fresh else 0.0
-        if not self.is_known() and fresh < _IDLE_READS:
-            return 0.0
         self._last = waited, seconds
-        if not self.is_known():
-            self.seconds = mean
+        if self._learns:
+            self.seconds, self._learns = mean, False
+        elif fresh and not self.seconds:
+            self._learns = True  # these found more in flight
+            return math.inf
         return mean
-
-    def is_known(self) -> bool:
-        """Tell whether windows may grow."""
-        return bool(self.seconds) or self._clock() - self._begin > _IDLE_S
 
 
 class Cap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 BOUNDS = (0.001, 0.01, 0.1, 1.0)
@@ -25,3 +26,13 @@ class Count:
     def waited(self) -> int:
         """Reads that memory did not answer."""
         return sum(self.classes[1:])
+
+
+def total(counts: Sequence[Count]) -> Count:
+    """Return what was read of several areas, or none."""
+    classes = zip(*(one.classes for one in [Count(), *counts]), strict=True)
+    return Count(
+        sum(one.sectors for one in counts),
+        sum(one.seconds for one in counts),
+        tuple(map(sum, classes)),
+    )

@@ -25,7 +25,7 @@ PATIENCE: float = dm.PATIENCE
 
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 # Path states in a multipath's status line: device, A(ctive) or F(ailed), failures.
-_PATH = re.compile(r"(\d+:\d+) ([AF]) \d+")
+_PATH = re.compile(r"(\d+:\d+) ([AF]) (\d+)")
 _REMOVE_DEADLINE = 5.0
 _DETACH_DEADLINE = 10.0
 
@@ -93,7 +93,12 @@ def statuses(names: Iterable[str]) -> dict[str, Table]:
 
 def failed_paths(status: Table) -> list[str]:
     """Return the numbers of the paths of a multipath that do not work."""
-    return [number for number, state in _paths(status) if state == "F"]
+    return [number for number, state, _ in _paths(status) if state == "F"]
+
+
+def path_failures(status: Table) -> int:
+    """Return how often paths of a multipath have failed since its table was loaded."""
+    return sum(failures for _, _, failures in _paths(status))
 
 
 def failed(status: Table) -> bool:
@@ -103,7 +108,7 @@ def failed(status: Table) -> bool:
 
 def works(status: Table) -> bool:
     """Tell whether a path of a multipath works."""
-    return any(state == "A" for _, state in _paths(status))
+    return any(state == "A" for _, state, _ in _paths(status))
 
 
 def corrupt(names: Iterable[str]) -> set[str]:
@@ -260,7 +265,7 @@ class Mapped:
 
     def path_states(self) -> list[tuple[str, str]]:
         """Return number and state of a multipath's paths: A(ctive) or F(ailed), in order."""
-        return _paths(self.status())
+        return [(number, state) for number, state, _ in _paths(self.status())]
 
     def has_failed(self) -> bool:
         """Tell whether any path of a multipath does not work."""
@@ -281,9 +286,11 @@ class Mapped:
                 dm.message(self.name, f"switch_group {works.index(True) + 1}")
 
 
-def _paths(status: Table) -> list[tuple[str, str]]:
+def _paths(status: Table) -> list[tuple[str, str, int]]:
     rows = (words for _, _, target, words in status if target == "multipath")
-    return [(match[1], match[2]) for words in rows for match in _PATH.finditer(words)]
+    return [
+        (match[1], match[2], int(match[3])) for words in rows for match in _PATH.finditer(words)
+    ]
 
 
 def _shape(

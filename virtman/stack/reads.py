@@ -23,10 +23,12 @@ class Reads:
     """Counts the reads of all VMs from one image on this node.
 
     :ivar area: bytes of an area: a power of two
+    :ivar seen: what the last look returned
     """
 
     def __init__(self, image: str, size: int) -> None:
         self.device = Device(image, "origin")
+        self.seen: dict[int, Count] = {}
         self.area = _SMALLEST
         while self.area * AREAS < size:
             self.area *= 2
@@ -41,10 +43,11 @@ class Reads:
         """Return what was read so far, by the number of the area; without those of no reads."""
         with explained(f"reads of {self.device}"):
             found = dm.counted(str(self.device))
-        return {
+        self.seen = {
             number: Count(sectors, nanoseconds / 1e9, tuple(classes))
             for number, sectors, nanoseconds, classes in found
         }
+        return self.seen
 
     def end(self) -> None:
         """Count no longer; may be called at any time."""

@@ -13,7 +13,7 @@ from werkzeug.http import parse_etags
 from volt import transport
 from volt.api import schemas
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
-from volt.model import basis
+from volt.model import basis, suspended
 from volt.model.names import check_name
 from volt.model.objects import (
     Chosen,
@@ -79,7 +79,8 @@ def image(body: bytes) -> NewImage:
     )
     if "layer" in content:
         layer = content["layer"]
-        new = replace(new, layer=Layer(layer["parent"], layer["disk_size"], None))
+        saved = suspended.parse(layer["suspended"]) if "suspended" in layer else None
+        new = replace(new, layer=Layer(layer["parent"], layer["disk_size"], None, saved))
     if "root_hash" not in content:
         return new
     return replace(
@@ -264,6 +265,11 @@ def held(query: Query) -> tuple[str | None, str | None]:
 def is_forced(query: Query) -> bool:
     """Parse whether something is to be done although it does harm."""
     return bool(parameters(query, schemas.FORCED).get("force") == "true")
+
+
+def is_elsewhere(query: Query) -> bool:
+    """Parse whether an image shall stay where others have all of it."""
+    return bool(parameters(query, schemas.ELSEWHERE).get("elsewhere") == "true")
 
 
 def revision(query: Query) -> int | None:

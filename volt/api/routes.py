@@ -199,9 +199,10 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
         ),
         Route(
             *("DELETE", f"{_IMAGE}/makers/<path:host>", images.drop, "layer:drop"),
-            "Forget a layer that a host has made.",
-            {204: None},
+            "Forget a layer that a host has made, or that the host has it.",
+            {200: of(Image), 204: None},
             (404, 409),
+            query=schemas.ELSEWHERE,
         ),
         Route(
             *("GET", f"{_IMAGE}/trees", images.trees, "image:trees"),

@@ -62,6 +62,54 @@ _PEM = (
 
 _COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 
+
+def _text(pattern: str) -> dict[str, str]:
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+def _exact(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+_FEW = {"type": "integer", "minimum": 1, "maximum": 1024}
+
+# Agents make command lines of QEMU of these: no text has a comma, a space or a line's end.
+_SUSPENDED = _exact(
+    at=_COUNT,
+    state=_COUNT | {"minimum": 1, "maximum": 64 * 1024 * 1024},
+    sha256=_HASH,
+    hardware=_exact(
+        qemu=_text(r"[0-9]{1,3}\.[0-9]{1,3}"),
+        accel={"enum": ["kvm", "tcg"]},
+        machine=_text(r"pc-(i440fx|q35)-[0-9]{1,3}\.[0-9]{1,3}"),
+        cpu=_text(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"),
+        features=_HASH,
+        sockets=_FEW,
+        cores=_FEW,
+        threads=_FEW,
+        memory=_COUNT | {"minimum": 1},
+        block=_text(r"[a-z][a-z0-9_.-]{0,63}"),
+        canonical={"type": "boolean"},
+        serials={"type": "integer", "minimum": 0, "maximum": 4},
+        devices={
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 32,
+            "items": _exact(
+                driver=_text(r"[A-Za-z][A-Za-z0-9-]{0,31}"),
+                address=_text(r"([0-9a-f]{2}\.[0-7])?"),
+                serial=_text(r"[A-Za-z0-9_.-]{0,20}"),
+                mac=_text(r"(([0-9a-f]{2}:){5}[0-9a-f]{2})?"),
+            ),
+        },
+    ),
+)
+
 IMAGE = Schema(
     {
         "type": "object",
@@ -87,6 +135,7 @@ IMAGE = Schema(
                         "maximum": LARGEST,
                         "multipleOf": SECTOR,
                     },
+                    "suspended": _SUSPENDED,
                 },
                 "required": ["parent", "disk_size"],
                 "additionalProperties": False,
@@ -321,6 +370,14 @@ FORCED = Schema(
     {
         "type": "object",
         "properties": {"force": {"enum": ["true", "false"], "default": "false"}},
+        "additionalProperties": False,
+    }
+)
+
+ELSEWHERE = Schema(
+    {
+        "type": "object",
+        "properties": {"elsewhere": {"enum": ["true", "false"], "default": "false"}},
         "additionalProperties": False,
     }
 )

@@ -28,6 +28,9 @@ def show(options: cfg.ConfigOpts, name: str) -> None:
     if found.layer is not None:
         click.echo(f"parent: {found.layer.parent}, with a disk of {found.layer.disk_size} bytes")
         click.echo(f"made by: {found.layer.maker or '-'}")
+        if found.layer.suspended is not None:
+            hardware = found.layer.suspended.hardware
+            click.echo(f"suspended: {hardware.machine}, {hardware.cpu}, {hardware.memory} bytes")
     if found.basis is not None:
         names = ", ".join(found.basis.images)
         click.echo(f"based on: {names}, with {found.basis.shared} bytes in common")

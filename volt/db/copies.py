@@ -66,6 +66,12 @@ def wanted(session: Session) -> dict[str, int]:
     return {name: copies or 0 for name, copies in rows}
 
 
+def sources_gone(session: Session) -> dict[str, bool]:
+    """Return of which images the source was removed, and whether a host stands for it."""
+    query = select(ImageRow.name, ImageRow.home).where(ImageRow.source_gone)
+    return {name: home is not None for name, home in session.execute(query)}
+
+
 def keepers(session: Session, image: str) -> list[Keeper]:
     """Return the hosts that have a copy, or were chosen."""
     return _keepers(session, image, PlacementRow.whole | PlacementRow.chosen)

@@ -1,5 +1,8 @@
 """How much there is of everything: one query for each kind of number."""
 
+import json
+from collections.abc import Collection
+
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
@@ -50,4 +53,17 @@ def count(session: Session) -> Figures:
         holds.count(session),
         copies.count(session, {name: stripes for name, _, stripes in images}),
         copies.wanted(session),
+        _reads(session, {name for name, _, _ in images}),
+        copies.sources_gone(session),
     )
+
+
+def _reads(session: Session, images: Collection[str]) -> dict[str, tuple[int, int]]:
+    """Return hits and misses of these images, as hosts said last; a host may name others."""
+    found = dict.fromkeys(images, (0, 0))
+    for text in session.scalars(select(HostRow.report)):
+        for name, said in json.loads(text).get("images", {}).items():
+            if name in found:
+                hits, misses = found[name]
+                found[name] = hits + said.get("hits", 0), misses + said.get("misses", 0)
+    return found

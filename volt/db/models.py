@@ -1,7 +1,7 @@
 """Which rows hold Volt's state."""
 
 from datetime import UTC, datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from sqlalchemy import (
     JSON,
@@ -68,11 +68,13 @@ class ImageRow(Sourced, Base):
     ``inner`` and ``at_source`` are totals of the trees, a number a stripe. ``profiles`` has the
     newest revision of each workload's profile, for placements to tell without another query.
     ``revisions`` has the last that each workload ever had: no other profile gets its number.
-    ``home`` is the host that stands for the source; null if that serves itself. Hosts copy all of
+    ``home`` is the host that stands for the source; null if that serves itself, or nobody if the
+    ``source_gone`` is: it was removed, and has not been added again. Hosts copy all of
     it ``hydrate_after`` seconds after it came, at ``hydrate_rate`` bytes/s; null for not at all.
     So many are chosen for this that there are ``hydrate_copies``; null is all hosts.
     ``based_on`` are the images with which it has ``shared`` bytes in common, as ``basis`` says;
     null for none.
+    ``suspended`` says how a VM goes on from it; null for an image that has no VM's memory.
     A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``objects.Layer``.
     """
 
@@ -91,12 +93,14 @@ class ImageRow(Sourced, Base):
     root_hash: Mapped[str | None] = mapped_column(String(64))
     salt: Mapped[str | None] = mapped_column(String(64))
     home: Mapped[str | None] = mapped_column(Name)
+    source_gone: Mapped[bool] = mapped_column(default=False)
     hydrate_after: Mapped[int | None]
     hydrate_rate: Mapped[int | None] = mapped_column(BigInteger)
     hydrate_copies: Mapped[int | None]
     parent: Mapped[str | None] = mapped_column(Name)
     disk_size: Mapped[int | None] = mapped_column(BigInteger)
     maker: Mapped[str | None] = mapped_column(Name)
+    suspended: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     based_on: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
     shared: Mapped[int | None] = mapped_column(BigInteger)
     profiles: Mapped[dict[str, int]] = mapped_column(JSON, default=dict)

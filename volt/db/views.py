@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import copies, forests, hosts, placements
 from volt.db.models import HoldRow, HostRow, ImageRow, PlacementRow
+from volt.model import suspended
 from volt.model.objects import (
     Basis,
     Candidate,
@@ -101,7 +102,8 @@ def children(session: Session, image: str) -> list[str]:
 def _layer(image: ImageRow) -> Layer | None:
     if image.parent is None:
         return None
-    return Layer(image.parent, image.disk_size or 0, image.maker)
+    saved = suspended.parse(image.suspended) if image.suspended else None
+    return Layer(image.parent, image.disk_size or 0, image.maker, saved)
 
 
 def trees(session: Session, image: ImageRow) -> Trees:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from volt.model.basis import NewBasis
+from volt.model.suspended import Suspended
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
 
@@ -53,12 +54,13 @@ class Layer:
 
     ``parent`` is the image that the VM began with, ``disk_size`` the bytes of the VM's disk. A host
     that made the layer serves it until it drops it, and is its ``maker``; null for any other
-    source.
+    source. ``suspended`` is null unless it has the VM's memory too.
     """
 
     parent: str
     disk_size: int
     maker: str | None
+    suspended: Suspended | None = None
 
 
 @dataclass(frozen=True)
@@ -540,7 +542,9 @@ class Figures:
     image and stripe (or more, where there are racks), ``generations`` are by image. ``caps`` are
     all that there are. ``holds`` counts, by image, the hosts that need it, and those of them that
     have expired. ``copies`` are those of all of an image, and of each stripe, by image; ``wanted``
-    is how many there shall be.
+    is how many there shall be. ``reads`` are those that caches of hosts answered, and could not,
+    as hosts said last, by image. ``sources_gone`` has the images whose source was removed, and
+    whether a host stands for it.
     """
 
     hosts: int
@@ -553,3 +557,5 @@ class Figures:
     holds: Mapping[str, tuple[int, int]]
     copies: Mapping[str, Copies]
     wanted: Mapping[str, int]
+    reads: Mapping[str, tuple[int, int]]
+    sources_gone: Mapping[str, bool]

@@ -110,7 +110,8 @@ class Forest(Places):
         """Have those in this part who may take the host's places."""
         self._know(self.node(host, 0).rack)
         if any(tree.nodes[host].is_entry for tree in self._trees):
-            self._pick([Pick(LOWEST_ENTRIES, self._change.others + 1)])
+            # the host may be one of the lowest itself, and one that is handed over counts nowhere
+            self._pick([Pick(LOWEST_ENTRIES, self._change.others + 2)])
 
     def join(self, newcomer: Newcomer) -> None:
         """Place a host; raises HostPlaced if it has a place."""
@@ -141,8 +142,7 @@ class Forest(Places):
         for tree in self._trees:
             node = tree.nodes[host]
             if node.inner:
-                tree.remove(host)
-                tree.add_leaf(node)
+                tree.demote(node)
         self._balance()
 
     def overload(self, host: str) -> None:
@@ -209,9 +209,11 @@ class Forest(Places):
     def _hand_over(self, donor: Tree, needy: Tree) -> None:
         """Let one of the donor's lowest inner hosts feed the needy tree instead.
 
-        Best is one of a rack whose strays the needy tree has.
+        It is of a rack that has more of them there. While all may feed others and their racks are
+        known, there is one, as the donor has more in all; so a rack's numbers of inner hosts in
+        two trees differ by one at most, however hosts join.
         """
-        lowest = self._lowest_of_strays(donor, needy) or donor.lowest_inner()
+        lowest = self._lowest_of_uneven(donor, needy) or donor.lowest_inner()
         lowest = [node for node in lowest if node.host in needy.nodes]
         if not lowest:
             raise PartTooSmall("no lowest host is here with its place in the other tree")
@@ -220,20 +222,22 @@ class Forest(Places):
             return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
 
         node = min(lowest, key=order)
-        self._know(node.rack)
+        self._know_heirs(node.host)
         donor.demote(node)
         needy.promote(needy.nodes[node.host])
         donor.use_free_slots()
         needy.use_free_slots()
 
-    def _lowest_of_strays(self, donor: Tree, needy: Tree) -> list[Node]:
-        """Return the donor's lowest hosts of a rack that lacks inner hosts in the needy tree."""
-        for rack in sorted(
-            {node.rack for node in needy.nodes.values() if node.stray and node.rack}
-        ):
+    def _lowest_of_uneven(self, donor: Tree, needy: Tree) -> list[Node]:
+        """Return the donor's lowest hosts of a rack with more inner hosts there.
+
+        Racks with strays come first, as these then go home.
+        """
+        racks = {(not node.stray, node.rack) for node in needy.nodes.values() if node.rack}
+        for _, rack in sorted(racks):
             self._know(rack)
             if needy.need(rack) - donor.need(rack) >= self.limits.fanout:
                 self._pick(self._lowest_of_rack(rack, self._change))
-                if found := [node for node in donor.lowest_of(rack) if not node.is_entry]:
+                if found := donor.lowest_of(rack):
                     return found
         return []

@@ -40,6 +40,8 @@ class Slots(Links):
     def __init__(self, limits: Limits, totals: Totals) -> None:
         super().__init__(limits.fanout, totals)
         self._limits = limits
+        # Of a rack, once there is another: so entries have slots for the roots of all.
+        self._most_roots = max(1, limits.fanout // 2)
 
     @property
     def has_spares(self) -> bool:
@@ -121,22 +123,17 @@ class Slots(Links):
     def _home_slots(self, node: Node) -> list[Slot]:
         """Return the places below inner hosts of the host's own rack.
 
-        Half of those below its entry are for others, once there is another rack.
+        Those below its entry are for roots, as long as the rack may have another.
         """
-        parents = (one for one in self.of_rack(node.rack) if one.inner)
-        return self._slots(
-            node, (one for one in parents if not one.is_entry or self._may_grow(one))
-        )
-
-    def _may_grow(self, entry: Node) -> bool:
-        """Tell whether an entry may feed another root of its own rack."""
-        if not self.has_racks():
-            return True
-        roots = [one for one in self.below(entry) if one.is_root and one.is_home_of(entry)]
-        return len(roots) < max(1, self.fanout // 2)
+        of_rack = [one for one in self.of_rack(node.rack) if one.inner]
+        is_full = self.has_racks() and sum(one.is_root for one in of_rack) >= self._most_roots
+        return self._slots(node, (one for one in of_rack if not (is_full and one.is_entry)))
 
     def _slots(self, node: Node, parents: Iterable[Node]) -> list[Slot]:
-        """Return the places below these that are free or held by a leaf, which may give way."""
+        """Return the places below these that are free, or held by one that may give way.
+
+        That is a leaf, or below the entry of the host's own rack a root of another.
+        """
         asker = Node(node.host, node.rack, None, 1, inner=True)
         found: list[Slot] = []
         for parent in parents:
@@ -144,8 +141,12 @@ class Slots(Links):
                 level = self.level_below(parent.host, asker, False)
                 if parent.fed < self.fanout:
                     found.append(Slot(parent.host, level))
-                leaves = (child for child in self.below(parent) if not child.inner)
-                found += [Slot(parent.host, level, leaf) for leaf in leaves]
+                home = parent.is_entry and parent.is_home_of(node)
+                found += [
+                    Slot(parent.host, level, child)
+                    for child in self.below(parent)
+                    if not child.inner or (home and child.is_root and child.is_foreign_to(node))
+                ]
         return found
 
     def _slot_order(self, node: Node, slot: Slot) -> tuple[bool, bool, bool, int, str]:

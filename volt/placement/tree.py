@@ -21,15 +21,10 @@ class Tree(Slots):
             self.hang(node, None)
             return
         best = min(self.open(), key=lambda one: self.parent_order(node, one), default=None)
-        if best is not None and best.is_foreign_to(node):
-            yielding = self._foreign_leaf_beside(node)
-            if yielding is not None:
-                parent = yielding.parent
-                self.unhang(yielding)
-                self.hang(yielding, best.host)
-                self.hang(node, parent)
-                return
         self.hang(node, None if best is None else best.host)
+        if best is not None and node.stray:
+            self._bring_home(node.rack)
+            self._bring_home(best.rack)
 
     def add_inner(self, node: Node) -> None:
         """Hang a host that may feed others as near to the root as compactness asks."""
@@ -39,8 +34,8 @@ class Tree(Slots):
         """Take a host out; whom it fed is fed by others."""
         node = self.nodes[host]
         orphans: list[Node] = []
+        heir = self._heir(node) if node.inner else None
         if node.inner:
-            heir = self._heir(node)
             orphans = self.children(node) if heir is None else self._succeed(node, heir)
             self.set_inner(node, False)
         for orphan in orphans:
@@ -49,16 +44,13 @@ class Tree(Slots):
         self.forget(host)
         for orphan in orphans:
             self._rehang(orphan)
+        for one in orphans if heir is None else [heir, *orphans]:
+            self._bring_home(one.rack)
 
     def demote(self, node: Node) -> None:
-        """Make an inner host of the lowest level a leaf, where it hangs."""
-        self.set_inner(node, False)
-        node.level = self.level_below(node.parent, node, entry=False)
-        orphans = self.children(node)
-        for orphan in orphans:
-            self.unhang(orphan)
-        for orphan in orphans:
-            self._rehang(orphan)
+        """Make an inner host a leaf."""
+        self.remove(node.host)
+        self.add_leaf(node)
 
     def promote(self, node: Node) -> None:
         """Make a leaf inner: where it hangs if no place is nearer to the root."""
@@ -93,7 +85,7 @@ class Tree(Slots):
 
         That is what comes in from other racks, less what goes out to them or could.
         """
-        if rack is None or not self.has_racks():
+        if rack is None:
             return 0
         of_rack = self.of_rack(rack)
         into = sum(self.comes_in(node) for node in of_rack)
@@ -131,26 +123,33 @@ class Tree(Slots):
             self.add_leaf(node)
 
     def _bring_home(self, rack: str | None) -> None:
-        """Hang leaves of a rack that others feed below its own hosts, as far as these have room."""
-        strays = [one for one in self.of_rack(rack) if one.stray]
-        rooms = [one for one in self.of_rack(rack) if one.inner]
-        for stray in sorted(strays, key=lambda one: one.host):
-            if not any(one.has_room(self.fanout) for one in rooms):
-                return
-            self.unhang(stray)
-            self.add_leaf(stray)
+        """Hang strays of a rack below its own hosts, where there is room or others' strays hang.
 
-    def _foreign_leaf_beside(self, node: Node) -> Node | None:
-        """Return a leaf of another rack whose parent is in the node's rack, nearest first.
-
-        It is across racks already, so its going elsewhere makes no more links across.
+        So a rack that feeds strays has none, as far as that is here.
         """
+        strays = [one for one in self.of_rack(rack) if one.stray]
+        for stray in sorted(strays, key=lambda one: one.host):
+            away = self.nodes.get(str(stray.parent))
+            if away is None:  # it is to be hung itself
+                continue
+            if any(one.has_room(self.fanout) for one in self.of_rack(rack)):
+                self.unhang(stray)
+                self.add_leaf(stray)
+            elif away.accepting and (guest := self._guest(rack)) is not None:
+                home = guest.parent
+                self.unhang(guest)
+                self.unhang(stray)
+                self.hang(stray, home)
+                self.hang(guest, away.host)
+
+    def _guest(self, rack: str | None) -> Node | None:
+        """Return a leaf of another rack that a host of this one feeds, nearest first."""
         leaves = (
             leaf
-            for parent in self.of_rack(node.rack)
+            for parent in self.of_rack(rack)
             if parent.accepting and parent.foreign
             for leaf in self.below(parent)
-            if not leaf.inner and parent.is_foreign_to(leaf)
+            if leaf.stray
         )
         return min(leaves, key=lambda leaf: (leaf.level, leaf.host), default=None)
 
@@ -178,8 +177,17 @@ class Tree(Slots):
         return min(found, key=order, default=None)
 
     def _lower(self, node: Node, among: list[Node]) -> list[Node]:
-        """Return the lowest of these that are lower than the host."""
-        return [one for one in self._lowest(among) if one.level > node.level]
+        """Return the lowest of these that are lower than the host, and do not hang above it.
+
+        Only one that feeds an inner host of another rack, for lack of slots, has anyone of a
+        level less than its own below it.
+        """
+        return [
+            one
+            for one in self._lowest(among)
+            if one.level > node.level
+            and all(child.level > one.level for child in self.children(one) if child.inner)
+        ]
 
     def _moves(self, node: Node, heir: Node) -> int:
         """Return how many hosts get another parent if the heir takes the place of the node."""

@@ -7,7 +7,7 @@ locked in this order: images by name, hosts by name, placements.
 
 import logging
 from collections.abc import Collection
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 
 from sqlalchemy import Engine, func, select
@@ -31,6 +31,7 @@ from volt.errors import (
     LayersTooMany,
     NotMaker,
 )
+from volt.model import suspended
 from volt.model.basis import NewBasis
 from volt.model.names import few
 from volt.model.objects import (
@@ -129,8 +130,7 @@ class Images:
         """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
-            if maker is not None and row.maker != maker:
-                raise NotMaker(f"image {name} is no layer that host {maker} made")
+            _check_maker(row, maker)
             children = views.children(session, name)
             if children:
                 raise ImageInUse(
@@ -148,14 +148,16 @@ class Images:
             _delete(session, row)
 
     @retried
-    def withdraw(self, name: str, forced: bool = False) -> Image | None:
+    def withdraw(self, name: str, forced: bool = False, maker: str | None = None) -> Image | None:
         """Have an image's source go; return the image, or None if it is forgotten.
 
         It is forgotten if no host needs it. Else a host that has all of it stands for the source,
-        or, if ``forced``, nobody may. Raises ImageUnknown, ImageLastCopy.
+        or, if ``forced``, nobody may. For a host only a layer that it keeps. Raises ImageUnknown,
+        ImageLastCopy, NotMaker.
         """
         with self._turns.of(name), self._writing.begin() as session:
             row = known(session, name, lock=True)
+            _check_maker(row, maker)
             count = _places(session, name)
             needing = () if count else holds.holders(session, name)
             children = views.children(session, name)
@@ -175,6 +177,7 @@ class Images:
                     f"the last copy. Have hosts copy it first ('volt-manage image hydrate {name} "
                     "--copies 2'), or give it up there; --force stops serving it all the same"
                 )
+            row.source_gone = True
             if row.home != home:
                 row.home = home
                 placing.renew_all(session, row)
@@ -208,6 +211,7 @@ class Images:
                         f"host {host} has no whole copy of image {name}: 'virtman image hydrate' "
                         "makes one there"
                     )
+            row.source_gone &= host is not None
             if row.home != host:
                 row.home = host
                 placing.renew_all(session, row)
@@ -295,6 +299,7 @@ class Images:
                 parent=layer and layer.parent,
                 disk_size=layer and layer.disk_size,
                 maker=layer and layer.maker,
+                suspended=layer and layer.suspended and suspended.form(layer.suspended),
                 **columns.values(new.source),
             )
             row.source_proof = new.source_proof
@@ -342,6 +347,12 @@ def _delete(session: Session, row: ImageRow) -> None:
     caps.remove(session, CapKind.IMAGE, row.name)
     hosts.note(session, "image_delete", [None], row.name)
     LOG.info("Image %s deleted", row.name)
+
+
+def _check_maker(row: ImageRow, maker: str | None) -> None:
+    """Raise NotMaker if a host says something about an image that it did not make."""
+    if maker is not None and row.maker != maker:
+        raise NotMaker(f"image {row.name} is no layer that host {maker} made")
 
 
 def _check_layer(session: Session, name: str, layer: Layer) -> None:
@@ -398,11 +409,19 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
     if row is None:
         return None
     stored, said = views.without_secret(row), new.without_secret()
+    if row.source_gone and row.root_hash is not None:
+        stored = _moved(stored, said)
     if stored != said:
         raise ImageExists(
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
+    if row.source_gone:
+        row.source_gone = False
+        row.maker = new.layer.maker if new.layer else None
+        for column, value in columns.values(new.source).items():
+            setattr(row, column, value)
+        placing.renew_all(session, row)
     if new.basis is not None and row.basis != new.basis.content:
         _check_basis(session, new, new.basis)
         _put_basis(row, new.basis)
@@ -411,6 +430,13 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
         placing.renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
+
+
+def _moved(stored: NewImage, said: NewImage) -> NewImage:
+    """Return a stored image with the source of the one that is said: the hashes tell the rest."""
+    if stored.layer is not None and said.layer is not None:
+        stored = replace(stored, layer=replace(stored.layer, maker=said.layer.maker))
+    return replace(stored, source=said.source)
 
 
 def _differences(one: NewImage, other: NewImage) -> str:

@@ -187,8 +187,8 @@ class Placements:
             hosts.have(session, said)
             for one in said:
                 if one.is_new:
-                    kind = "whole" if one.whole else "not_whole"
-                    hosts.note(session, kind, [one.host], image)
+                    hosts.note(session, "whole" if one.whole else "not_whole", [one.host], image)
+            placing.house(session, image_row)
             if copies.understudies(session, image) != before:
                 image_row.generation += 1
                 forests.renew(session, {image_row: forests.near_source(session, image)})

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from volt.db import forests, placements
+from volt.db import forests, hosts, placements
 from volt.db.hosts import Held
-from volt.db.models import WAITING, ImageRow, PlacementRow
+from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
 from volt.placement.links import Newcomer, PartTooSmall
 from volt.placement.part import Change
 from volt.placement.places import Places
@@ -66,8 +66,12 @@ def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bo
     if had_all:
         told |= forests.near_source(session, image.name)
     if image.home in names:
-        image.home = other_home(session, image, names)
+        gone, image.home = image.home, other_home(session, image, names)
         renew_all(session, image)
+        if image.home is not None:
+            hosts.note(session, "rehome", [image.home], image.name)
+        else:
+            hosts.note(session, "home_gone", [gone], image.name)
     else:
         forests.renew(session, {image: told})
     LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
@@ -100,14 +104,32 @@ def renew_all(session: Session, image: ImageRow) -> None:
 
 
 def other_home(session: Session, image: ImageRow, gone: Collection[str] = ()) -> str | None:
-    """Return who can stand for the source once these hosts are gone; None for the source itself."""
-    whole = select(PlacementRow.host).where(
-        PlacementRow.image == image.name,
-        PlacementRow.whole,
-        PlacementRow.left.is_(None),
-        PlacementRow.host.not_in(sorted(gone)),
+    """Return who can stand for the source once these hosts are gone; None for the source itself.
+
+    Hosts that shall feed no more than now come last.
+    """
+    whole = (
+        select(PlacementRow.host)
+        .join(HostRow, HostRow.name == PlacementRow.host)
+        .where(
+            PlacementRow.image == image.name,
+            PlacementRow.whole,
+            PlacementRow.left.is_(None),
+            PlacementRow.host.not_in(sorted(gone)),
+        )
+        .order_by(HostRow.draining, HostRow.overloaded, HostRow.name)
     )
-    return session.scalars(whole.order_by(PlacementRow.host).limit(1)).first()
+    return session.scalars(whole.limit(1)).first()
+
+
+def house(session: Session, image: ImageRow) -> None:
+    """Have a host stand for a source that is gone, if nobody does and one has all of the image."""
+    if not image.source_gone or image.home is not None:
+        return
+    image.home = other_home(session, image)
+    if image.home is not None:
+        renew_all(session, image)
+        hosts.note(session, "rehome", [image.home], image.name)
 
 
 def adjust(session: Session, image: ImageRow, host: Held) -> None:

@@ -1,5 +1,6 @@
 """The sample alerts and the sample dashboard ask for figures that there are, and work."""
 
+import ast
 import json
 import re
 import subprocess
@@ -12,8 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.functional.virtman.base import TestCase
 from virtman.background.metrics import Figures
+from volt.transport import RENEWED
 
 ETC = Path(__file__).parents[3] / "etc"
+PAGE = ETC.parent / "doc/source/operator/monitoring.rst"
 ALERTS = ETC / "prometheus/virtman-alerts.yml"
 NAME = re.compile(r"\b(?:volt|virtman)_\w+")
 
@@ -43,6 +46,22 @@ class PromtoolTest(testtools.TestCase):
         file = Path(self.useFixture(fixtures.TempDir()).path) / "rules.yml"
         file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
         self.promtool("check", "rules", str(file))
+
+
+class EventsTest(testtools.TestCase):
+    def test_the_table_of_events_has_all_that_are_noted_and_no_others(self):
+        rows = re.search(r"^=+ =+\nkind .*?\n=+ =+\n(.*?)\n=+ =+$", PAGE.read_text(), re.M | re.S)
+        listed = re.findall(r"^\w[\w, ]{,15}", rows[1], re.M)
+        told = {kind for names in listed for kind in names.replace(",", " ").split()}
+        noted = {
+            found.value
+            for file in (PAGE.parents[3] / "volt").rglob("*.py")
+            for call in ast.walk(ast.parse(file.read_text()))
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("note")
+            for found in ast.walk(call.args[1 if ast.unparse(call.args[0]) == "session" else 0])
+            if isinstance(found, ast.Constant)
+        }
+        self.assertEqual(noted | {RENEWED, "join"}, told)
 
 
 class NamesTest(TestCase):

@@ -111,7 +111,7 @@ class CompletionTest(ServedCase):
         return [line.removeprefix("plain,") for line in said.splitlines() if line]
 
     def test_nouns_verbs_and_options(self):
-        self.assertEqual(["snapshot", "source"], self.complete("s"))
+        self.assertEqual(["snapshot", "source", "suspend-image"], self.complete("s"))
         self.assertIn("create", self.complete("cr"))
         self.assertEqual(["limit", "list"], self.complete("vm", "li"))
         self.assertIn("--from-snapshot", self.complete("vm", "create", "--"))

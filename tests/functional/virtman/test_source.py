@@ -5,11 +5,13 @@ from pathlib import Path
 from random import Random
 
 import fixtures
+from click.testing import CliRunner
 
 from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.process import Process
 from virtman import source
+from virtman.cmd.shell import shell
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Layer, Shape
 from virtman.errors import (
@@ -161,6 +163,46 @@ class SourceTest(SourceCase):
         self.assertEqual(set(range(32)) - {3}, set(found.wanted()))
         self.assertEqual(self.volt().image("img2").tree.root, found.identity)
         self.assertEqual([], self.carry("img", "img2"))
+
+    def test_of_a_profile_of_which_little_is_left_nothing_is_stored(self):
+        self.add()
+        self.record(dict.fromkeys(range(33), 0.1))
+        old = self.file.read_bytes()
+        self.file.write_bytes(Random(4).randbytes(17 * PIECE) + old[17 * PIECE :])
+        (found,) = self.carry("img", "img2")
+        self.assertEqual((16, 33, False), (found.kept, found.pieces, found.is_enough))
+        self.assertIsNone(self.volt().profile("img2", "boot"))
+
+    def command(self, image, *words):
+        """Add another image by the command; return what it says."""
+        where = ("--volt", self.bed.volt.url, "--token-file", self.access.token_file)
+        where += ("--host", "storage", "--ip", "127.0.0.1", "--port", str(self.bed.source.port))
+        with Process(self.kernel).here():
+            done = CliRunner().invoke(
+                shell, ["source", "add", image, str(self.file), *where, *words]
+            )
+        self.assertEqual(0, done.exit_code, done.output)
+        return done.stdout.splitlines()[-1]
+
+    def test_what_an_image_is_based_on_gives_it_its_profiles(self):
+        self.add()
+        self.record(dict.fromkeys(range(33), 0.1))
+        content = bytearray(self.file.read_bytes())
+        content[0] ^= 1
+        self.file.write_bytes(content)
+        said = self.command("img2", "--based-on", "img")
+        self.assertEqual("profile boot: 32 of 33 pieces of img kept", said)
+        self.assertEqual(32, decode(self.volt().profile("img2", "boot")[0]).total)
+        said = self.command("img3", "--find-base")
+        self.assertEqual("profile boot: 32 of 32 pieces of img2 kept", said)
+        self.file.write_bytes(Random(4).randbytes(18 * PIECE) + content[18 * PIECE :])
+        said = self.command("img4", "--based-on", "img3")
+        self.assertEqual(
+            "profile boot: 15 of 32 pieces of img3 are the same, too few: the next boots are "
+            "recorded",
+            said,
+        )
+        self.assertIsNone(self.volt().profile("img4", "boot"))
 
     def test_versions_must_be_served_here_with_hashes(self):
         self.add()

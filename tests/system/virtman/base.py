@@ -41,12 +41,13 @@ class DeployedCase(testtools.TestCase):
     gpt = False
     link_rate = None
     paths_may_fail = False
+    addition = None  # recipe of what nodes have more
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.said = {}
-        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}", cls.link_rate)
+        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}", cls.link_rate, addition=cls.addition)
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"

@@ -5,7 +5,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 LAYER = "web"
 FILE = f"/var/lib/virtman/layers/{LAYER}.layer"
@@ -27,8 +27,7 @@ class LayerCase(DeployedCase):
         mine = [vm for where, vm in self.created if where is node]
         self.deployment.destroy(node, *mine)
         wait_until(lambda: self.has_dropped(node), "images going", 60, 0.5)
-        if node is self.first:
-            wait_until(self.has_removed, "layers going", 60, 0.5)
+        wait_until(lambda: self.has_removed(node), "layers going", 60, 0.5)
 
     def has_dropped(self, node):
         there = [
@@ -38,10 +37,10 @@ class LayerCase(DeployedCase):
             self.virtman(node, "image", "drop", image, check=False, timeout=300)
         return not there
 
-    def has_removed(self):
-        for layer in reversed(self.made(self.first)):
-            self.virtman(self.first, "layer", "remove", layer, check=False, timeout=300)
-        return not self.made(self.first)
+    def has_removed(self, node):
+        for layer in reversed(self.made(node)):
+            self.virtman(node, "layer", "remove", layer, check=False, timeout=300)
+        return not self.made(node)
 
     def made(self, node):
         found = json.loads(self.virtman(node, "layer", "list", "--json").stdout)
@@ -157,6 +156,38 @@ class TestLayers(LayerCase):
         device = f"/dev/mapper/virtman_{self.image}_vm_vm1"
         self.first.run(["python3", "-c", script, device, FILE])
         self.first.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
+
+class TestCluster(LayerCase):
+    name = "layer-cluster"
+
+    def test_committed_vms_boot_again_elsewhere_and_the_base_is_sent_once(self):
+        """Each VM has a layer of its own; both lie on an image that no node has any more."""
+        moments = each(self.nodes, self.write_and_commit)
+        for node in self.nodes:
+            wait_until(lambda node=node: self.has_dropped(node), "the image going", 60, 0.5)
+        before = self.storage.sent_bytes()
+        layers = [f"own-{node.name}" for node in reversed(self.nodes)]
+        pairs = list(zip(self.nodes, layers, strict=True))
+        devices = each(pairs, lambda pair: self.start(*pair, f"again-{pair[0].name}"))
+        places = list(zip(self.nodes, devices, strict=True))
+        self.assertEqual(moments[::-1], each(places, lambda place: sha256(*place)))
+        sent = self.storage.sent_bytes() - before
+        report(
+            f"2 VMs with a layer each booted anew: the source sent {sent / self.size:.2f} images"
+        )
+        self.assertLess(0.7 * self.size, sent)  # but what layers have instead
+        self.assertLess(sent, 1.25 * self.size)
+
+    def write_and_commit(self, node):
+        """Have a VM write its own data, and end; return the SHA-256 of its disk."""
+        vm = f"first-{node.name}"
+        device = self.create(node, vm)
+        self.write(node, device)
+        moment = sha256(node, device)
+        self.commit(node, vm, f"own-{node.name}", "--final")
+        self.created.remove((node, vm))
+        return moment
 
 
 class TestKilled(LayerCase):

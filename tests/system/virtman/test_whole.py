@@ -231,15 +231,16 @@ class TestSourceGone(WholeCase):
 
 class TestKept(WholeCase):
     name = "kept"
-    node_count = 3
+    node_count = 4
 
-    def test_volt_keeps_a_copy_and_vms_read_on_when_the_source_dies(self):
-        devices = {node: self.create(node, f"vm-{node.name}") for node in self.nodes}
+    def test_volt_keeps_a_copy_and_vms_read_on_and_come_when_the_source_dies(self):
+        *early, late = self.nodes
+        devices = {node: self.create(node, f"vm-{node.name}") for node in early}
         self.deployment.manage("image", "hydrate", self.image, "--copies", "1")
-        first = self.await_copy(self.nodes)
+        first = self.await_copy(early)
         begin = time.monotonic()
         self.virtman(first, "image", "release", self.image, timeout=120)
-        self.await_copy([node for node in self.nodes if node is not first])
+        self.await_copy([node for node in early if node is not first])
         report(f"a copy that was given back was replaced in {time.monotonic() - begin:.1f} s")
         self.storage.kill()
         try:
@@ -247,6 +248,11 @@ class TestKept(WholeCase):
             found = each(devices.items(), lambda pair: sha256(*pair))
             report(f"3 VMs read all without a source in {time.monotonic() - begin:.1f} s")
             self.assertEqual([self.sha256] * 3, found)
+            self.assertNotIn("home:", self.deployment.manage("image", "show", self.image))
+            begin = time.monotonic()
+            device = self.create(late, "late")
+            report(f"a node joined after the source died in {time.monotonic() - begin:.1f} s")
+            self.assertEqual(self.sha256, sha256(late, device))
         finally:
             self.deployment.manage("image", "hydrate", self.image, "--never")
             self.storage.boot()

@@ -12,6 +12,7 @@ from bench import plot
 def run(peer, nodes=3, **figures):
     return {
         "peer": peer,
+        "workload": "replay",
         "nodes": nodes,
         "link_bits_s": 25_000_000,
         "limit_s": 24.8,

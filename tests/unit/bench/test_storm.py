@@ -30,6 +30,7 @@ def run(peer, **figures):
         "source_sent_bytes": 104,
         "busiest_node_sent_bytes": 120,
         "fetch_ratio": 1.05,
+        "stalls": 9,
         "stall_max_ms": 400.0,
         **figures,
     }
@@ -80,6 +81,37 @@ class StormTest(testtools.TestCase):
             },
             found,
         )
+
+    def test_a_longest_read_that_was_not_seen_is_what_counts_as_one(self):
+        none, some = {"stalls": 0, "stall_max_ms": None}, {"stall_max_ms": 25.0}
+        for ours, plain, expected in ((some, none, 2.5), (none, some, 0.0), (none, none, 0.0)):
+            found = storm.ratios([run("virtman", **ours), run("no-prefetch", **plain)])
+            self.assertEqual(expected, found["stall_max_over_none"])
+
+    def test_of_guests_nobody_knows_how_long_reads_took(self):
+        figures = {"workload": "boot", "stalls": None, "stall_max_ms": None}
+        found = storm.ratios([run("virtman", **figures), run("no-prefetch", **figures)])
+        self.assertNotIn("stall_max_over_none", found)
+
+    def test_what_two_workloads_have_in_common_is_from_the_first(self):
+        boot = run("virtman", workload="boot", last_s=30.0, source_sent_bytes=200, stalls=None)
+        found = storm.ratios([run("virtman"), run("no-prefetch"), boot])
+        self.assertEqual(
+            (1.25, 1.5), (found["cold_over_warm_replay"], found["cold_over_warm_boot"])
+        )
+        self.assertEqual((1.04, 1.0), (found["source_over_set"], found["stall_max_over_none"]))
+        self.assertEqual({"no-prefetch": 1.0}, found["peers"])
+
+    def test_a_combination_is_called_the_same_however_its_rate_is_written(self):
+        for rate in ("25M", "25m", "25mbit", "25Mbit"):
+            self.assertEqual("7x25M", storm.key(7, rate))
+        self.assertEqual(["3xnone", "3x1G"], [storm.key(3, rate) for rate in ("none", "1gbit")])
+
+    def test_what_a_profile_covers_of_reads_counts_by_blocks(self):
+        block, piece = trace.BLOCK, trace.PIECE
+        reads = [(0.0, 0, 3 * block), (0.1, 0, block), (0.1, 5 * piece + 512, 512)]
+        self.assertEqual(0.75, trace.covered(reads, (0, 4), piece))
+        self.assertEqual(0.25, trace.covered(reads, (5 * piece // block,), block))
 
     def test_without_ours_there_is_nothing_to_compare(self):
         self.assertEqual({}, storm.ratios([run("tree")]))

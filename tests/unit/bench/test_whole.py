@@ -1,12 +1,14 @@
 """What runs of whole copies say about each other, and their picture."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find this machine's fonts
 import testtools
 
-from bench import plot, whole
+from bench import plot, tables, whole
+from bench.results import Machine, Results
 
 AT_ONCE = {
     "run": "at once",
@@ -20,9 +22,9 @@ AT_ONCE = {
 RUNS = [
     AT_ONCE,
     AT_ONCE | {"run": "apart", "source_sent_bytes": 105},
-    {"run": "no copy", "p50_ms": 1.0, "p95_ms": 10.0},
-    {"run": "capped", "p50_ms": 1.0, "p95_ms": 11.0},
-    {"run": "uncapped", "p50_ms": 2.0, "p95_ms": 18.0},
+    {"run": "no copy", "rate": None, "fetched_s": None, "p50_ms": 1.0, "p95_ms": 10.0},
+    {"run": "capped", "rate": 500, "fetched_s": 40.0, "p50_ms": 1.0, "p95_ms": 11.0},
+    {"run": "uncapped", "rate": 0, "fetched_s": 21.0, "p50_ms": 2.0, "p95_ms": 18.0},
     {
         "run": "letting go",
         "pause_own_s": 0.2,
@@ -41,6 +43,22 @@ RUNS = [
         "changed_bytes": 3,
     },
     {"run": "boots", "first_s": [15.0, 20.0], "second_s": [23.0, 18.0]},
+]
+
+
+CLUSTERS = [
+    {
+        "run": f"{vms} VMs, {written} bytes",
+        "vms": vms,
+        "written_bytes": written,
+        "boot_s": 3.0,
+        "fetch_s": 21.0,
+        "commit_s": 0.5 + vms,
+        "again_s": 2.5,
+        "fetch_own_s": 7.5,
+    }
+    for vms in (1, 2)
+    for written in (0, 1024)
 ]
 
 
@@ -76,4 +94,25 @@ class WholeTest(testtools.TestCase):
             text = file.read_text()
         self.assertTrue(text.startswith("<?xml"))
         for name in ("at once", "apart", "capped", "uncapped"):
+            self.assertIn(f"<!-- {name} -->", text)
+        self.assertNotIn("each VM wrote", text)
+
+    def test_rates_and_clusters_have_tables_and_a_panel(self):
+        slow = {"run": "at 100", "rate": 100, "fetched_s": 200.0, "p50_ms": 1.0, "p95_ms": 10.5}
+        runs = [*RUNS, slow, *CLUSTERS]
+        found = Results("whole", "", None, Machine("", 1, 1, ""), runs, whole.ratios(runs))
+        _, rates, clusters = tables.tables(found)
+        self.assertEqual(
+            ["none", "100 bytes/s", "500 bytes/s", "no limit"], [line[0] for line in rates.lines]
+        )
+        self.assertEqual(["100 bytes/s", "1.0 ms", "10.5 ms", "200.0 s"], rates.lines[1])
+        self.assertEqual(
+            ["2", "1,024 bytes", "3.0 s", "21.0 s", "2.5 s", "2.5 s", "7.5 s"], clusters.lines[-1]
+        )
+        self.assertEqual(1, len(tables.tables(replace(found, runs=RUNS))))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "whole.svg")
+            plot.draw_copies(runs, file)
+            text = file.read_text()
+        for name in ("at 100", "commit, 2 VMs", "MiB that each VM wrote"):
             self.assertIn(f"<!-- {name} -->", text)

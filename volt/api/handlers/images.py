@@ -65,9 +65,12 @@ def keep(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 
 def drop(service: Service, image: str, host: str) -> ResponseReturnValue:
-    """Forget a layer that a host keeps."""
-    service.images.delete(image, host)
-    return "", 204
+    """Forget a layer that a host keeps, or that the host does."""
+    if not parsing.is_elsewhere(request.args):
+        service.images.delete(image, host)
+        return "", 204
+    left = service.images.withdraw(image, maker=host)
+    return ("", 204) if left is None else vars(left)
 
 
 def rotate(service: Service, image: str) -> ResponseReturnValue:

@@ -12,6 +12,7 @@ from virtman import errors
 from virtman.api import answers
 from virtman.cmd.shell import shell
 from virtman.model import layer_format
+from virtman.qemu import resuming
 from volt.registry import source
 
 
@@ -24,6 +25,19 @@ class LayerTest(ServedCase):
 
     def command(self, *words):
         return CliRunner().invoke(shell, ["--socket", self.socket, *words])
+
+    def told(self, name, length):
+        made = self.client.layer(name)["created_at"]
+        return f"{name}: {length} bytes over debian, as of {made}\n"
+
+    def test_a_vm_may_be_called_as_a_verb(self):
+        self.client.create("list", "debian")
+        done = self.command("checkpoint", "--", "list")
+        self.assertEqual(self.told("list.1", layer_format.length(0)), done.output)
+        done = self.command("checkpoint", "make", "list")
+        self.assertEqual("list.2", self.client.layers()[-1]["layer"])
+        self.assertEqual(0, done.exit_code)
+        self.assertEqual(0, self.command("checkpoint", "stop", "list").exit_code)
 
     def test_a_client_commits_a_vm_and_removes_the_layer(self):
         self.assert_is(answers.LayerAnswer, self.client.commit("vm1", "web"))
@@ -45,10 +59,25 @@ class LayerTest(ServedCase):
         self.assertRaises(errors.LayerUnknown, self.client.layer, "web")
         self.assertRaises(errors.LayerUnknown, self.client.remove_layer, "web")
 
+    def test_a_client_cannot_suspend_what_does_not_run_nor_resume_what_is_not_suspended(self):
+        self.assertRaises(errors.QemuFailed, self.client.suspend, "vm1", "gold", "/nowhere/qmp")
+        self.client.commit("vm1", "web")
+        self.client.await_layer("web")
+        for image in ("web", "debian"):
+            self.assertRaises(errors.SuspendedUnknown, self.client.suspended, image)
+        self.assertRaises(errors.ImageUnknown, self.client.suspended, "gold")
+        self.useFixture(fixtures.MockPatchObject(resuming, "account", str))
+        done = self.command("resume", "web", "vm2")
+        self.assertIsInstance(done.exception, errors.SuspendedUnknown)
+        done = self.command("suspend-image", "vm1", "gold", "--qmp", "/nowhere/qmp")
+        self.assertEqual(2, done.exit_code)
+        self.assertEqual(["vm1"], [one["vm"] for one in self.client.list()])
+
     def test_commands_do_the_same(self):
         done = self.command("commit", "vm1", "web")
         length = layer_format.length(0)
-        self.assertEqual(f"web: {length} bytes over debian\n", done.output)
+        self.assertEqual(self.told("web", length), done.output)
+        self.assertEqual(done.output, self.command("commit", "vm1", "web").output)
         done = self.command("layer", "create", "--json", "--final", "vm1", "end")
         self.assertEqual("kept", json.loads(done.output)["state"])
         self.assertEqual([], self.client.list())
@@ -68,7 +97,7 @@ class LayerTest(ServedCase):
         self.assertEqual((0, ""), (done.exit_code, done.output))
         length = layer_format.length(0)
         done = self.command("layer", "import", str(file), "copy")
-        self.assertEqual(f"copy: {length} bytes over debian\n", done.output)
+        self.assertEqual(self.told("copy", length), done.output)
         self.client.remove_layer("web")
         done = self.command("layer", "import", "--json", str(file))
         self.assertEqual(
@@ -90,7 +119,7 @@ class LayerTest(ServedCase):
     def test_checkpoints_are_made_listed_and_stopped(self):
         self.assertEqual([], self.client.checkpoints())
         done = self.command("checkpoint", "vm1", "--every", "10m", "--keep", "2")
-        self.assertEqual(f"vm1.1: {layer_format.length(0)} bytes over debian\n", done.output)
+        self.assertEqual(self.told("vm1.1", layer_format.length(0)), done.output)
         (found,) = self.client.checkpoints()
         self.assert_is(answers.CheckpointsAnswer, found)
         self.assertEqual(

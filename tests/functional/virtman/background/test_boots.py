@@ -1,18 +1,21 @@
 """First boots are recorded, later ones are helped; whatever fails, VMs and images go on."""
 
+import contextlib
+import itertools
 import threading
 import time
+from hashlib import sha256
 
 import fixtures
 
 from tests.functional.virtman.base import MIB, SIZE, TestCase, hashes
+from tests.functional.virtman.doubles.process import Killed, current
 from virtman.background.boots import Boots
 from virtman.errors import ImageUnknown, KernelFailure, ProfileUnbound, ProfileUnknown
-from virtman.image import boot, prefetch, recording
+from virtman.image import boot, page_caches, prefetch, recording
 from virtman.image.boot import Options
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
-from virtman.model import prefetch_pace
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import merged
 from virtman.model.profile_format import decode, encode
@@ -34,7 +37,6 @@ class Quick(fixtures.Fixture):
             (boot, "_ASK_AGAIN", 0.02),
             (prefetch, "LOOK", 0.01),
             (prefetch, "_DOUBT_S", 0.01),
-            (prefetch_pace, "_IDLE_S", 0.0),
             (prefetch, "_UNREAD_S", 0.1),
             (recording, "_SETTLED", SETTLED),
         ):
@@ -81,11 +83,11 @@ class BootsCase(TestCase):
             node.kernel.vm_reads("debian", number * PIECE, PIECE)
         self.follow(node, boots)
 
-    def store(self, numbers=BOOT, content="debian", runs=1, workload="boot"):
+    def store(self, numbers=BOOT, content="debian", runs=1, workload="boot", piece=PIECE):
         """Have a profile at Volt."""
         made = None
         for _ in range(runs):
-            made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root)
+            made = merged(made, {one: 0.5 for one in numbers}, hashes(content)[0].root, piece)
         volt = self.bed.operator()
         present = volt.profile("debian", workload)
         volt.store_profile("debian", workload, encode(made), present and present[1])
@@ -204,6 +206,16 @@ class RecordingTest(BootsCase):
         self.await_(lambda: not following())
         self.assertEqual((0,), self.stored(node).wanted())
 
+    def test_a_profile_that_cannot_be_read_is_replaced(self):
+        identity = bytes.fromhex(hashes()[0].root)
+        damaged = b"VMBP\x02" + identity + sha256(b"body").digest() + b"body"
+        self.bed.operator().store_profile("debian", "boot", damaged, None)
+        node = self.bed.node()
+        node.create("vm1")
+        self.record(node)
+        self.assertEqual((1, BOOT), (self.stored(node).runs, self.stored(node).wanted()))
+        self.assertIn("its boot is replaced: no valid boot profile", self.log.output)
+
     def test_an_agent_that_starts_counts_nothing_of_what_it_did_not_see(self):
         node = self.bed.node()
         node.create("vm1")
@@ -252,6 +264,19 @@ class PrefetchTest(BootsCase):
         self.assertLess(1, max(requests))
         self.assertGreaterEqual(4, max(requests))
 
+    def test_however_long_pieces_are_half_a_mib_is_requested_at_once(self):
+        for piece in (256 * KIB, MIB):
+            self.store(range(6 * MIB // piece), piece=piece, workload=f"of-{piece}")
+            with self.node.process.here():
+                self.boots(self.node, how=How(Policy.IN_ORDER, 8, SharedCap(0))).warm(
+                    "debian", f"of-{piece}"
+                )
+            self.await_(lambda: not following(), following)
+            lengths = [length for _, _, length in self.node.kernel.ahead]
+            self.assertEqual((6 * MIB, 512 * KIB), (sum(lengths), max(lengths)))
+            self.node.drop()
+            self.node.kernel.ahead.clear()
+
     def test_while_a_vm_waits_nothing_comes_before_it_read_a_piece(self):
         self.node.create("vm1")
         origin = self.node.kernel.mappings["virtman_debian_origin"]
@@ -263,6 +288,7 @@ class PrefetchTest(BootsCase):
         self.follow(self.node, boots)
         self.assertEqual([0, 1, 40, 41, 42, 100], sorted(self.fetched()))
         self.assertEqual({PIECE}, {length for _, _, length in self.node.kernel.ahead})
+        self.assertEqual(PIECE, boots.ahead("debian").missed)
         self.node.kernel.end_reads()
 
     def test_a_profile_that_is_asked_for_comes_whatever_vms_read(self):
@@ -470,24 +496,77 @@ class WarmTest(BootsCase):
 
 
 class KillsTest(BootsCase):
-    def test_an_agent_that_dies_at_any_verb_of_it_leaves_nothing(self):
-        """Neither recording nor help leaves anything, and the image can be left."""
-        for record in (1, 0):
-            verbs, number = 1, 0
-            while number < verbs:
-                number += 1
-                node = self.bed.node(f"n{record}-{number}", keep=0)
-                node.create("vm1")
-                node.process.fate(kill_at=number)
-                try:
-                    self.record(node, record=record)
-                except BaseException as err:
-                    self.assertEqual("Killed", type(err).__name__)
-                verbs = max(verbs, node.process.count) if number == 1 else verbs
-                self.await_(lambda: not following(), following)
-                node.die()
-                node.start()
-                self.assertEqual([], list(node.recover()))
-                self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
-                node.destroy("vm1")
-                self.await_(node.kernel.is_clean, node.kernel.state)
+    """An agent that dies at any verb, or call of Volt, loses nothing and leaves nothing."""
+
+    def setUp(self):
+        super().setUp()
+        self.numbers = itertools.count(1)
+        self.counted(page_caches.page_cache, "fetch")
+
+    def booted(self, read, kill_at=0):
+        """Follow a VM's boot on a new node, whose agent dies at that step; return the node."""
+        node = self.bed.node(f"n{next(self.numbers)}", keep=0)
+        node.create("vm1")
+        for name in ("profile", "store_profile"):
+            self.counted(node.agent.coordinator, name)
+        node.process.fate(kill_at=kill_at)
+        with contextlib.suppress(Killed):
+            self.record(node, read)
+        self.await_(lambda: not following(), following)
+        return node
+
+    def counted(self, where, name):
+        """Have a call be a step of the process, and so its answer."""
+        call = getattr(where, name)
+
+        def asked(*words):
+            current().passes(name)
+            answer = call(*words)
+            current().passes(f"{name} was answered")
+            return answer
+
+        self.useFixture(fixtures.MockPatchObject(where, name, asked))
+
+    def leave(self, node):
+        """Have the agent start anew, and leave the image; look for what is left."""
+        node.die()
+        node.start()
+        self.assertEqual([], list(node.recover()))
+        self.assertEqual({}, node.kernel.mappings["virtman_debian_origin"].counts)
+        node.destroy("vm1")
+        self.await_(node.kernel.is_clean, node.kernel.state)
+
+    def kill(self, prepare, read):
+        """Kill an agent at the first and the last time of each step of a boot.
+
+        :param prepare: has the right profile at Volt
+        :param read: pieces that the VM reads
+        :returns: the names of the steps
+        """
+        prepare()
+        node = self.booted(read)
+        steps = node.process.passed
+        self.leave(node)
+        last = {name: number for number, name in enumerate(steps, 1)}
+        first = {name: steps.index(name) + 1 for name in last}
+        for number in sorted({*first.values(), *last.values()}):
+            prepare()
+            node = self.booted(read, number)
+            stored = self.bed.operator().profile("debian", "boot")
+            if stored is not None:
+                found = decode(stored[0])
+                self.assertEqual((1, BOOT), (found.runs, found.wanted()))
+            self.leave(node)
+        return set(last)
+
+    def test_while_a_boot_is_recorded(self):
+        steps = self.kill(lambda: self.bed.operator().remove_profile("debian", "boot"), BOOT)
+        self.assertLess({"counted", "count_no_more", "store_profile was answered"}, steps)
+
+    def test_while_a_boot_is_helped(self):
+        def prepare():
+            if self.bed.operator().profile("debian", "boot") is None:
+                self.store()
+
+        steps = self.kill(prepare, BOOT[:2])
+        self.assertLess({"counted", "count_no_more", "fetch was answered"}, steps)

@@ -19,8 +19,10 @@ from virtman.errors import (
 )
 from virtman.image import copies, whole
 from virtman.image.attachment import look
+from virtman.image.comparison import Comparison
 from virtman.image.copies import Copies
 from virtman.image.whole import State
+from virtman.model import copying as model
 from virtman.model.copying import PIECE
 from volt.model.objects import CopyPolicy
 
@@ -126,6 +128,7 @@ class CopyingCase(TestCase):
         for one in self.node.records.all():
             self.node.destroy(one.vm)
         self.node.drop(IMAGE)
+        self.go_on()
         self.assert_nothing_is_left(self.node)
 
 
@@ -150,6 +153,19 @@ class WholeTest(CopyingCase):
         stored = 4 * MIB + SIZE // 128
         self.assertEqual(stored, self.node.agent.copies.get(IMAGE).needs)
         self.assertLess(self.file().stat().st_blocks * 512, stored + PIECE)
+
+    def test_what_is_stored_is_summed_over_parts_of_the_leaves(self):
+        read, lengths = Comparison.read, []
+
+        def counted(comparison, start, length):
+            lengths.append(length)
+            return read(comparison, start, length)
+
+        together = fixtures.MockPatchObject(model, "_TOGETHER", BLOCK)
+        with together, fixtures.MockPatchObject(Comparison, "read", counted):
+            self.hydrate()
+        self.assertEqual(4 * MIB + SIZE // 128, self.node.agent.copies.get(IMAGE).needs)
+        self.assertLess(max(lengths[: SIZE // 128 // BLOCK]), SIZE // 128)
 
     def test_pieces_come_in_order_in_each_stripe(self):
         self.hydrate()
@@ -271,6 +287,38 @@ class WholeTest(CopyingCase):
         self.go_on()
         self.assert_whole()
         self.assert_all_is_given_back()
+
+    def test_the_time_until_it_is_copied_counts_from_when_it_came_also_after_a_restart(self):
+        now = 1e9
+
+        def look():
+            self.node.copying._clock = lambda: now
+            self.go_on()
+
+        self.node.create("vm1", IMAGE)
+        self.node.settle()
+        look()
+        now += 300
+        self.bed.volt.ground.images.hydrate(IMAGE, CopyPolicy(600, 0))
+        self.node.beat()
+        look()
+        self.node.stop()
+        self.node.reboot()
+        now += 200
+        look()  # it is on its way
+        self.assertEqual([], self.node.recover())
+        look()
+        self.assertIsNone(self.progress())
+        now += 100
+        self.node.beat()
+        look()
+        self.assert_whole()
+
+    def test_an_image_that_left_comes_anew(self):
+        kept = self.node.copying.copies
+        self.assertEqual({"a": 5.0, "b": 5.0}, kept.arrivals(["b", "a"], 5.0))
+        self.assertEqual({"a": 5.0}, kept.arrivals(["a"], 6.0))
+        self.assertEqual({"a": 4.0, "b": 4.0}, kept.arrivals(["a", "b"], 4.0))
 
     def test_another_host_copies_what_one_gives_back(self):
         with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
@@ -647,4 +695,5 @@ class KilledTest(CopyingCase):
         self.assert_fed()
         self.node.destroy("vm1")
         self.node.drop(IMAGE)
+        self.go_on()
         self.assert_nothing_is_left(self.node)

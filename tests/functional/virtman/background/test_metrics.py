@@ -4,9 +4,10 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 
 from lab.ports import free_port
-from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.base import SIZE, TestCase
 from virtman.background.metrics import Figures, Metrics
 from virtman.model.read_counts import Count
+from virtman.stack.reads import Reads
 
 
 class MetricsTest(TestCase):
@@ -40,7 +41,14 @@ class MetricsTest(TestCase):
         self.node.create("vm2")
         self.node.settle()
         self.totals.add(fetched=65536, used=4096, missed=8192, useless=1, recorded=2)
-        self.totals.add_reads([Count(8, 0.5, (7, 0, 2, 0, 0)), Count(8, 1.25, (0, 0, 0, 0, 1))])
+        over, under_way = Reads("over", SIZE), Reads("under-way", SIZE)
+        over.seen = {0: Count(8, 0.5, (4, 0, 2, 0, 0)), 3: Count(8, 1.25, (0, 0, 0, 0, 1))}
+        with self.totals.counting(over):
+            pass
+        counting = self.totals.counting(under_way)
+        counting.__enter__()
+        self.addCleanup(counting.__exit__, None, None, None)
+        under_way.seen = {0: Count(8, 0.0, (3, 0, 0, 0, 0))}
         found = self.scrape()
         self.assertEqual(2, found["virtman_image_vms", "debian"])
         self.assertEqual(0, found["virtman_image_paths_failed", "debian"])
@@ -72,7 +80,9 @@ class MetricsTest(TestCase):
         self.node.create("vm1")
         self.node.settle()
         self.bed.source_dies()
-        self.assertLess(0, self.scrape()["virtman_image_paths_failed", "debian"])
+        found = self.scrape()
+        self.assertLess(0, found["virtman_image_paths_failed", "debian"])
+        self.assertLess(0, found["virtman_image_path_failures_total", "debian"])
         self.bed.source_returns()
 
     def test_an_address_that_is_taken_does_not_keep_the_agent_from_starting(self):

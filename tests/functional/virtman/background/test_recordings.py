@@ -108,6 +108,28 @@ class RecordingsTest(BootsCase):
         self.node.beat()
         self.assertEqual("stored", self.ended().state)
 
+    def test_it_has_pieces_as_long_as_those_of_the_profile(self):
+        self.store((2, 3), workload="web", piece=4 * PIECE)
+        self.node.create("vm1")
+        self.begin()
+        self.read(100)
+        self.await_(lambda: self.recordings.show("vm1").pieces)
+        found = self.finish()
+        self.assertEqual(("stored", 2, 4 * PIECE), (found.state, found.runs, found.bytes))
+        self.assertEqual((2, 3, 25), self.wanted())
+
+    def test_while_nobody_tells_how_long_they_are_it_begins_all_the_same(self):
+        self.node.create("vm1")
+        self.bed.volt.silence()
+        self.begin()
+        self.read(3)
+        self.await_(lambda: self.recordings.show("vm1").pieces)
+        self.bed.volt.silence(False)
+        self.node.beat()
+        self.assertEqual(
+            ("stored", PIECE), (self.finish().state, self.recordings.show("vm1").bytes)
+        )
+
     def test_one_that_an_image_has_already_is_refused(self):
         self.node.create("vm1")
         self.node.create("vm2")

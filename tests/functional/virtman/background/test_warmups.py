@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 import fixtures
 
 from tests.functional.virtman.background.test_boots import BOOT, HOW, PIECE, BootsCase
-from tests.functional.virtman.base import MIB
+from tests.functional.virtman.base import MIB, hashes
 from virtman.background import warmups
 from virtman.background.warmups import Warmups
 from virtman.image.boot import Options
 from virtman.image.prefetch import How, SharedCap
 from virtman.model.prefetch_order import Policy
+from virtman.model.profile import merged
+from virtman.model.profile_format import encode
 from volt.model.objects import Chosen, Warming
 
 ALL = len(BOOT) * PIECE
@@ -114,6 +116,35 @@ class WarmupsTest(BootsCase):
         self.hear()
         self.assertEqual(Warming.WARM, self.await_end().state)
         self.assertEqual(ALL, self.fetched())
+
+    def test_what_follows_later_is_not_waited_for(self):
+        made = None
+        for part in 2 * (range(20, 40), range(60, 80)):  # a run has one or the other
+            run = dict.fromkeys(range(4), 0.5) | dict.fromkeys(part, 60.5)
+            made = merged(made, run, hashes()[0].root)
+        self.bed.operator().store_profile("debian", "vary", encode(made), None)
+        self.serve(How(Policy.STREAM, 1, SharedCap(MIB)))
+        self.node.create("vm1")
+        coordinator, asked = self.node.agent.coordinator, []
+        tell = coordinator.tell_warmup
+
+        def late(wish, warmup):
+            if not asked:  # until it has come, and something follows
+                self.await_(lambda: self.made.ahead("debian").state == "fetched")
+                self.node.kernel.vm_reads("debian", 23 * PIECE, PIECE)
+                self.await_(lambda: self.made.ahead("debian").state == "fetching")
+            asked.append(warmup.state)
+            tell(wish, warmup)
+
+        self.useFixture(fixtures.MockPatchObject(coordinator, "tell_warmup", late))
+        self.ask("vary")
+        self.hear()
+        found = self.await_end()
+        self.assertEqual(
+            (Warming.WARM, 4 * PIECE, 4 * PIECE), (found.state, found.wanted, found.there)
+        )
+        self.await_(lambda: not following_warmups())
+        self.assertEqual(["fetching", "warm"], asked)
 
     def test_another_workload_takes_the_place_of_one(self):
         self.serve(How(Policy.IN_ORDER, 1, SharedCap(MIB / 8)))

@@ -25,7 +25,7 @@ from virtman.errors import (
     ProfileUnknown,
 )
 from virtman.model.profile import Profile, merged
-from virtman.model.profile_format import LARGEST, encode
+from virtman.model.profile_format import LARGEST, decode, encode
 
 ROOT = hashes()[0].root
 SVG = "{http://www.w3.org/2000/svg}"
@@ -111,7 +111,7 @@ class ProfileTest(ProfileCase):
         del listed["workload"]
         self.assertEqual({**listed, "host": None}, revision)
         shown = self.json("show", "debian")
-        bands = shown.pop("bands")
+        bands, wanted = shown.pop("bands"), shown.pop("wanted")
         self.assertEqual(
             {
                 "image": "debian", "workload": "boot", "root_hash": ROOT, "runs": 3,
@@ -120,6 +120,7 @@ class ProfileTest(ProfileCase):
             },
             shown,
         )  # fmt: skip
+        self.assertEqual(list(decode(TWICE).wanted()), wanted)
         early, late = bands
         self.assertEqual((0.0, 2, 131072), (early["begin"], early["pieces"], early["bytes"]))
         self.assertEqual((2.0, 1, 65536), (late["begin"], late["pieces"], late["bytes"]))

@@ -132,7 +132,7 @@ class DeviceMapper(Double):
                 rows.append((*row[:3], stores.status(self.kernel, row)))
                 continue
             states = [
-                f"{n} {'F' if self.kernel.has_failed(device, n) else 'A'} 0"
+                f"{n} {'F 1' if self.kernel.has_failed(device, n) else 'A 0'}"
                 for n in NUMBER.findall(row[3])
             ]
             rows.append((*row[:3], " ".join(states)))

@@ -6,7 +6,7 @@ import errno
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.functional.virtman.doubles.kernel import Kernel
 
@@ -21,6 +21,7 @@ class Process:
 
     :ivar fail_at: number of the verb, counted from 1, that fails; 0 for none
     :ivar kill_at: number of the verb at which the process dies
+    :ivar passed: the verbs that were called, in order
     """
 
     kernel: Kernel
@@ -29,13 +30,16 @@ class Process:
     kill_at: int = 0
     fired: str = ""
     dead: bool = False
+    passed: list[str] = field(default_factory=list)
 
     def fate(self, fail_at: int = 0, kill_at: int = 0) -> None:
         self.count, self.fail_at, self.kill_at, self.fired = 0, fail_at, kill_at, ""
+        self.passed = []
 
     def passes(self, verb: str) -> None:
         """Count a verb, and let it fail or kill if its turn has come."""
         self.count += 1
+        self.passed.append(verb)
         if self.dead or self.count == self.kill_at:
             self.fired = self.fired or verb
             self.dead = True

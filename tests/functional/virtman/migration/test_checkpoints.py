@@ -137,6 +137,20 @@ class CheckpointTest(CheckpointCase):
         self.assertIn("vm1.4", self.made())
         self.assertEqual("ab...f2.", self.read(self.b, "back", image="vm1.4"))
 
+    def test_one_that_somebody_needed_goes_soon_after_nobody_does(self):
+        for turn in range(3):
+            self.make(keep=1)
+            self.write(self.a, "vm1", c6=str(turn))
+        self.b.create("back", "vm1.3")
+        self.make()
+        self.assertEqual(["vm1.1", "vm1.2", "vm1.3", "vm1.4"], self.made())
+        self.b.destroy("back")
+        for name in ("vm1.3", "vm1.2", "vm1.1"):
+            self.b.drop(name)
+        self.b.beat()
+        self.look()
+        self.assertEqual(["vm1.1", "vm1.4"], self.made())
+
     def test_they_are_made_by_schedule_until_they_are_stopped(self):
         now = [self.a.commits.layers.checkpoints("vm1")]
         self.make(every=600)

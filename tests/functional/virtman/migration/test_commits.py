@@ -13,6 +13,7 @@ from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_moves import MoveCase
 from virtman.disk.layers import Layers
 from virtman.errors import (
+    CoordinatorRefused,
     DeviceBusy,
     ImageInUse,
     ImageMismatch,
@@ -27,6 +28,7 @@ from virtman.errors import (
 from virtman.migration.commits import Commits
 from virtman.model import layer_format
 from virtman.node.check import Check
+from volt.model.objects import ImageReport, Report
 from volt.registry import source
 
 
@@ -42,6 +44,9 @@ class CommitCase(MoveCase):
     def died(self, what):
         if what.exc_type is not Killed:
             threading.__excepthook__(what)
+
+    def full(self, *_):
+        raise OSError(errno.ENOSPC, "no space left on device")
 
     def commit(self, name="web", vm="vm1", node=None, **words):
         node = node or self.a
@@ -235,7 +240,8 @@ class CommitTest(CommitCase):
         before = self.a.everywhere()
         for error, name, vm, words in (
             (InstanceUnknown, "new", "nope", {}),
-            (LayerExists, "web", "vm1", {}),
+            (LayerExists, "web", "vm1", {"final": True}),
+            (LayerExists, "web", "vm1", {"checkpoint": 1}),
             (LayerExists, "debian", "vm1", {}),
             (DeviceBusy, "new", "vm1", {"final": True}),
         ):
@@ -247,6 +253,62 @@ class CommitTest(CommitCase):
         self.assertEqual(["new.now", "vm1"], self.names(self.a))
         self.assertNotIn("new.json", self.files())
         self.assertRaises(LayerUnknown, self.a.commits.show, "new")
+
+    def test_a_commit_that_was_kept_may_be_repeated_and_stays_what_it_was(self):
+        made = self.commit().commit.created_at
+        self.write(self.a, "vm1", c7="later")
+        again = self.begin()
+        self.assertEqual(("kept", made), (again.state, again.commit.created_at))
+        self.restart(self.a)
+        self.assertEqual(made, self.begin().commit.created_at)
+        self.assert_kept()
+        self.a.create("vm2")
+        self.assertRaises(LayerExists, self.begin, "web", "vm2")
+
+    def test_a_final_commit_may_be_repeated_once_the_vm_is_gone(self):
+        self.commit(final=True)
+        self.await_(lambda: "vm1" not in self.names(self.a))
+        self.assertEqual("web", self.begin(final=True).commit.name)
+        self.assert_kept()
+        self.a.create("vm2")
+        self.assertRaises(LayerExists, self.begin, "web", "vm2", final=True)
+
+    def test_a_layer_that_is_needed_may_stay_elsewhere_only(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        refused = self.assertRaises(CoordinatorRefused, self.leave)
+        self.assertIn("no host has all of it", str(refused))
+        self.assert_kept()
+        self.say_whole()
+        self.assertRaises(ImageInUse, self.remove)
+        self.assertTrue(self.leave())
+        self.assertEqual([], self.files())
+        self.assertEqual("b", self.bed.volt.ground.images.show("web").home)
+        self.assertFalse([one for one in self.a.kernel.targets() if "web" in one.iqn])
+        self.assertRaises(LayerUnknown, self.leave)
+
+    def test_a_layer_that_was_leaving_when_the_agent_died_has_left(self):
+        self.commit()
+        self.b.create("vm2", "web")
+        self.say_whole()
+        with fixtures.MockPatchObject(Layers, "put", self.full):
+            self.assertRaises(OSError, self.leave)
+        self.assert_kept()
+        with fixtures.MockPatchObject(Commits, "_clear_away", self.full):
+            self.assertFalse(self.leave())
+        self.restart(self.a)
+        self.await_(lambda: not self.files(), self.files)
+        self.assertEqual("b", self.bed.volt.ground.images.show("web").home)
+
+    def say_whole(self):
+        """Have Volt hear that a node has all of the layer; simulated disks do not give it back."""
+        generation = self.b.agent.attached("web").generation
+        report = Report({"web": ImageReport(generation, whole=True)})
+        self.bed.volt.ground.hosts.heartbeat("b", report)
+
+    def leave(self):
+        with self.a.process.here():
+            return self.a.commits.remove("web", elsewhere=True)
 
     def test_a_layer_that_a_vm_needs_stays(self):
         self.commit()
@@ -346,9 +408,6 @@ class FailureTest(CommitCase):
         self.assertEqual(["web"], [one.commit.name for one in self.a.commits.all()])
         self.commit()
         self.assert_kept()
-
-    def full(self, *_):
-        raise OSError(errno.ENOSPC, "no space left on device")
 
 
 class KillTest(CommitCase):

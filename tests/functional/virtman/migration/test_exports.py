@@ -1,16 +1,22 @@
 """Layers go elsewhere as files, and come back: right, or not at all."""
 
 import contextlib
+import errno
 import io
 import json
+import os
+from pathlib import Path
 
 import fixtures
 import zstandard
 
 from tests.functional.virtman.base import SIZE
+from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.model import CHUNK
-from tests.functional.virtman.doubles.process import Killed
+from tests.functional.virtman.doubles.process import Killed, Process
 from tests.functional.virtman.migration.test_commits import CommitCase
+from virtman import source, unpacking
+from virtman.coordinator.interface import Shape
 from virtman.disk.layers import Layers
 from virtman.errors import (
     ImageMismatch,
@@ -42,6 +48,40 @@ class ExportCase(CommitCase):
         return json.dumps(json.loads(line) | changed).encode() + b"\n" + packed
 
 
+class Storage:
+    """A storage node with a folder for files."""
+
+    def __init__(self, test):
+        folder = Path(test.useFixture(fixtures.TempDir()).path)
+        self.folder = folder / "images"
+        self.folder.mkdir()
+        for name, stand_in in (
+            ("_SECRETS", folder / "sources"),
+            ("_HASHES", folder / "hashes"),
+            ("become_privileged", lambda: None),
+        ):
+            test.useFixture(fixtures.MockPatchObject(source, name, stand_in))
+        self.process = Process(Kernel(test.kernels.network, "storage"))
+        self.where = source.Storage("storage", "192.0.2.99", 3260)
+        self.volt = test.bed.volt.url
+        self.access = test.bed.access("operator", test.bed.volt.ground.operator)
+
+    def add(self, content):
+        (self.folder / "web").write_bytes(content)
+        self.serve("web")
+
+    def serve(self, name):
+        with self.process.here():
+            source.add("web", str(self.folder / name), self.where, self.volt, self.access, Shape(),
+                       layered=True)  # fmt: skip
+
+    def files(self):
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def full(self, *_):
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
 class ExportTest(ExportCase):
     def test_a_layer_comes_back_where_volt_lost_it(self):
         self.assertLess(len(self.file), CHUNK)
@@ -53,6 +93,34 @@ class ExportTest(ExportCase):
         self.a.create("vm2", "web")
         self.assertEqual("ab...f..", self.read(self.a, "vm2", image="web"))
         self.assertEqual(self.file, b"".join(self.b.commits.file_of("web")))
+
+    def test_a_storage_node_serves_what_was_exported(self):
+        self.assertTrue(self.remove())
+        storage = Storage(self)
+        self.assertRaises(LayerFileInvalid, storage.add, self.file[:-1])
+        self.assertRaises(LayerFileInvalid, storage.add, self.file.replace(b"file 1", b"file 2"))
+        self.assertRaises(ImageMismatch, storage.add, self.labelled(parent_origin="other"))
+        self.assertEqual(["web"], storage.files())
+        full = fixtures.MockPatchObject(os, "posix_fallocate", storage.full)
+        with full:
+            self.assertRaises(NoSpace, storage.add, self.file)
+        self.assertEqual(["web"], storage.files())
+        storage.add(self.file)
+        self.assertEqual(["web", "web.layer"], storage.files())
+        self.assertEqual("debian", self.known().layer.parent)
+        self.b.create("vm2", "web")
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+        made = (storage.folder / "web.layer").stat().st_ino
+        storage.add(self.file)
+        self.assertEqual(made, (storage.folder / "web.layer").stat().st_ino)
+        # it is unpacked anew where it was not right
+        with open(storage.folder / "web.layer", "r+b") as file:
+            file.write(b"rot")
+        storage.add(self.file)
+        self.assertNotEqual(made, (storage.folder / "web.layer").stat().st_ino)
+        # and is the layer by itself
+        (storage.folder / "web").unlink()
+        storage.serve("web.layer")
 
     def test_it_may_have_another_name_beside_the_first(self):
         self.receive(self.file, "copy")
@@ -130,7 +198,7 @@ class KillTest(ExportCase):
     def test_an_agent_that_dies_as_a_layer_comes_has_it_or_nothing(self):
         kept = []
         for whose, place in (
-            (exports.layer_format, "describe"),
+            (unpacking.layer_format, "describe"),
             (exports, "unpack"),
             (Commits, "_serve"),
             (Commits, "_finish"),

@@ -55,6 +55,13 @@ class TestCopies(TreesCase):
         self.placements.leave("x", "a")
         assert self.images.show("x").complete == (0, 1)
 
+    def test_reads_are_the_sum_of_what_hosts_said_last(self):
+        self.join("a", "b")
+        for host, hits, misses in (("a", 9, 9), ("a", 5, 2), ("b", 1, 0)):
+            report = ImageReport(self.generation(host), hits=hits, misses=misses)
+            self.ground.hosts.heartbeat(host, Report({"x": report, "gone": report}))
+        assert self.images.figures().reads == {"x": (6, 2)}
+
     def told(self, host):
         """Parents and standbys of a host, by name; the source is 'source', nobody is None."""
         return [
@@ -176,6 +183,48 @@ class TestCopies(TreesCase):
         self.ground.hosts.expire(["b"])
         assert self.images.show("x").home is None
         assert self.parents("c") == [None, None]
+        kinds = [(one.kind, one.host) for one in self.ground.hosts.events()]
+        assert kinds.index(("home_gone", "b")) < kinds.index(("rehome", "b"))
+        assert self.images.figures().sources_gone == {}
+
+    def test_no_host_that_shall_feed_fewer_takes_the_place_if_another_can(self):
+        self.join("a", "b", "c", "d")
+        for host in "abcd":
+            self.beat(host)
+        self.ground.hosts.drain("b", True)
+        report = {"x": ImageReport(self.generation("c"), whole=True)}
+        self.ground.hosts.heartbeat("c", Report(report, overloaded=True))
+        self.images.rehome("x", "a")
+        self.placements.remove("x", "a")
+        assert self.images.show("x").home == "d"
+        self.placements.remove("x", "d")
+        assert self.images.show("x").home == "c"
+        self.placements.remove("x", "c")
+        assert self.images.show("x").home == "b"
+
+    def test_nobody_stands_for_a_source_that_was_removed_until_a_host_has_all_again(self):
+        self.join("a", "b")
+        self.beat("a")
+        self.images.withdraw("x")
+        assert self.images.figures().sources_gone == {"x": True}
+        self.placements.remove("x", "a")
+        assert self.images.figures().sources_gone == {"x": False}
+        assert ("home_gone", "a") in [(one.kind, one.host) for one in self.ground.hosts.events()]
+        self.beat("b")
+        assert self.images.show("x").home == "b"
+        assert self.images.figures().sources_gone == {"x": True}
+
+    def test_a_source_that_is_back_is_not_gone(self):
+        self.join("a")
+        self.images.withdraw("x", forced=True)
+        assert self.images.figures().sources_gone == {"x": False}
+        self.create("x")
+        assert self.images.figures().sources_gone == {}
+        self.images.withdraw("x", forced=True)
+        self.images.rehome("x", None)
+        assert self.images.figures().sources_gone == {}
+        self.beat("a")
+        assert self.images.show("x").home is None
 
     def test_a_source_goes_if_a_host_has_all_of_the_image(self):
         self.join("a", "b")

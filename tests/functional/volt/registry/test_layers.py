@@ -6,7 +6,7 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase
 from volt import errors
-from volt.model.objects import Layer, NewImage
+from volt.model.objects import ImageReport, Layer, NewImage, Report
 from volt.placement.rules import Shape
 from volt.transport import Portal
 
@@ -60,6 +60,35 @@ class TestLayers(TreesCase):
         self.assertRaises(errors.ImageUnknown, self.images.delete, "z", MAKER)
         self.images.create(replace(self.layer("z"), layer=Layer("x", 1024, None)), NOW)
         self.assertRaises(errors.NotMaker, self.images.delete, "z", MAKER)
+
+    def test_a_host_lets_go_of_what_it_keeps_if_another_has_all_of_it(self):
+        self.add("y")
+        self.assertRaises(errors.NotMaker, self.images.withdraw, "y", maker="node2")
+        assert self.images.withdraw("y", maker=MAKER) is None
+        self.add("y")
+        self.join("a", image="y")
+        self.assertRaises(errors.ImageLastCopy, self.images.withdraw, "y", maker=MAKER)
+        self.ground.hosts.heartbeat("a", Report({"y": ImageReport(1, whole=True)}))
+        for _ in range(2):
+            assert self.images.withdraw("y", maker=MAKER).home == "a"
+
+    def test_a_layer_without_a_source_gets_another_one_of_the_same_content(self):
+        hashes = {"root_hash": "a" * 64, "salt": "b" * 64, "upper_hashes": bytes(4096)}
+        hashed = replace(self.layer("y"), size=1 << 20, **hashes)
+        self.images.create(hashed, NOW)
+        self.join("a", image="y")
+        portal = replace(hashed.source, iqn="iqn.2003-01.org.example:storage")
+        moved = replace(hashed, source=portal, layer=Layer("x", 1024, None))
+        self.assertRaises(errors.ImageExists, self.images.create, moved, NOW)
+        self.images.withdraw("y", forced=True)
+        other = replace(moved, root_hash="ff" * 32)
+        self.assertRaises(errors.ImageExists, self.images.create, other, NOW)
+        before = self.placements.show("y", "a").generation
+        found, is_new = self.images.create(moved, NOW)
+        assert (found.source.iqn, found.layer.maker, is_new) == (portal.iqn, None, False)
+        assert self.placements.show("y", "a").generation > before
+        assert self.images.create(moved, NOW) == (found, False)
+        self.assertRaises(errors.ImageExists, self.images.create, hashed, NOW)
 
     def test_the_source_of_a_parent_goes_only_by_force(self):
         self.add("y")

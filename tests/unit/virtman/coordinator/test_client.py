@@ -11,6 +11,7 @@ import requests
 import testtools
 from requests.adapters import BaseAdapter
 
+from tests.unit.virtman.model.test_suspended import RECORD
 from virtman import errors
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
@@ -182,7 +183,9 @@ class CoordinatorTest(CoordinatorCase):
         layer, hashes = Layer("i", 1024), (HashTree("aa", "bb"), b"levels")
         self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
         self.volt.drop_layer("l")
-        (verb, path, body), dropped = self.wire.asked
+        self.volt.drop_layer("l", elsewhere=True)
+        (verb, path, body), dropped, left = self.wire.asked
+        self.assertEqual("/v1/images/l/makers/a?elsewhere=true", left[1])
         self.assertEqual(("PUT", "/v1/images/l/makers/a"), (verb, path))
         self.assertEqual({"parent": "i", "disk_size": 1024}, body["layer"])
         self.assertEqual(("l", 512, "aa"), (body["name"], body["size"], body["root_hash"]))
@@ -192,6 +195,15 @@ class CoordinatorTest(CoordinatorCase):
                       "layer": {"parent": "i", "disk_size": 1024, "maker": "a"}})  # fmt: skip
         found = self.volt.image("l")
         self.assertEqual((layer, 1024), (found.layer, found.disk_size))
+
+    def test_a_suspended_image_has_its_record_with_the_layer(self):
+        layer, hashes = Layer("i", 1024, RECORD), (HashTree("aa", "bb"), b"levels")
+        self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
+        ((_, _, body),) = self.wire.asked
+        self.answers({"name": "l", "size": 512, "stripes": 2, "fanout": 3, "created_at": BORN,
+                      "root_hash": None, "salt": None,
+                      "layer": body["layer"] | {"maker": "a"}})  # fmt: skip
+        self.assertEqual(layer, self.volt.image("l").layer)
 
     def test_each_verb_is_one_request(self):
         self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": [],

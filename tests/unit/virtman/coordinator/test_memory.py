@@ -8,6 +8,7 @@ from pathlib import Path
 import fixtures
 import testtools
 
+from tests.unit.virtman.model.test_suspended import RECORD
 from virtman.coordinator.interface import Based, ImageInfo, Layer
 from virtman.coordinator.memory import Known, Memory
 from virtman.model.address import Proof
@@ -41,7 +42,7 @@ class MemoryTest(testtools.TestCase):
         full = replace(
             INFO,
             tree=HashTree("aa", "bb"),
-            layer=Layer("below", 1 << 21),
+            layer=Layer("below", 1 << 21, RECORD),
             based=Based(("earlier", "other"), 4096),
         )
         for info in (INFO, full):

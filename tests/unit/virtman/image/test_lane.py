@@ -24,7 +24,7 @@ class LaneTest(testtools.TestCase):
             taken = lane.take(lambda: True)
             self.assertEqual(expected, taken)
             self.assertFalse(lane.is_done())
-            lane.came(taken, grows=True)
+            lane.came(taken)
         self.assertEqual(4, lane.window.size)
         self.assertTrue(lane.is_done())
 
@@ -33,7 +33,7 @@ class LaneTest(testtools.TestCase):
         lane.window.size = 2
         self.assertEqual([3], lane.take(lambda: False))
         self.assertEqual([4], lane.take(lambda: False))
-        lane.came([3], grows=False)
+        lane.came([3])
         self.assertEqual([5], lane.take(lambda: False))
 
     def test_one_that_ended_gives_no_more(self):
@@ -48,7 +48,7 @@ class LaneTest(testtools.TestCase):
         taken = []
         while not lane.is_done():
             taken += lane.take(lambda: False)
-            lane.came(taken[-1:], grows=False)
+            lane.came(taken[-1:])
         self.assertEqual([8, 4, 3, 5], taken)
 
     def test_who_waits_for_pieces_gets_those_that_are_put_later(self):

@@ -14,6 +14,7 @@ from virtman.model.sizes import REGION
 SALT = "5a" * 32
 ZEROS = hashtree.digest_of_zeros(SALT)
 DATA = b"d" * DIGEST
+GIB = 2**30
 
 sizes = st.integers(1025, 2**26).map(lambda sectors: sectors * 512)
 
@@ -68,6 +69,16 @@ class HeldTest(testtools.TestCase):
         rest = tuple(one for one in range(stripes) if one != broken)
         self.assertEqual(rest, copying.complete(layout, held, stripes))
 
+    def test_digests_of_large_images_come_in_small_parts(self):
+        for size in (GIB, 40 * GIB, 300 * GIB + BLOCK):
+            layout = Layout.of(size)
+            parts = list(layout.all_digests())
+            self.assertLessEqual(max(length for _, length in parts), 1024 * 1024)
+            self.assertEqual(layout.leaves_at, parts[0][0])
+            for before, after in itertools.pairwise(parts):
+                self.assertEqual(sum(before), after[0])
+            self.assertEqual(layout.image // BLOCK * DIGEST, sum(length for _, length in parts))
+
     def test_what_was_cut_is_not_there(self):
         held = Held(100)
         held.add(range(100))
@@ -83,6 +94,7 @@ class ZerosTest(testtools.TestCase):
             at // BLOCK for start, length in found for at in range(start, start + length, BLOCK)
         ]
         self.assertEqual([at for at, one in enumerate(kinds) if one], blocks)
-        self.assertEqual(sum(kinds) * BLOCK, copying.stored(digests, ZEROS))
+        parts = [digests[at : at + 3 * DIGEST] for at in range(0, len(digests), 3 * DIGEST)]
+        self.assertEqual(sum(kinds) * BLOCK, copying.stored(parts, ZEROS))
         for (start, length), (after, _) in itertools.pairwise(found):
             self.assertLess(start + length, after)

@@ -6,7 +6,7 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.model.prefetch_pace import Cap, Idle, Window
+from virtman.model.prefetch_pace import Cap, Idle, Window, fitting
 from virtman.model.read_counts import Count
 
 
@@ -33,6 +33,11 @@ class WindowTest(testtools.TestCase):
     def test_another_largest_size_can_be_set(self):
         self.assertEqual([2, 2, 3, 3, 3, 3], grown(Window(3), 6))
         self.assertEqual([1, 1], grown(Window(1), 2))
+
+    def test_of_long_pieces_fewer_fit(self):
+        fits = {kib: fitting(8, kib * 1024) for kib in (4, 64, 128, 256, 512, 1024)}
+        self.assertEqual({4: 8, 64: 8, 128: 4, 256: 2, 512: 1, 1024: 1}, fits)
+        self.assertEqual(2, fitting(2, 64 * 1024))
 
     def test_it_halves_when_reads_take_more_than_twice(self):
         window = Window()
@@ -64,10 +69,16 @@ class WindowTest(testtools.TestCase):
         window.demand(0, 0.1)
         self.assertEqual([2, 3], grown(window, 2))
 
-    def test_what_was_never_measured_hurts_nobody(self):
+    def test_as_long_as_idle_is_not_known_whoever_waits_is_hurt(self):
+        window = Window()
+        self.assertEqual(8, grown(window, 100)[-1])
+        window.demand(inf, 0)
+        self.assertEqual([1, 1, 1], grown(window, 3))
+
+    def test_who_does_not_wait_is_not_hurt(self):
         window = Window()
         grown(window, 6)
-        window.demand(9, 0)
+        window.demand(0, 0)
         self.assertEqual(4, window.size)
         window.demand(0, 0.1)
         self.assertEqual(4, window.size)
@@ -80,39 +91,41 @@ class WindowTest(testtools.TestCase):
             self.assertTrue(1 <= window.size <= largest)
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 class IdleTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
-        self.clock = Clock()
-        self.idle = Idle(self.clock)
+        self.idle = Idle()
 
     def look(self, waited, seconds):
         return self.idle.look({0: Count(0, seconds, (0, waited, 0, 0, 0))})
 
-    def test_the_first_reads_tell_how_long_one_takes(self):
-        self.assertEqual(0, self.look(3, 0.3))
-        self.assertFalse(self.idle.is_known())
-        self.assertAlmostEqual(0.05, self.look(10, 0.5))
-        self.assertTrue(self.idle.is_known())
+    def test_the_reads_after_the_first_look_tell_how_long_one_takes(self):
+        self.assertEqual(inf, self.look(3, 0.3))
+        self.assertEqual(inf, self.look(3, 0.3))
+        self.assertEqual(inf, self.look(10, 0.6))
+        self.assertEqual(0, self.idle.seconds)
+        self.assertAlmostEqual(0.05, self.look(11, 0.7))
         self.assertAlmostEqual(0.05, self.idle.seconds)
 
     def test_later_ones_are_told_from_those_before(self):
-        self.look(10, 0.5)
-        self.assertAlmostEqual(0.2, self.look(12, 0.9))
-        self.assertEqual(0, self.look(12, 0.9))
+        self.look(1, 0.1)
+        self.look(11, 0.6)
+        self.assertAlmostEqual(0.2, self.look(13, 1.0))
+        self.assertEqual(0, self.look(13, 1.0))
         self.assertAlmostEqual(0.05, self.idle.seconds)
 
-    def test_who_reads_little_is_not_waited_for(self):
-        self.clock.now = 2.1
-        self.assertTrue(self.idle.is_known())
-        self.assertEqual(0, self.idle.seconds)
+    def test_a_vm_that_reads_late_is_hurt_as_one_that_reads_at_once(self):
+        window = Window()
+        for _ in range(100):
+            self.assertEqual(0, self.look(0, 0))
+            window.demand(0, self.idle.seconds)
+            window.came()
+        sizes = [window.size]
+        for waited, seconds in ((2, 0.4), (6, 0.5), (12, 0.6), (12, 0.6), (13, 0.7)):
+            window.demand(self.look(waited, seconds), self.idle.seconds)
+            sizes.append(window.size)
+            grown(window, 6)
+        self.assertEqual([8, 1, 1, 1, 4, 2], sizes)
 
 
 class CapTest(testtools.TestCase):

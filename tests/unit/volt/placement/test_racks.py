@@ -5,7 +5,7 @@ import random
 from collections import Counter
 
 import testtools
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.volt.placement.test_forest import (
@@ -52,10 +52,35 @@ def entries_of(forest, stripe):
     return {node.rack: node for node in forest.nodes(stripe) if node.is_entry}
 
 
+def inner_of(forest, stripe, rack):
+    return sum(node.inner for node in forest.nodes(stripe) if node.rack == rack)
+
+
+def strays_in_and_out(forest, stripe, rack):
+    """Tell whether a rack has strays although it feeds those of other racks."""
+    strays = [node for node in forest.nodes(stripe) if node.stray]
+    feeds = any(forest.node(node.parent, stripe).rack == rack for node in strays)
+    return feeds and any(node.rack == rack for node in strays)
+
+
 class TestWaysIn(testtools.TestCase):
     @settings(deadline=None, max_examples=40)
     @given(SIZES, st.randoms(use_true_random=False))
+    @example([2, 10, 3, 2], random.Random(64))  # a host too few of a rack was inner in one stripe
+    @example([3, 4], random.Random(33))  # all hosts of a rack were inner in the same stripe
+    @example([10, 3, 3, 2], random.Random(2728945332))  # a stray took the slot of another's rack
+    @example([7, 12, 8, 7, 11, 6], random.Random(4059781499))  # racks had two roots each
+    @example([2, 4, 3, 2, 2, 3, 2, 5], random.Random(1419890088))  # an heir inherited strays
+    @example([9, 5, 11], random.Random(4206140156))  # roots hung below each other's entries
     def test_a_rack_gets_a_stripe_about_once(self, sizes, dice):
+        """Three times at most, as hosts only join.
+
+        A rack of n hosts, i of them inner, gets a stripe n - 2i times, and once more for each
+        link that leaves the rack and for each free slot. As n is the sum of its inner hosts in
+        both stripes, which differ by one at most, n - 2i is at most 1. If a stray comes in, no
+        slot is free, and only the entry feeds other racks: two hosts at most. If none does,
+        what comes in are the entry and the roots, and these are two at most.
+        """
         joining = in_racks(sizes)
         dice.shuffle(joining)
         forest = grown(joining)
@@ -64,6 +89,11 @@ class TestWaysIn(testtools.TestCase):
             ways = ways_in(forest, stripe)
             assert max(ways.values()) <= 3, ways
             assert ways.total() <= 2.5 * len(sizes), ways
+            for rack in {rack for _, rack in joining}:
+                assert not strays_in_and_out(forest, stripe, rack)
+        for rack in {rack for _, rack in joining}:
+            first, second = (inner_of(forest, stripe, rack) for stripe in (0, 1))
+            assert abs(first - second) <= 1
 
     def test_racks_of_a_size_get_it_once_or_twice(self):
         for seed in range(5):
@@ -110,8 +140,7 @@ class TestWaysIn(testtools.TestCase):
         found = [entries_of(forest, stripe) for stripe in (0, 1)]
         for rack in ("r0", "r5"):
             assert found[0][rack].host != found[1][rack].host
-            inner = [sum(n.inner for n in forest.nodes(s) if n.rack == rack) for s in (0, 1)]
-            assert inner == [5, 5]
+            assert [inner_of(forest, stripe, rack) for stripe in (0, 1)] == [5, 5]
 
 
 class TestChanges(testtools.TestCase):

@@ -124,6 +124,63 @@ class TestHeirs(testtools.TestCase):
         }
         assert tree.moved == {"a"}
 
+    def test_one_that_hangs_above_it_is_none(self):
+        tree = drawn(
+            2,
+            ("entry", None, True, "r1"),
+            ("root", "entry", True, "r1"),
+            ("lowest", "root", True, "r1"),
+            ("guest", "lowest", True, "r2"),
+            ("goes", "guest", True, "r1"),
+            ("leaf", "goes", False, "r1"),
+        )
+        tree.remove("goes")
+        assert parents_of(tree) == {
+            "entry": None,
+            "root": "entry",
+            "lowest": "root",
+            "guest": "lowest",
+            "leaf": "entry",
+        }
+
+
+class TestStrays(testtools.TestCase):
+    """A host's slots are for its own rack first."""
+
+    def test_a_stray_of_who_is_moved_too_comes_home(self):
+        tree = drawn(
+            3,
+            ("entry", None, True, "r0"),
+            ("goes", "entry", True, "r0"),
+            ("a", "goes", True, "r1"),
+            ("b", "goes", True, "r2"),
+            ("stray", "b", False, "r1"),
+        )
+        tree.remove("goes")
+        assert parents_of(tree) == {"entry": None, "a": "entry", "b": "entry", "stray": "a"}
+
+    def strays(self):
+        return drawn(
+            2,
+            ("entry", None, True, "r0"),
+            ("a", "entry", True, "r1"),
+            ("b", "entry", True, "r2"),
+            ("stray", "b", False, "r1"),
+            ("other", "b", False, "r2"),
+            ("own", "a", False, "r1"),
+        )
+
+    def test_a_free_slot_is_for_a_stray_of_its_rack(self):
+        tree = self.strays()
+        tree.add_leaf(Node("leaf", "r3", None, 1, inner=False))
+        assert (tree.nodes["stray"].parent, tree.nodes["leaf"].parent) == ("a", "b")
+
+    def test_a_host_that_takes_no_more_gets_nobody_for_a_stray(self):
+        tree = self.strays()
+        tree.accept(tree.nodes["b"], False)
+        tree.add_leaf(Node("leaf", "r3", None, 1, inner=False))
+        assert (tree.nodes["stray"].parent, tree.nodes["leaf"].parent) == ("b", "a")
+
 
 class TestAccept(testtools.TestCase):
     def test_what_changes_nothing_is_no_change(self):

@@ -1,0 +1,118 @@
+"""A QEMU as its monitor shows it: a VM that runs, stands still once it was migrated, and goes on.
+
+What it answers of its hardware is what QEMU 10.0 answers of the lab's guest.
+"""
+
+import json
+import socket
+import threading
+from pathlib import Path
+
+RAM = "pc.ram"
+CPU = "/machine/unattached/device[0]"
+DISK, CARD = "virtio-blk-pci", "virtio-net-pci"
+_PERIPHERAL = "/machine/peripheral-anon"
+_BOARD = ((0, 0x1237, 0x0600), (1, 0x7000, 0x0601))
+
+
+class Qemu:
+    """Answers one after the other at a socket, and keeps what it was told."""
+
+    def __init__(self, path: Path, disk: str, devices: tuple[str, ...] = (DISK, "vmgenid")) -> None:
+        self.path = str(path)
+        self.disk = disk
+        self.devices = devices
+        self.version = (10, 0)
+        self.status = "running"
+        self.told: list[str] = []
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(self.path)
+        self._listening.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Listen no more."""
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listening.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rwb", buffering=0) as file:
+                file.write(b'{"QMP": {}}\n')
+                for line in file:
+                    asked = json.loads(line)
+                    file.write(json.dumps(self._answer(**asked)).encode() + b"\n")
+
+    def _answer(self, execute: str, arguments: dict[str, object]) -> dict[str, object]:
+        self.told.append(execute)
+        name = execute.replace("-", "_")
+        if not hasattr(self, f"_do_{name}"):
+            return {"return": {}}
+        try:
+            return {"return": getattr(self, f"_do_{name}")(**arguments)}
+        except KeyError as err:
+            return {"error": {"class": "GenericError", "desc": f"no {err}"}}
+
+    def _do_cont(self) -> object:
+        self.status = "running"
+        return {}
+
+    def _do_query_status(self) -> object:
+        return {"status": self.status}
+
+    def _do_query_migrate(self) -> object:
+        return {}
+
+    def _do_query_version(self) -> object:
+        return {"qemu": {"major": self.version[0], "minor": self.version[1], "micro": 2}}
+
+    def _do_query_cpus_fast(self) -> object:
+        return [{"qom-path": CPU}]
+
+    def _do_query_memdev(self) -> object:
+        return [{"id": RAM, "size": 96 << 20}]
+
+    def _do_query_kvm(self) -> object:
+        return {"enabled": False, "present": True}
+
+    def _do_query_block(self) -> object:
+        return [{"inserted": {"file": self.disk}}, {"device": "empty"}]
+
+    def _do_query_pci(self) -> object:
+        found = [(0x8086, *one) for one in _BOARD]
+        pci = [one for one in self.devices if one != "vmgenid"]
+        found += [(0x1AF4, 2 + n, 0x1001, 0x0100) for n in range(len(pci))]
+        devices = [
+            {"slot": slot, "function": 0, "class_info": {"class": kind},
+             "id": {"vendor": vendor, "device": device}}
+            for vendor, slot, device, kind in found
+        ]  # fmt: skip
+        return [{"bus": 0, "devices": devices}]
+
+    def _do_qom_list(self, path: str) -> object:
+        kinds = {
+            _PERIPHERAL: [(f"device[{n}]", one) for n, one in enumerate(self.devices)],
+            "/machine/unattached": [("device[9]", "isa-serial"), ("device[2]", "i440FX")],
+        }
+        return [{"name": "type", "type": "string"}] + [
+            {"name": name, "type": f"child<{kind}>"} for name, kind in kinds.get(path, ())
+        ]
+
+    def _do_qom_get(self, path: str, property: str) -> object:
+        if path.startswith(_PERIPHERAL):
+            return {"addr": 16 + 8 * int(path[-2]), "serial": "vm1", "mac": "52:54:00:00:00:01"}[
+                property
+            ]
+        return {
+            "type": "qemu64-x86_64-cpu" if path == CPU else "pc-i440fx-10.0-machine",
+            "feature-words": [{"cpuid-register": "EDX", "features": 126614525}],
+            "smp": {"cpus": 1, "maxcpus": 1, "sockets": 1, "cores": 1, "threads": 1, "dies": 1},
+            "memory-backend": f"/objects/{RAM}",
+            "x-use-canonical-path-for-ramblock-id": False,
+        }[property]

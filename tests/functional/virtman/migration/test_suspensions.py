@@ -1,0 +1,142 @@
+"""A VM's memory becomes part of a layer; whoever dies on the way, the VM goes on."""
+
+import os
+from dataclasses import replace
+
+from testtools import ExpectedException
+
+from tests.functional.virtman.doubles.process import Killed
+from tests.functional.virtman.doubles.qemu import CARD, DISK, Qemu
+from tests.functional.virtman.migration.test_commits import CommitCase
+from virtman.errors import (
+    InstanceUnknown,
+    NicsAttached,
+    NoSpace,
+    QemuFailed,
+    SuspendedInvalid,
+)
+from virtman.model import layer_format, suspended
+from virtman.model.dirty import CHUNK as BYTES
+from virtman.model.suspended import Device, Hardware, Suspended
+
+HASH = "ab" * 32
+HARDWARE = Hardware(
+    "10.0", "tcg", "pc-i440fx-10.0", "qemu64", HASH, 1, 1, 1, 32 * BYTES, "pc.ram",
+    canonical=False, serials=1, devices=(Device(DISK, "02.0"),),
+)  # fmt: skip
+HELD = (0, 5, 32)  # chunks of the memory, and the device state behind it
+
+
+class Saved:
+    """What saves a VM in place of two QEMUs: its memory has some chunks that are not zeros."""
+
+    def __init__(self, layers, qmp, fails=None, held=HELD):
+        self.layers = layers
+        self.qmp = qmp
+        self.fails = fails
+        self.held = held
+
+    def save(self, commit, copy):
+        copy()
+        if self.fails is not None:
+            raise self.fails
+        with open(self.layers.memory(commit.name), "wb") as file:
+            for number in self.held:
+                os.pwrite(file.fileno(), bytes([65 + number]) * 100, number * BYTES)
+        made = Suspended(suspended.place(0), 100, HASH, HARDWARE)
+        return replace(commit, qmp="", suspended=made)
+
+
+class SuspensionTest(CommitCase):
+    def setUp(self):
+        super().setUp()
+        self.qemu = Qemu(self.a.folder / "qmp", "/nowhere/disk")
+        self.addCleanup(self.qemu.stop)
+
+    def saved(self, node=None, **words):
+        return Saved((node or self.a).commits.layers, self.qemu.path, **words)
+
+    def numbers(self, name):
+        file = os.open(self.a.folder / "layers" / f"{name}.layer", os.O_RDONLY)
+        self.addCleanup(os.close, file)
+        return list(layer_format.numbers(lambda at, length: os.pread(file, length, at)))
+
+    def test_a_layer_has_the_memory_behind_the_disk(self):
+        self.commit(suspension=self.saved())
+        self.assert_kept()
+        first = suspended.place(0) // BYTES
+        self.assertEqual([0, 1, 5, *(first + one for one in HELD)], self.numbers("web"))
+        layer = self.known().layer
+        self.assertEqual(Suspended(suspended.place(0), 100, HASH, HARDWARE), layer.suspended)
+        content = (self.a.folder / "layers" / "web.layer").read_bytes()
+        self.assertEqual(b"A" * 100, content[layer_format.place(3) * BYTES :][:100])
+        self.b.create("vm2", "web")
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+        # what Volt said is there without it too
+        self.bed.volt.silence()
+        with self.b.process.here():
+            self.assertEqual(layer, self.b.agent.coordinator.image("web").layer)
+        self.bed.volt.silence(False)
+
+    def test_each_of_a_chain_has_its_own_place_and_the_fourth_that_of_the_third(self):
+        places, image, vm = [], "debian", "vm1"
+        for number in range(4):
+            name = f"l{number}"
+            self.commit(name, vm, suspension=self.saved(held=(number, 32)))
+            layer = self.known(name).layer
+            places.append((layer.parent, layer.suspended.at))
+            vm, image = f"vm{number + 2}", name
+            self.a.create(vm, image)
+        zeroth, first, second = map(suspended.place, range(3))
+        self.assertEqual(
+            [("debian", zeroth), ("l0", first), ("l1", second), ("l1", second)], places
+        )
+        self.assertEqual([second // BYTES + 3, second // BYTES + 32], self.numbers("l3")[-2:])
+
+    def test_a_commit_of_who_was_resumed_has_no_memory(self):
+        self.commit(suspension=self.saved())
+        self.a.create("vm2", "web")
+        self.commit("own", "vm2")
+        self.assertIsNone(self.known("own").layer.suspended)
+        self.assertEqual([], self.numbers("own"))
+
+    def test_an_agent_that_dies_before_it_has_the_memory_has_the_next_let_the_vm_go_on(self):
+        with ExpectedException(Killed):
+            self.begin(suspension=self.saved(fails=Killed()))
+        self.qemu.status = "postmigrate"
+        self.restart(self.a)
+        self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
+        self.assertEqual("running", self.qemu.status)
+        self.assert_gone()
+
+    def test_nothing_is_left_of_what_fails(self):
+        for fault in (QemuFailed("no"), NoSpace("no")):
+            with self.a.process.here():
+                self.assertRaises(
+                    type(fault), self.a.commits.commit, "vm1", "web",
+                    suspension=self.saved(fails=fault),
+                )  # fmt: skip
+            self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
+            self.assert_gone()
+            self.assertEqual("ab...f..", self.read(self.a, "vm1"))
+
+    def refused(self, kind, **words):
+        with self.a.process.here():
+            refused = self.assertRaises(
+                kind, self.a.commits.suspend, "vm1", "web", self.qemu.path, **words
+            )
+        self.assert_gone()
+        return str(refused)
+
+    def test_a_vm_on_another_disk_is_refused(self):
+        self.assertIn("/nowhere/disk", self.refused(SuspendedInvalid))
+        with self.a.process.here():
+            self.assertRaises(InstanceUnknown, self.a.commits.suspend, "vm9", "web", "/x")
+            self.assertRaises(QemuFailed, self.a.commits.suspend, "vm1", "web", "/nowhere")
+
+    def test_one_that_does_not_run_or_has_cards_is_refused(self):
+        self.qemu.disk = "/dev/virtman/vm1.disk"
+        self.qemu.status = "paused"
+        self.assertIn("paused", self.refused(SuspendedInvalid))
+        self.qemu.status, self.qemu.devices = "running", (DISK, CARD)
+        self.assertIn("52:54:00:00:00:01", self.refused(NicsAttached))

@@ -1,0 +1,58 @@
+"""Who may resume VMs, and as whom; what is read of a device is what it was, or is refused."""
+
+import os
+import tempfile
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from unittest import skipIf
+
+import fixtures
+import testtools
+
+from tests.functional.virtman.doubles.qemu import Qemu
+from tests.unit.virtman.model.test_suspended import RECORD
+from virtman.errors import HostUnfit, InvalidRequest
+from virtman.qemu import resuming
+from virtman.qemu.resuming import Image
+
+
+class ResumingTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.folder = Path(self.useFixture(fixtures.TempDir()).path)
+
+    @skipIf(os.geteuid() != 0, "only root can start QEMU as another account")
+    def test_qemu_runs_as_an_account_that_is_not_root(self):
+        self.assertEqual("nobody", resuming.account("nobody").name)
+        for name in ("root", "nobody-of-this-name"):
+            self.assertRaises(InvalidRequest, resuming.account, name)
+
+    @skipIf(os.geteuid() != 0, "only root can start QEMU as another account")
+    def test_a_host_without_such_a_qemu_is_told(self):
+        who = resuming.account("nobody")
+        self.useFixture(fixtures.MockPatchObject(resuming, "_PROGRAM", "false"))
+        refused = self.assertRaises(HostUnfit, resuming.check_host, RECORD, who)
+        self.assertIn("cannot resume", str(refused))
+
+    def test_device_state_is_that_on_record_or_none(self):
+        state = os.urandom(1000)
+        with tempfile.NamedTemporaryFile() as device:
+            record = replace(RECORD, at=0, sha256=sha256(state).hexdigest())
+            os.pwrite(device.fileno(), state, record.hardware.memory)
+            image = Image(record, device.name, "")
+            self.assertEqual(state, resuming._state(image))
+            os.pwrite(device.fileno(), b"x", record.hardware.memory + 999)
+            if not state.endswith(b"x"):
+                self.assertRaises(HostUnfit, resuming._state, image)
+
+    def test_what_was_never_let_go_on_is_ended_and_what_runs_is_left_alone(self):
+        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", self.folder))
+        self.assertFalse(resuming.runs("vm1"))
+        (self.folder / "vm1").mkdir()
+        qemu = Qemu(resuming.monitor_of("vm1"), "/nowhere")
+        self.addCleanup(qemu.stop)
+        self.assertTrue(resuming.runs("vm1"))
+        qemu.status = "inmigrate"
+        self.assertFalse(resuming.runs("vm1"))
+        self.assertIn("quit", qemu.told)

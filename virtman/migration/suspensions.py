@@ -1,0 +1,143 @@
+"""Has a VM's memory saved at the moment of a commit, so that the layer is a suspended image.
+
+::
+
+    Commit is written       says where the VM's QEMU listens
+    the VM stands still     its memory is in a file, as ``virtman.qemu.saving`` does it
+    copy                    of the VM's disk, of the same moment
+    the VM goes on
+    device state            behind the memory in the file
+    Commit is written       says what the VM consists of; from now on it is as any commit
+
+An agent that dies before that has the next one let the VM go on, and undo the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from virtman import sparse
+from virtman.disk.layers import Commit, Layers
+from virtman.errors import NicsAttached, QemuFailed, SuspendedInvalid
+from virtman.model import suspended
+from virtman.model.dirty import CHUNK
+from virtman.model.suspended import Suspended
+from virtman.qemu import inspection, resuming, saving
+from virtman.qemu.qmp import Monitor
+from virtman.qemu.saving import Saving
+
+LOG = logging.getLogger(__name__)
+
+
+class Suspension:
+    """What saves a VM.
+
+    :param layers: of this node
+    :param qmp: socket of its QEMU
+    """
+
+    def __init__(self, layers: Layers, monitor: Monitor) -> None:
+        self.layers = layers
+        self._monitor = monitor
+        self.qmp = monitor.path
+        self._hardware = inspection.hardware(monitor)
+
+    def check(self, vm: str, device: str, forced: bool) -> None:
+        """See that a VM can be suspended, and what goes on from that be of use.
+
+        :param device: of its disk
+        :param forced: although it has network cards
+        :raises SuspendedInvalid: if it cannot
+        :raises NicsAttached: if it has network cards
+        """
+        drive = inspection.drive(self._monitor)
+        is_same = os.path.exists(drive) and os.path.samefile(drive, device)
+        if not is_same and drive != resuming.disk_of(vm):
+            raise SuspendedInvalid(f"the disk of the QEMU at {self.qmp} is {drive}, not {device}")
+        if self._monitor.status != "running":
+            raise SuspendedInvalid(f"the VM is {self._monitor.status}: have it run first")
+        if self._hardware.nics and not forced:
+            cards = ", ".join(one.mac for one in self._hardware.nics)
+            raise NicsAttached(
+                f"the VM has network cards ({cards}): all VMs that are resumed would have these "
+                "addresses, and the VM's connections. Unplug the cards first, and plug in others "
+                "after each resume; or force it, and the cards stay without a network"
+            )
+
+    def save(self, commit: Commit, copy: Callable[[], object]) -> Commit:
+        """Return a commit whose VM's memory is in its file.
+
+        :param copy: has the VM's disk of this moment
+        :raises NoSpace: if the memory does not fit
+        """
+        file = self.layers.memory(commit.name)
+        self.layers.check_room(commit.name, self._hardware.memory)
+        save = Saving(self._monitor, self._hardware, commit.disk_size, file)
+        with save.converter() as converter:
+            with save.still():
+                copy()
+            state = save.state(converter)
+        digest = hashlib.sha256(state).hexdigest()
+        # where it is to be is known once it is known what the layer lies on
+        made = Suspended(suspended.place(0), len(state), digest, self._hardware)
+        return replace(commit, qmp="", suspended=made)
+
+
+@contextmanager
+def of(layers: Layers, qmp: str) -> Iterator[Suspension]:
+    """Give what saves the VM whose QEMU listens there.
+
+    :raises QemuFailed: if it does not answer
+    :raises SuspendedInvalid: if no other VM can have the same hardware
+    """
+    with Monitor(qmp) as monitor:
+        yield Suspension(layers, monitor)
+
+
+def go_on(commit: Commit) -> None:
+    """Let a VM go on that an earlier agent was saving; one that has ended needs nothing."""
+    try:
+        with Monitor(commit.qmp) as monitor:
+            saving.go_on(monitor)
+    except QemuFailed as err:
+        LOG.warning("VM %s: %s", commit.vm, err)
+
+
+class Memory:
+    """The memory of a VM, and its device state, on the way into a layer; chunks of zeros are none.
+
+    :param commit: of that layer; it need not be one of a suspended image
+    :ivar chunks: of the layer's disk, in order
+    """
+
+    def __init__(self, layers: Layers, commit: Commit) -> None:
+        self._file = layers.memory(commit.name)
+        self._first = 0
+        self.chunks = array("Q")
+        if commit.suspended is not None:
+            self._first = commit.suspended.at // CHUNK
+            self.chunks.extend(self._first + number for number, _ in self._read())
+
+    def content(self) -> Iterator[bytes]:
+        """Return what the chunks have, in order."""
+        if self.chunks:
+            yield from (content for _, content in self._read())
+
+    def _read(self) -> Iterator[tuple[int, bytes]]:
+        descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end, done = os.fstat(descriptor).st_size, 0
+            for start, stop in sparse.runs(descriptor, 0, end):
+                for number in range(max(start // CHUNK, done), -(-stop // CHUNK)):
+                    content = os.pread(descriptor, CHUNK, number * CHUNK)
+                    if any(content):
+                        yield number, content
+                    done = number + 1
+        finally:
+            os.close(descriptor)

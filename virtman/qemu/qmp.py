@@ -1,0 +1,163 @@
+"""QEMU's monitor protocol over a Unix socket: one question after another."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from virtman.errors import QemuFailed
+
+_TIMEOUT = 30.0
+_LOOK = 0.01
+
+_NO_MEMORY = "x-ignore-shared"  # what is shared with a file
+
+
+class Monitor:
+    """A QEMU; its socket serves one at a time.
+
+    :param path: of the socket
+    :param patience: seconds for which a QEMU that just starts may not listen yet
+    :param runs: tells meanwhile whether it has not ended
+    """
+
+    def __init__(
+        self, path: str, patience: float = 0.0, runs: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.path = path
+        self._socket = _connected(path, patience, runs)
+        self._file = self._socket.makefile("rb")
+        try:
+            self._read()  # its greeting
+            self.ask("qmp_capabilities")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others ask."""
+        self._file.close()
+        self._socket.close()
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Return QEMU's answer.
+
+        :raises QemuFailed: if it refuses, or does not answer
+        """
+        question = json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n"
+        return self._exchange(command, lambda: self._socket.sendall(question))
+
+    def _exchange(self, command: str, send: Callable[[], object]) -> Any:
+        try:
+            send()
+        except OSError as err:
+            raise self._failed(str(err)) from err
+        while "return" not in (answer := self._read()):
+            if "error" in answer:
+                raise QemuFailed(f"QEMU at {self.path}: {command}: {answer['error']['desc']}")
+        return answer["return"]
+
+    def give(self, name: str, descriptor: int) -> None:
+        """Give QEMU an open file or socket, which it calls so then."""
+        question = json.dumps({"execute": "getfd", "arguments": {"fdname": name}}).encode() + b"\n"
+        self._exchange("getfd", lambda: socket.send_fds(self._socket, [question], [descriptor]))
+
+    def value(self, path: str, name: str) -> Any:
+        """Return a property of an object."""
+        return self.ask("qom-get", path=path, property=name)
+
+    def children(self, path: str) -> dict[str, str]:
+        """Return the types of the objects below one, by their paths."""
+        return {
+            f"{path}/{one['name']}": one["type"][len("child<") : -1]
+            for one in self.ask("qom-list", path=path)
+            if one["type"].startswith("child<")
+        }
+
+    @property
+    def status(self) -> str:
+        """How the VM is: running, paused, inmigrate, postmigrate ..."""
+        return str(self.ask("query-status")["status"])
+
+    def leave_memory_out(self, left_out: bool) -> None:
+        """Say whether memory that is in a file is no part of what is sent, or received."""
+        capability = {"capability": _NO_MEMORY, "state": left_out}
+        self.ask("migrate-set-capabilities", capabilities=[capability])
+
+    def await_migrated(self, look: Callable[[float], None] = lambda seconds: None) -> None:
+        """Wait until a migration has succeeded.
+
+        :param look: called now and then with the seconds that have passed
+        :raises QemuFailed: if it has not
+        """
+        begin = time.monotonic()
+        while (found := self.ask("query-migrate")).get("status") != "completed":
+            if found.get("status") in ("failed", "cancelled"):
+                why = found.get("error-desc", "no reason given")
+                raise QemuFailed(f"QEMU at {self.path} could not hand over its state: {why}")
+            look(time.monotonic() - begin)
+            time.sleep(_LOOK)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            line = self._file.readline()
+            if not line:
+                raise self._failed("it has closed the connection")
+            found: dict[str, Any] = json.loads(line)
+        except (OSError, ValueError) as err:
+            raise self._failed(str(err)) from err
+        return found
+
+    def _failed(self, why: str) -> QemuFailed:
+        return QemuFailed(f"QEMU at {self.path} does not answer ({why})")
+
+
+def features(monitor: Monitor) -> tuple[str, list[dict[str, Any]]]:
+    """Return the type of a VM's first processor, and what that says that it can do."""
+    path = monitor.ask("query-cpus-fast")[0]["qom-path"]
+    words = monitor.value(path, "feature-words")
+    return monitor.value(path, "type"), sorted(words, key=lambda one: sorted(one.items(), key=str))
+
+
+def _connected(path: str, patience: float, runs: Callable[[], bool]) -> socket.socket:
+    deadline = time.monotonic() + patience
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(_TIMEOUT)
+        try:
+            connection.connect(path)
+            return connection
+        except OSError as err:
+            connection.close()
+            if time.monotonic() >= deadline or not runs():
+                raise QemuFailed(
+                    f"nothing answers at {path} ({err}): check the path, and that this account may "
+                    "use the socket"
+                ) from err
+        time.sleep(_LOOK)
+
+
+def listen(path: Path) -> socket.socket:
+    """Return a socket to which QEMU sends its state."""
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX)
+    listening.settimeout(_TIMEOUT)
+    listening.bind(str(path))
+    listening.listen(1)
+    return listening
