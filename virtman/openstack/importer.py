@@ -20,7 +20,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +43,9 @@ _RETRY = 2.0
 _PATIENCE = 60.0
 """Seconds for which Glance may be away before an image counts as failed."""
 
+_COMPARED = 32
+"""Images at most among which a new one finds its base: to read all their leaves takes a while."""
+
 _TIDY = 10.0
 """Seconds between two looks at who needs the images that are served."""
 
@@ -62,9 +65,17 @@ class Sources(Protocol):
     hashed: bool
 
     def add(
-        self, image: str, path: str, told: Callable[[str, int, int], None], kept: KeptTree
+        self,
+        image: str,
+        path: str,
+        told: Callable[[str, int, int], None],
+        kept: KeptTree,
+        beside: Mapping[str, KeptTree],
     ) -> None:
-        """Serve a file or block device, and tell Volt; repeatable."""
+        """Serve a file or block device, and tell Volt; repeatable.
+
+        :param beside: kept trees of others that may be served here, by name: it may be based on one
+        """
 
     def remove(self, image: str) -> None:
         """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
@@ -235,7 +246,13 @@ class Importer:
         made = self._made(job)
         with self._serving:
             job.told("serving", 0, 0)
-            self.sources.add(job.image, str(made.path), job.told, made.tree)
+            self.sources.add(job.image, str(made.path), job.told, made.tree, self._trees())
+
+    def _trees(self) -> Mapping[str, KeptTree]:
+        """Return the kept trees of the images that hosts needed last, newest first."""
+        images = (path.name for path in self.folder.iterdir() if glance_id(path.name))
+        newest = sorted(images, key=lambda image: _changed(self.folder / image), reverse=True)
+        return {image: KeptTree(self.folder / image) for image in newest[:_COMPARED]}
 
     def _made(self, job: _Job) -> Made:
         """Return what there is of an image, or make it; wait a while for a Glance that is away."""
