@@ -224,6 +224,11 @@ class VoltClient(Connection, Coordinator):
         """Give the place up."""
         self._call("DELETE", self._own(image))
 
+    def holds(self) -> Mapping[str, int]:
+        """Return for how many disks of this host Volt keeps which images."""
+        answer = self._call("GET", f"/v1/hosts/{self.host}/holds")
+        return {one["image"]: one["disks"] for one in answer["holds"]}
+
     def release(self, image: str) -> None:
         """Say that this host has no disk of an image, before the next heartbeat does."""
         self._call("DELETE", f"/v1/images/{quote(image, safe='')}/holds/{self.host}")
