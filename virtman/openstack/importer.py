@@ -6,8 +6,9 @@ disk of this host there is a folder for each image, by its name at Volt::
                    claimed at Volt       known to Volt         nobody needs it for keep_time
     wanted ------> [ make, serve ] ----> [ served ] ---------> [ removed from Volt, then here ]
 
-Whatever is in a folder is made again or gone on with after a restart. Several hosts may do this
-side by side: Volt lets one of them make an image at a time, and another one if that falls silent.
+After a restart, what is whole is served again, and what is not is made anew if hosts wait for it.
+Several hosts may do this side by side: Volt lets one of them make an image at a time, and another
+one if that falls silent.
 """
 
 from __future__ import annotations
@@ -216,14 +217,21 @@ class Importer:
     # What is being made.
 
     def _begin(self) -> None:
-        """Begin with what is wanted, and with what an earlier process left here."""
+        """Begin with what is wanted, and with what an earlier process has made here."""
+        wanted = set()
         for one in self.volt.imports():
             mine = one.state == "running" and one.importer == self.name
-            if (mine or (one.state == "wanted" and one.waiting)) and glance_id(one.image):
+            if (mine or one.state == "wanted") and one.waiting and glance_id(one.image):
+                wanted.add(one.image)
                 self._start(one.image)
-        for path in self.folder.iterdir():
-            if glance_id(path.name) and path.name not in self._served:
-                self._start(path.name)
+        known = self._served | self._jobs.keys() | self._removed.keys()
+        for path in list(self.folder.iterdir()):
+            if glance_id(path.name) and path.name not in known:
+                if conversion.made(path) or self.ceph.has_made(path):
+                    self._start(path.name)
+                elif path.name not in wanted:
+                    LOG.info("image %s is half made, and nobody waits for it", path.name)
+                    self._clear(path.name)
 
     def _start(self, image: str) -> None:
         job, known = _Job(image, self.room), self._jobs.keys() | self._removed.keys()

@@ -276,6 +276,20 @@ class ImporterTest(TestCase):
             self.tend(again)
             self.assertEqual([self.image], self.known())
 
+    def test_after_a_restart_what_is_half_made_goes_if_nobody_waits_for_it(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        self.bed.volt.ground.holds.release(self.image, self.host.name, by_itself=True)
+        self.glance.waits_at = None
+        again = self.started("storage1")
+        self.assertTrue(list(self.made().parent.glob("*.part")))
+        with fixtures.MockPatchObject(self.importer.sources, "add"):
+            self.tend(again)
+        self.assertEqual(([], []), (self.known(), list(again.folder.iterdir())))
+        self.assertEqual(1, self.glance.downloads)
+
     def test_after_a_restart_it_serves_again_what_glance_has_deleted_since(self):
         self.want()
         self.tend()
