@@ -245,8 +245,8 @@ class TestLenders(DeployedCase):
     def test_an_agent_that_is_killed_as_an_image_borrows_or_gives_back_is_fine(self):
         expected = self.add()
         self.start(self.image, "vm1")
-        for step in range(3):
-            self.killed(0.4 + 0.5 * step, "create", NEW, "vm2")
+        for step in range(2):
+            self.killed(0.4 + 0.8 * step, "create", NEW, "vm2")
             if not self.virtman(self.node, "vm", "show", "vm2", check=False).stdout:
                 self.deployment.create(self.node, NEW, "vm2")
             self.created.append((self.node, "vm2"))
@@ -255,7 +255,7 @@ class TestLenders(DeployedCase):
             self.assertEqual(expected, sha256(self.node, second))
             self.await_lender()
             self.destroy(self.node, "vm1")
-            self.killed(0.3 + 0.4 * step, "image", "drop", self.image)
+            self.killed(0.3 + 0.6 * step, "image", "drop", self.image)
             self.cool()
             self.assertEqual(expected, sha256(self.node, second))
             self.start(self.image, "vm1")
