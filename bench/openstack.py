@@ -4,11 +4,12 @@ On a bed of its own, with the same nodes and links for all. A server is ready on
 reads the data on its disk and writes some, has found all as it should be.
 """
 
+import contextlib
 import re
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from requests import RequestException
+
 from bench.report import Progress, Step
+from lab.errors import LabError
 from lab.guest import GuestFailed, Report, guest_image
 from lab.node import Node
 from lab.openstack.bed import OpenStack
@@ -50,6 +54,17 @@ MODES = {
     "driver": Mode(Nova.DRIVER),
 }
 ALONE = "libvirt"
+FIGURES = (
+    "last_active_s",
+    "last_ready_s",
+    "right",
+    "cinder_calls",
+    "glance_calls",
+    "placement_calls",
+    "downloads",
+    "volumes",
+    "storage_sent_bytes",
+)
 
 # A line of uWSGI's about one request.
 _REQUEST = re.compile(r"\] (\S+) \(\) .* (GET|POST|PUT|PATCH|DELETE) (/\S*) =>")
@@ -58,7 +73,7 @@ _REQUEST = re.compile(r"\] (\S+) \(\) .* (GET|POST|PUT|PATCH|DELETE) (/\S*) =>")
 def measure(
     modes: Sequence[str], servers: int, link_rate: str | None, progress: Progress
 ) -> Iterator[dict[str, Any]]:
-    """Yield one entry of ``runs`` after another.
+    """Yield one entry of ``runs`` after another; a mode that fails has one that says why.
 
     :param modes: names of MODES; with "driver" also what libvirt and QEMU alone take
     :param link_rate: of each node's link, such as "100M"; None for no limit
@@ -71,12 +86,23 @@ def measure(
         cloud.client("flavor", "create", FLAVOR, *size)
         step.advance(1)
         for name in modes:
-            yield from _Way(cloud, name, servers, progress).measure()
+            way = _Way(cloud, name, servers, progress)
+            yield from attempted(way.measure(), way.failed)
+
+
+def attempted(
+    runs: Iterable[dict[str, Any]], failed: Callable[[Exception], dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield runs; if what makes them fails, what is said of that is the last one."""
+    try:
+        yield from runs
+    except (LabError, RequestException) as err:
+        yield failed(err)
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Return what the runs of one bed say about each other, as far as they are there."""
-    found = {(one["mode"], one["image"]): one for one in runs}
+    found = {(one["mode"], one["image"]): one for one in runs if "failed" not in one}
 
     def ratio(figure: str, of: tuple[str, str], to: tuple[str, str]) -> float | None:
         if of not in found or to not in found or not found[to][figure]:
@@ -104,22 +130,40 @@ class _Way:
         self._progress = progress
         self._servers = Servers(cloud)
         self._storage = cloud.nodes.storage
+        self._doing = (name, "new")
+        self._image: str | None = None  # Glance's, until it is deleted
+        # What earlier modes left behind.
+        self._left: Sequence[str] = ()
+        self._volumes: Set[str] = frozenset()
+        self._earlier: Set[str] = frozenset()
 
     def measure(self) -> Iterator[dict[str, Any]]:
         """Boot servers of what is new, once more of what is warm, and delete all of them."""
+        self._left = self._servers.left()
+        self._volumes = {one.id for one in self._servers.volumes()}
+        self._earlier = {one.id for one in self._servers.all()}
         if self._cloud.settings.nova is not self._mode.nova:
             self._cloud.switch(self._mode.nova)
         source = self._source()
         made, run = self._storm(source, "new")
         if self._mode.has_warm:
             yield run
+            self._doing = (self._name, "warm")
             self._keep_one_a_node(made)
             made, run = self._storm(source, "warm")
-        guests = [(self._servers.node(one), self._description(one)) for one in made]
-        run["left"] = self._end(source)
+        is_driver = self._mode.nova is Nova.DRIVER
+        guests = [(self._servers.node(one), self._description(one)) for one in made if is_driver]
+        run["left"] = self._end()
         yield run
-        if self._mode.nova is Nova.DRIVER:
+        if is_driver:
+            self._doing = (ALONE, "warm")
             yield _Alone(guests, self._progress).measure()
+
+    def failed(self, err: Exception) -> dict[str, Any]:
+        """Delete what is there; return a run that says why there are no figures."""
+        mode, image = self._doing
+        run = {"mode": mode, "servers": self._count, "image": image, **dict.fromkeys(FIGURES)}
+        return run | {"left": self._end(), "failed": str(err)}
 
     def _source(self) -> str:
         """Return the id of what the servers boot from: Cinder's snapshot, or an image that is new.
@@ -145,7 +189,8 @@ class _Way:
         words = [f"{name}={value}" for name, value in variables.items()]
         node.run(["env", *words, client, "image", "create", *kind, self._name], timeout=600)
         node.run(["rm", file])
-        return str(self._cloud.client("image", "show", self._name)["id"])
+        self._image = str(self._cloud.client("image", "show", self._name)["id"])
+        return self._image
 
     def _storm(self, source: str, image: str) -> tuple[list[str], dict[str, Any]]:
         """Boot servers; return their ids and what it took."""
@@ -163,7 +208,8 @@ class _Way:
         run = {"mode": self._name, "servers": self._count, "image": image} | _timed(boot, step)
         after = self._figures()
         run |= {name: after[name] - before[name] for name in after}
-        return made, run | {"volumes": len(self._servers.volumes()), "left": []}
+        volumes = {one.id for one in self._servers.volumes()} - self._volumes
+        return made, run | {"volumes": len(volumes), "left": []}
 
     def _ask(self, source: str) -> None:
         kind = self._mode.volume_type
@@ -203,16 +249,19 @@ class _Way:
     def _description(self, server: str) -> str:
         return self._servers.node(server).run(["virsh", "dumpxml", "--inactive", server]).stdout
 
-    def _end(self, source: str) -> list[str]:
-        """Delete all; return what is left after a while."""
-        self._servers.delete(*(one.id for one in self._servers.all()))
-        if self._mode.volume_type is None:
-            self._cloud.order("image", "delete", source)
+    def _end(self) -> list[str]:
+        """Delete what this mode made; return what is left of it after a while, or cannot go."""
         try:
-            self._servers.wait_nothing_left(LEFT)
-        except GuestFailed:
-            return self._servers.left()
-        return []
+            mine = {one.id for one in self._servers.all()} - self._earlier
+            self._servers.delete(*mine)
+            if self._image is not None:
+                self._cloud.order("image", "delete", self._image)
+                self._image = None
+            with contextlib.suppress(GuestFailed):
+                self._servers.wait_nothing_left(LEFT, self._left)
+            return self._servers.left(self._left)
+        except (LabError, RequestException) as err:
+            return [f"it cannot be deleted: {err}"]
 
 
 class _Alone:
@@ -251,11 +300,7 @@ class _Alone:
             "mode": ALONE,
             "servers": len(names),
             "image": "warm",
-            **took,
-            **dict.fromkeys(
-                ("cinder_calls", "glance_calls", "placement_calls", "downloads", "volumes"), 0
-            ),
-            "storage_sent_bytes": 0,
+            **(dict.fromkeys(FIGURES, 0) | took),
             "left": [],
         }
 

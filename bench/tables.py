@@ -269,6 +269,7 @@ def _openstack(results: Results) -> list[Table]:
     table.wrong.extend(
         f"{run['mode']} left behind: {what}" for run in named for what in run["left"]
     )
+    table.wrong.extend(f"{run['run']} failed: {run['failed']}" for run in named if "failed" in run)
     return [table]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import ImageInfo
@@ -17,6 +18,20 @@ _FRACTION = 20
 """Of an image's blocks one in so many, at least, must be in another that is found by itself."""
 
 
+@dataclass(frozen=True)
+class New:
+    """An image that is made known.
+
+    :ivar size: its bytes
+    :ivar kept: its hash tree, which it has if it has hashes
+    """
+
+    image: str
+    size: int
+    kept: KeptTree
+    hashes: Hashes | None
+
+
 def others(
     image: str,
     names: Sequence[str],
@@ -26,74 +41,87 @@ def others(
     """Return the images on which one is based: these, and those on which these are.
 
     A host reads from another image what that one has itself. What that one has from a third, it has
-    to read there. So the third one comes first, as long as hosts have it.
+    to read there. So the third one comes first, as long as hosts have it, and there is room for it
+    beside those that are named. The first of these go before later ones: in a line of versions that
+    is the one with nearly all of the blocks.
 
     :param is_served: tells whether this host has an image's hash tree
     :raises ImageUnknown: if Volt does not know one of these
-    :raises InvalidRequest: if an image would be based on itself, or on too many
+    :raises InvalidRequest: if an image would be based on itself, or too many are named
     """
-    found: dict[str, ImageInfo] = {}
-    for name in names:
-        if naming.check("image", name) == image:
-            raise InvalidRequest(f"image {image} cannot be based on itself")
-        info = coordinator.image(name)
-        for lower in info.based.images if info.based else ():
-            with contextlib.suppress(ImageUnknown):
-                if lower != image and is_served(lower) and coordinator.users(lower):
-                    found.setdefault(lower, coordinator.image(lower))
-        found.setdefault(name, info)
-    if len(found) > OTHERS:
+    if image in names:
+        raise InvalidRequest(f"image {image} cannot be based on itself")
+    named = {naming.check("image", name): coordinator.image(name) for name in names}
+    if len(named) > OTHERS:
         raise InvalidRequest(
-            f"image {image} would be based on {', '.join(found)}: {OTHERS} images are the most"
+            f"image {image} would be based on {', '.join(named)}: {OTHERS} images are the most"
         )
+    found: dict[str, ImageInfo] = {}
+    free = OTHERS - len(named)
+    for name, info in named.items():
+        for lower in info.based.images if info.based else ():
+            if not free or lower in (image, *named, *found) or not is_served(lower):
+                continue
+            with contextlib.suppress(ImageUnknown):
+                if coordinator.users(lower):
+                    found[lower] = coordinator.image(lower)
+                    free -= 1
+        found[name] = info
     return list(found.values())
 
 
-def nearest(
-    size: int, kept: KeptTree, served: Iterable[tuple[str, KeptTree]], coordinator: VoltClient
-) -> str | None:
-    """Return the served image with which one has most in common; None if that is next to nothing.
+def nearest(new: New, served: Mapping[str, KeptTree], coordinator: VoltClient) -> tuple[str, ...]:
+    """Return the served image with which one has most in common; none if that is next to nothing.
 
-    :param size: bytes of the one
-    :param kept: its hash tree
-    :param served: names, and hash trees, of images that this host serves
+    One that is based on the image itself is none.
+
+    :param served: hash trees, by name, of images that this host serves
     """
-    with kept.mapped() as leaves:
-        mine = sample(leaves, _blocks(size))
+    if new.hashes is None:
+        return ()
+    with new.kept.mapped() as leaves:
+        mine = sample(leaves, _blocks(new.size))
     found: tuple[int, str] = (max(1, len(mine) // _FRACTION), "")
-    for name, tree in served:
-        with contextlib.suppress(ImageUnknown, FileNotFoundError):
+    for name, tree in served.items():
+        with contextlib.suppress(ImageUnknown, FileNotFoundError), tree.mapped() as leaves:
             info = coordinator.image(name)
-            if info.tree is not None:
-                with tree.mapped() as leaves:
-                    found = max(found, (len(mine & sample(leaves, _blocks(info.size))), name))
-    return found[1] or None
+            if info.tree is not None and not _lies_on(info, new.image, coordinator):
+                found = max(found, (len(mine & sample(leaves, _blocks(info.size))), name))
+    return (found[1],) if found[1] else ()
 
 
-def basis(
-    image: str,
-    size: int,
-    hashes: Hashes | None,
-    kept: KeptTree,
-    compared: Sequence[tuple[ImageInfo, memoryview]],
-    runs: int,
-) -> bytes:
+def basis(new: New, compared: Sequence[tuple[ImageInfo, memoryview]], runs: int) -> bytes:
     """Return, encoded, what an image has in common with others.
 
-    :param kept: its hash tree, whose root is among the hashes
     :param compared: the others, and their leaves
     :param runs: pieces at most that it may have of them
     :raises InvalidRequest: if one of the images has no hash tree
     """
-    for one, tree in ((image, hashes), *((info.name, info.tree) for info, _ in compared)):
+    trees = {info.name: info.tree for info, _ in compared}
+    for one, tree in {new.image: new.hashes, **trees}.items():
         if tree is None:
             raise InvalidRequest(f"image {one} has no hash tree: nothing tells what others share")
-    assert hashes is not None
+    assert new.hashes is not None
     told = [(leaves, _blocks(info.size)) for info, leaves in compared]
-    with kept.mapped() as new:
-        found = compare(new, _blocks(size), told, runs)
+    with new.kept.mapped() as leaves:
+        found = compare(leaves, _blocks(new.size), told, runs)
     named = tuple(Other(info.name, info.tree.root) for info, _ in compared if info.tree)
-    return encode(Basis(hashes[0].root, named, found))
+    return encode(Basis(new.hashes[0].root, named, found))
+
+
+def _lies_on(info: ImageInfo, image: str, coordinator: VoltClient) -> bool:
+    """Tell whether one image is based on another, or on one that is."""
+    seen, ahead = {info.name}, [info]
+    while ahead:
+        based = ahead.pop().based
+        for name in based.images if based else ():
+            if name == image:
+                return True
+            if name not in seen:
+                seen.add(name)
+                with contextlib.suppress(ImageUnknown):
+                    ahead.append(coordinator.image(name))
+    return False
 
 
 def _blocks(size: int) -> int:

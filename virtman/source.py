@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from virtman import atomic_file, common, privileged, unpacking
@@ -17,6 +18,7 @@ from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Layer, Shape
 from virtman.errors import (
+    CoordinatorRefused,
     ImageMismatch,
     ImageUnknown,
     InvalidRequest,
@@ -33,6 +35,8 @@ from virtman.model.profile import carried
 from virtman.model.profile_format import decode, encode
 from virtman.stack.transport import transport
 
+LOG = logging.getLogger(__name__)
+
 _TIMEOUT = 30.0
 _SECRET_BYTES = 16
 # On disk, so that a source that is added again after a reboot is the one that Volt knows.
@@ -48,6 +52,41 @@ class Storage:
     host: str
     ip: str
     port: int
+
+
+@dataclass(frozen=True)
+class Base:
+    """On what an image is based.
+
+    :ivar images: with which it is compared, the best match first
+    :ivar is_found: whether that with which it has most in common is found by itself, of all that
+        this host serves; if there is none, Volt keeps what it knows. Otherwise, without images, it
+        is based on none any more
+    :ivar runs: pieces at most that it may have of them
+    :ivar beside: hash trees of further images that this host serves, by name
+    """
+
+    images: Sequence[str] = ()
+    is_found: bool = False
+    runs: int = RUNS
+    beside: Mapping[str, KeptTree] = field(default_factory=dict)
+
+    def trees(self, but: str) -> Mapping[str, KeptTree]:
+        """Return the hash trees of all that this host serves, but of one image."""
+        own = {one.name: _kept(one.name) for one in _HASHES.glob("*")}
+        return {name: tree for name, tree in {**own, **self.beside}.items() if name != but}
+
+
+@dataclass(frozen=True)
+class Added:
+    """An image that is served.
+
+    :ivar portal: where
+    :ivar based_on: what it was compared with now
+    """
+
+    portal: Portal
+    based_on: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,11 +118,9 @@ def add(
     hashed: bool = True,
     kept: KeptTree | None = None,
     layered: bool = False,
-    based_on: Sequence[str] = (),
-    found: bool = False,
-    runs: int = RUNS,
+    base: Base | None = None,
     progress: Progress = lambda done, size: None,
-) -> Portal:
+) -> Added:
     """Serve ``path`` and register it; repeatable. Nothing is served if Volt refuses.
 
     Hosts must know a secret, which is made here once and told to Volt.
@@ -94,11 +131,7 @@ def add(
         goes with the image
     :param layered: whether a file that says that it is a layer is one: whoever chooses its content
         then chooses what it lies on. One that was exported is unpacked beside itself
-    :param based_on: images with which it is compared, the best match first; none leaves what Volt
-        knows of that
-    :param found: whether that with which it has most in common is found by itself, of all that this
-        host serves
-    :param runs: pieces at most that it may have of them
+    :param base: on what it is based; None leaves what Volt knows of that
     :raises InvalidSize: if the file is not a multiple of 512 bytes long
     :raises ImageMismatch: if it is a layer, and its parent is another image by now
     :raises LayerFileInvalid: if it was exported, and has been changed or cut
@@ -121,16 +154,8 @@ def add(
         tree = kept.of(path, size, progress)
     else:
         steps = steps[:1]
-    basis = None
-    if found and tree is not None:
-        best = common.nearest(size, kept, _served(but=image), coordinator)
-        based_on = (best,) if best else ()
-    if based_on:
-        others = common.others(image, based_on, coordinator, lambda one: _kept(one).leaves.exists())
-        with contextlib.ExitStack() as stack:
-            told = [stack.enter_context(_leaves(one.name)) for one in others]
-            compared = list(zip(others, told, strict=True))
-            basis = common.basis(image, size, tree, kept, compared, runs)
+    compared = common.New(image, size, kept, tree)
+    others, basis = _basis(compared, base, coordinator) if base else ((), None)
     sources = [transport.source(step) for step in steps]
     served = all(source.is_up() for source in sources)
     try:
@@ -138,14 +163,47 @@ def add(
             source.up(())
         proof = Proof(image, _secret(image))
         sources[0].require(proof)
-        portal = steps[0].portal
-        coordinator.register(image, size, shape, portal, proof, tree, layer, basis)
+        for told in (basis, None):
+            try:
+                coordinator.register(image, size, shape, steps[0].portal, proof, tree, layer, told)
+                break
+            except (CoordinatorRefused, ImageUnknown) as err:
+                if told is None or not base or not base.is_found:
+                    raise
+                # what was found may have gone or changed meanwhile, and nobody asked for it
+                LOG.warning("image %s is based on none: %s", image, err)
+                others = ()
     except VirtmanError:
         if not served:
             for source in sources:
                 source.down()  # the secret stays: Volt may know it, and the answer was lost
         raise
-    return steps[0].portal
+    return Added(steps[0].portal, others)
+
+
+def _basis(
+    new: common.New, base: Base, coordinator: VoltClient
+) -> tuple[tuple[str, ...], bytes | None]:
+    """Return on which images one is based, and what it has in common with them, encoded."""
+    served = base.trees(but=new.image)
+    try:
+        names = base.images
+        if base.is_found:
+            names = common.nearest(new, served, coordinator)
+        if not names:
+            return (), b"" if new.hashes and not base.is_found else None
+        others = common.others(
+            new.image, names, coordinator, lambda one: one in served and served[one].leaves.exists()
+        )
+        with contextlib.ExitStack() as stack:
+            told = [stack.enter_context(_leaves(one.name, served)) for one in others]
+            compared = list(zip(others, told, strict=True))
+            found = common.basis(new, compared, base.runs)
+    except (ImageUnknown, InvalidRequest):
+        if not base.is_found:
+            raise
+        return (), None  # what was found has gone meanwhile
+    return tuple(one.name for one in others), found
 
 
 def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequence[Carried]:
@@ -175,22 +233,16 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
 
 
 @contextlib.contextmanager
-def _leaves(image: str) -> Iterator[memoryview]:
+def _leaves(image: str, served: Mapping[str, KeptTree] | None = None) -> Iterator[memoryview]:
     """Give the leaves of an image's hash tree, without reading them all."""
     try:
-        with _kept(image).mapped() as leaves:
+        with ((served or {}).get(image) or _kept(image)).mapped() as leaves:
             yield leaves
     except FileNotFoundError as err:
         raise InvalidRequest(
             f"image {image} is not served by this host with a hash tree, so nothing tells what "
             "two images share: run this where both are served"
         ) from err
-
-
-def _served(but: str) -> list[tuple[str, KeptTree]]:
-    """Return the names, and hash trees, of the other images that this host serves."""
-    names = sorted(one.name for one in _HASHES.glob("*") if one.name != but)
-    return [(name, _kept(name)) for name in names]
 
 
 def _kept(image: str) -> KeptTree:

@@ -1,5 +1,6 @@
 """Servers of the cloud: asked for by openstackclient, and what their guests say of their disks."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,20 +165,23 @@ class Servers:
         volumes = [Volume(one["id"], one["name"], one["status"]) for one in found]
         return [one for one in volumes if one.name != SNAPSHOT]
 
-    def left(self) -> list[str]:
-        """Return what is left on any node or in Cinder: nothing, once no server is there."""
+    def left(self, but: Sequence[str] = ()) -> list[str]:
+        """Return what is left on any node or in Cinder: nothing, once no server is there.
+
+        :param but: what was left before
+        """
         found = [f"volume {one.name} is {one.status}" for one in self.volumes()]
         for node in self.cloud.bed.nodes.values():
             found += leftovers(node)
             found += [f"{node.name}: {line}" for line in _left_by_services(node)]
-        return found
+        return list((Counter(found) - Counter(but)).elements())
 
-    def wait_nothing_left(self, deadline: float = 120.0) -> None:
-        """Wait until nothing is left; an error names what is."""
+    def wait_nothing_left(self, deadline: float = 120.0, but: Sequence[str] = ()) -> None:
+        """Wait until nothing is left, but what was before; an error names what is."""
         left: list[str] = []
 
         def nothing() -> bool:
-            left[:] = self.left()
+            left[:] = self.left(but)
             return not left
 
         try:

@@ -194,6 +194,17 @@ class OneNodeTest(NodesCase):
         traits = self.placement.get(f"{provider}/traits", version="1.6").body["traits"]
         self.assertIn("CUSTOM_VIRTMAN", traits)
 
+    def test_node_offers_nothing_before_its_agent_has_answered(self):
+        self.agents["b"].reachable = False
+        self.start_compute("b")
+        provider = f"/resource_providers/{self.compute_rp_uuids['b']}/traits"
+        found = self.placement.get(provider, version="1.6").body["traits"]
+        self.assertNotIn("CUSTOM_VIRTMAN", found)
+        self.agents["b"].reachable = True
+        self._run_periodics()
+        found = self.placement.get(provider, version="1.6").body["traits"]
+        self.assertIn("CUSTOM_VIRTMAN", found)
+
     def test_node_offers_no_less_while_the_agent_is_silent(self):
         server = self.boot(flavor_id=self.flavor())
         self.computes["a"].driver.disks.ready_timeout = -1

@@ -43,8 +43,9 @@ class WeigherTest(testtools.TestCase):
         self.assertIs(WarmWeigher, weigher)
         self.weighers = [weigher()]
 
-    def weigh(self, *hosts, golden=IMAGE, image=None):
-        flavor = objects.Flavor(extra_specs={"virtman:image": golden} if golden else {})
+    def weigh(self, *hosts, golden=IMAGE, image=None, **more):
+        specs = {"virtman:image": golden} if golden else {}
+        flavor = objects.Flavor(extra_specs=specs | more)
         request = objects.RequestSpec(flavor=flavor, image=image)
         found = self.handler.get_weighed_objects(self.weighers, list(hosts), request)
         return [(one.obj.host, one.weight) for one in found]
@@ -65,6 +66,13 @@ class WeigherTest(testtools.TestCase):
         self.volt.get(url, json={"trees": [{"nodes": [{"host": "b"}]}]})
         found = self.weigh(host("a"), host("b"), golden=None, image=image)
         self.assertEqual([("b", 2.0), ("a", 0.0)], found)
+
+    def test_a_flavor_whose_disks_are_not_virtmans_draws_nobody_to_warm_nodes(self):
+        image = objects.ImageMeta(id="0c0ffee0-1111-2222-3333-444455556666")
+        specs = {"virtman:root_disk": "false"}
+        found = self.weigh(host("a"), host("b"), golden=None, image=image, **specs)
+        self.assertEqual([("a", 0.0), ("b", 0.0)], found)
+        self.assertEqual(0, self.volt.call_count)
 
     def test_a_server_of_a_volume_has_none(self):
         for image in (None, objects.ImageMeta()):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -62,6 +61,12 @@ def source() -> None:
     help="The same with the image of which this one has most blocks, of all that this host serves.",
 )
 @click.option(
+    "--no-base",
+    is_flag=True,
+    help="Take away what --based-on or --find-base told: hosts that attach IMAGE from now on read "
+    "all of it as any image.",
+)
+@click.option(
     "--runs",
     type=click.IntRange(1, MOST_RUNS),
     default=RUNS,
@@ -82,6 +87,7 @@ def add(
     version_of: str | None,
     based_on: tuple[str, ...],
     find_base: bool,
+    no_base: bool,
     runs: int,
     **trees: Any,
 ) -> None:
@@ -89,8 +95,10 @@ def add(
 
     Run as root. Hosts can only read it.
     """
-    if based_on and find_base:
-        raise click.UsageError("give either --based-on or --find-base")
+    if bool(based_on) + find_base + no_base > 1:
+        raise click.UsageError("give one of --based-on, --find-base and --no-base")
+    if (based_on or find_base) and not hash_tree:
+        raise click.UsageError("without a hash tree nothing tells what two images share")
     # needs root's libraries, and the others one of HTTP that takes long to load
     from virtman import source as sources  # noqa: PLC0415
     from virtman.coordinator.auth import Access  # noqa: PLC0415
@@ -105,7 +113,8 @@ def add(
             bar.length = size
             bar.update(done)
 
-        where = sources.add(
+        wanted = based_on or find_base or no_base
+        added = sources.add(
             name,
             path,
             sources.Storage(host, ip, port),
@@ -114,20 +123,19 @@ def add(
             Shape(**trees),
             hashed=hash_tree,
             layered=True,
-            based_on=based_on,
-            found=find_base,
-            runs=runs,
+            base=sources.Base(based_on, find_base, runs) if wanted else None,
             progress=show,
         )
+    where = added.portal
     click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
-    bases: Sequence[str] = based_on
-    if based_on or find_base:
+    if added.based_on:
         found = VoltClient(volt, host, 30, access).image(name)
-        if found.based is not None:
-            shared = f"{table.rounded(found.based.shared)} of {table.rounded(found.size)}"
-            click.echo(f"based on {', '.join(found.based.images)}: {shared} are there too")
-            bases = based_on or found.based.images
-    for old in [version_of] if version_of else bases:
+        assert found.based is not None
+        shared = f"{table.rounded(found.based.shared)} of {table.rounded(found.size)}"
+        click.echo(f"based on {', '.join(found.based.images)}: {shared} are there too")
+    elif find_base:
+        click.echo(f"no image of this host has much in common with {name}")
+    for old in [version_of] if version_of else added.based_on:
         for one in sources.carry(old, name, host, volt, access):
             kept = f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {old}"
             few = "are the same, too few: the next boots are recorded"

@@ -132,13 +132,14 @@ class VoltClient(Connection, Coordinator):
 
         :param hashes: the image's hash tree and its upper levels
         :param layer: what it lies on, if it is a layer
-        :param basis: what it has in common with other images; None leaves what Volt knows of that
+        :param basis: what it has in common with other images; None leaves what Volt knows of that,
+            and without bytes it has nothing in common any more
         :raises CoordinatorRefused: if Volt does not know these images, or knows others of the name
         """
         wishes = {key: value for key, value in asdict(shape).items() if value is not None}
         body = _image_form(name, size, source, proof, hashes, layer)
         if basis is not None:
-            body["basis"] = base64.b64encode(basis).decode()
+            body["basis"] = base64.b64encode(basis).decode() or None
         self._call("POST", "/v1/images", body | wishes)
 
     def keep_layer(
@@ -222,6 +223,11 @@ class VoltClient(Connection, Coordinator):
     def remove(self, image: str) -> None:
         """Give the place up."""
         self._call("DELETE", self._own(image))
+
+    def holds(self) -> Mapping[str, int]:
+        """Return for how many disks of this host Volt keeps which images."""
+        answer = self._call("GET", f"/v1/hosts/{self.host}/holds")
+        return {one["image"]: one["disks"] for one in answer["holds"]}
 
     def release(self, image: str) -> None:
         """Say that this host has no disk of an image, before the next heartbeat does."""

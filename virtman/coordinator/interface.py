@@ -299,6 +299,9 @@ class Coordinator(Protocol):
     def remove(self, image: str) -> None:
         """Give the place up; repeatable."""
 
+    def holds(self) -> Mapping[str, int]:
+        """Return for how many disks of this host Volt keeps which images."""
+
     def release(self, image: str) -> None:
         """Say that this host has no disk of an image, before a heartbeat does; repeatable."""
 

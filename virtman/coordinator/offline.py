@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from virtman.coordinator.interface import (
     SILENT,
@@ -182,6 +182,11 @@ class Remembering(Coordinator):
         """Tell whether, after ``leave``, somebody may still read from this host."""
         with self._unless_silent():
             return self.volt.needed(image)
+
+    def holds(self) -> Mapping[str, int]:
+        """Return for how many disks of this host Volt keeps which images."""
+        with self._listening():
+            return self.volt.holds()
 
     def release(self, image: str) -> None:
         """Say that this host has no disk of an image, before the next heartbeat does."""

@@ -93,10 +93,13 @@ class Health:
 
     def lenders(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return which of the images that may lend something do so now, as the kernel has it."""
-        image, mixed = (Mapped(str(Device(self.image, role))) for role in ("image", "mixed"))
+        roles = ("image", "mixed", "mixture")
+        image, mixed, mixture = (Mapped(str(Device(self.image, role))) for role in roles)
         if not image.lies_on(mixed.node):
             return ()
-        return tuple(name for name in names if Mapped(str(lending.device_of(name))).exists())
+        # one may lend to others, and not to this image yet
+        lent = {name: Mapped(str(lending.device_of(name))).node for name in names}
+        return tuple(name for name, node in lent.items() if mixture.lies_on(node))
 
     def lends(self) -> bool:
         """Tell whether the kernel has what others read of the image."""

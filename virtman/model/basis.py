@@ -28,6 +28,7 @@ checks the sum, no more.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -60,7 +61,8 @@ _FIXED = struct.Struct("<32sQB")
 _OTHER = struct.Struct("<48s32s")
 _RUN = struct.Struct("<4I")
 _STEP = 128  # blocks that are compared at once
-_SAMPLED, _FEW = 4, 1 << 14  # values of a digest's first byte; blocks of which all are looked at
+_SAMPLED = re.compile(rb"[\x00-\x03]")  # first bytes of digests
+_FEW = 1 << 14  # blocks of which all are looked at
 
 
 @dataclass(frozen=True)
@@ -169,9 +171,11 @@ def sample(leaves: Leaves, blocks: int) -> frozenset[bytes]:
 
     :param blocks: of the image
     """
-    least = _SAMPLED if blocks > _FEW else 1 << 8
-    digests = (one for (one,) in struct.iter_unpack("32s", leaves[: blocks * DIGEST]))
-    return frozenset(one for one in digests if one[0] < least) - {digest_of_zeros(SALT)}
+    found: Iterable[int] = range(blocks)
+    if blocks > _FEW:
+        firsts = bytes(leaves[: blocks * DIGEST : DIGEST])
+        found = (one.start() for one in _SAMPLED.finditer(firsts))
+    return frozenset(_at(leaves, block) for block in found) - {digest_of_zeros(SALT)}
 
 
 def pieces(basis: Basis, lenders: Iterable[str], blocks: int) -> list[Piece]:

@@ -75,6 +75,8 @@ KINDS = {
                    "the new place is used"),
     "volt.orphan": ("Volt has a place for this host in an image that is not attached",
                     "the place is given up"),
+    "volt.held": ("Volt keeps an image for disks of this host, of which there are none",
+                  "Volt keeps it for them no longer"),
     "volt.gone": ("Volt does not know an attached image, or knows another one of its name",
                   "none: destroy its VMs, or add the image again"),
 }  # fmt: skip
@@ -160,6 +162,10 @@ class Check:
             if one.state in ("absent", "uncached") and Path(one.volume.path).exists()
         ]
         return [*found, *self._volt(attached)]
+
+    def _let_go(self, image: str) -> None:
+        if image not in self.agent.needs():  # a VM of it may have come since
+            self.agent.coordinator.release(image)
 
     # What is written down, and the kernel.
 
@@ -275,6 +281,7 @@ class Check:
         coordinator = self.agent.coordinator
         try:
             found = coordinator.placements("", 0)
+            held = coordinator.holds()
         except VirtmanError as err:
             LOG.warning("check: %s", err)
             yield Difference("volt.silent", coordinator.url)
@@ -282,6 +289,8 @@ class Check:
         places = {one.image: one for one in found.placements} if found else {}
         for image in places.keys() - self.agent.images():
             yield Difference("volt.orphan", image, partial(coordinator.remove, image))
+        for image in held.keys() - self.agent.needs().keys():
+            yield Difference("volt.held", image, partial(self._let_go, image))
         for image, one in attached.items():
             try:
                 info = coordinator.image(image)

@@ -68,11 +68,9 @@ def is_wanted(instance: Any) -> bool:
     """Tell whether a new root disk is to be VirtMan's, as flavor and image say."""
     if flavors.image_of(instance.flavor):
         return True
-    flavor = instance.flavor.extra_specs.get("virtman:root_disk")
     image = instance.system_metadata.get("image_virtman_root_disk")
-    return bool(instance.image_ref) and all(
-        strutils.bool_from_string(said, default=True) for said in (flavor, image)
-    )
+    is_allowed = strutils.bool_from_string(image, default=True)
+    return bool(instance.image_ref) and flavors.allows(instance.flavor) and is_allowed
 
 
 class RootDisk(imagebackend.Image):  # type: ignore[misc]

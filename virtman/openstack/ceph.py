@@ -112,6 +112,11 @@ class Ceph:
             LOG.warning("image %s: %s; trying again when it is removed", image.id, err)
         return None
 
+    def has_made(self, folder: Path) -> bool:
+        """Tell whether ``make`` came to its end for a folder, which can be mapped again."""
+        record = _recorded(folder)
+        return record is not None and record.checked
+
     def has(self, folder: Path) -> bool:
         """Tell whether there is anything for a folder that must be removed."""
         return _recorded(folder) is not None

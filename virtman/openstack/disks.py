@@ -347,14 +347,14 @@ class Disks:
                 return self.agent.create(server, image, size=size)["device"]
             except ImageUnknown:
                 waited = self.now() - began
-                if waited > self.served_timeout:
+                if waited >= self.served_timeout:
                     raise
             except AgentUnreachable:
                 # It may have made the disk nonetheless; if it stays silent, the sweep is left.
                 with contextlib.suppress(VirtmanError):
                     self.agent.destroy(server)
                 raise
-            self.pause(pause_after(waited))
+            self.pause(min(pause_after(waited), self.served_timeout - waited))
 
     def _hold(self, image: str, volume: int, began: float) -> None:
         """Take hold of an image; who waited while Cinder failed to make it fails as well.

@@ -96,7 +96,8 @@ class LibvirtDriver(RecoveryDriver, VolumesDriver):
     ) -> None:
         """Tell Placement what there is, and that disks can be VirtMan's here.
 
-        While nobody knows how much space there is, it is as much as before: servers have theirs.
+        While nobody knows how much space there is, it is as much as before: servers have theirs. A
+        node whose agent has never said so gets no servers with such disks.
         """
         known = provider_tree.data(nodename)
         before = known.inventory
@@ -109,7 +110,8 @@ class LibvirtDriver(RecoveryDriver, VolumesDriver):
         if older.RESOURCE_CLASS in before:
             older.reshape(found, known.uuid, allocations)
         provider_tree.update_inventory(nodename, found)
-        provider_tree.add_traits(nodename, flavors.TRAIT)
+        if DISK_GB in found:
+            provider_tree.add_traits(nodename, flavors.TRAIT)
 
     def _get_local_gb_info(self) -> dict[str, int]:  # static in nova, which always calls self
         try:

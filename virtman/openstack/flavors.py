@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oslo_utils import strutils
+
 TRAIT = "CUSTOM_VIRTMAN"
 """What a node with the driver has."""
 
@@ -20,6 +22,12 @@ def image_of(flavor: Any) -> str:
     """Return the image of the disk; empty if the server's image says it, as without VirtMan."""
     found: str = flavor.get("extra_specs", {}).get(_IMAGE, "")
     return found
+
+
+def allows(flavor: Any) -> bool:
+    """Tell whether a flavor lets root disks be VirtMan's, as all do that do not say otherwise."""
+    said = flavor.get("extra_specs", {}).get("virtman:root_disk")
+    return bool(strutils.bool_from_string(said, default=True))
 
 
 def of_server(flavor: Any, image: str, size: int) -> Any:

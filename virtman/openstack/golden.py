@@ -36,7 +36,7 @@ _READY = frozenset({"available", "in-use"})
 _SOON = frozenset({"creating", "downloading", "reserved", "attaching", "detaching"})
 # What Cinder answers to all but one who reserve a volume at the same time, and to much else.
 _NOT_NOW = 400
-_SHORT, _LONG, _SHARE = 1.0, 5.0, 4
+_SHORT, _SHARE = 1.0, 4
 
 
 def made_of(image: str) -> Mapping[str, str]:
@@ -56,10 +56,10 @@ def made_of(image: str) -> Mapping[str, str]:
 def pause_after(waited: float) -> float:
     """Return the seconds until one looks again at what takes long already, as each node does.
 
-    A quarter of what was waited: a slow Cinder is asked hardly more often than a fast one, and by a
-    thousand nodes no more than 200 times a second.
+    A quarter of what was waited: one that is ten times as slow is asked ten times more, and what is
+    there is seen at most a quarter later.
     """
-    return min(_LONG, max(_SHORT, waited / _SHARE))
+    return max(_SHORT, waited / _SHARE)
 
 
 def holder_of(host: str) -> str:
@@ -150,12 +150,12 @@ class Goldens:
                     "cinder-volume says why, then delete it"
                 )
             waited = self.now() - began
-            if waited > self.timeout:
+            if waited >= self.timeout:
                 raise VolumeFailed(
                     f"golden volume {golden.id} of {golden.name} is still {golden.status} after "
                     f"{self.timeout:g} s; raise [virtman] golden_timeout if Cinder needs longer"
                 )
-            self.pause(pause_after(waited))
+            self.pause(min(pause_after(waited), self.timeout - waited))
             golden = cinder.show(golden.id)
 
     def _attached(self, cinder: Cinder, golden: Volume, holder: str) -> bool:

@@ -6,8 +6,9 @@ disk of this host there is a folder for each image, by its name at Volt::
                    claimed at Volt       known to Volt         nobody needs it for keep_time
     wanted ------> [ make, serve ] ----> [ served ] ---------> [ removed from Volt, then here ]
 
-Whatever is in a folder is made again or gone on with after a restart. Several hosts may do this
-side by side: Volt lets one of them make an image at a time, and another one if that falls silent.
+After a restart, what is whole is served again, and what is not is made anew if hosts wait for it.
+Several hosts may do this side by side: Volt lets one of them make an image at a time, and another
+one if that falls silent.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,9 @@ _RETRY = 2.0
 _PATIENCE = 60.0
 """Seconds for which Glance may be away before an image counts as failed."""
 
+_COMPARED = 32
+"""Images at most among which a new one finds its base: to read all their leaves takes a while."""
+
 _TIDY = 10.0
 """Seconds between two looks at who needs the images that are served."""
 
@@ -62,9 +66,17 @@ class Sources(Protocol):
     hashed: bool
 
     def add(
-        self, image: str, path: str, told: Callable[[str, int, int], None], kept: KeptTree
+        self,
+        image: str,
+        path: str,
+        told: Callable[[str, int, int], None],
+        kept: KeptTree,
+        beside: Mapping[str, KeptTree],
     ) -> None:
-        """Serve a file or block device, and tell Volt; repeatable."""
+        """Serve a file or block device, and tell Volt; repeatable.
+
+        :param beside: kept trees of others that may be served here, by name: it may be based on one
+        """
 
     def remove(self, image: str) -> None:
         """Undo that; raises an error while Volt's hosts use the image. Repeatable."""
@@ -205,14 +217,21 @@ class Importer:
     # What is being made.
 
     def _begin(self) -> None:
-        """Begin with what is wanted, and with what an earlier process left here."""
+        """Begin with what is wanted, and with what an earlier process has made here."""
+        wanted = set()
         for one in self.volt.imports():
             mine = one.state == "running" and one.importer == self.name
-            if (mine or (one.state == "wanted" and one.waiting)) and glance_id(one.image):
+            if (mine or one.state == "wanted") and one.waiting and glance_id(one.image):
+                wanted.add(one.image)
                 self._start(one.image)
-        for path in self.folder.iterdir():
-            if glance_id(path.name) and path.name not in self._served:
-                self._start(path.name)
+        known = self._served | self._jobs.keys() | self._removed.keys()
+        for path in list(self.folder.iterdir()):
+            if glance_id(path.name) and path.name not in known:
+                if conversion.made(path) or self.ceph.has_made(path):
+                    self._start(path.name)
+                elif path.name not in wanted:
+                    LOG.info("image %s is half made, and nobody waits for it", path.name)
+                    self._clear(path.name)
 
     def _start(self, image: str) -> None:
         job, known = _Job(image, self.room), self._jobs.keys() | self._removed.keys()
@@ -235,7 +254,13 @@ class Importer:
         made = self._made(job)
         with self._serving:
             job.told("serving", 0, 0)
-            self.sources.add(job.image, str(made.path), job.told, made.tree)
+            self.sources.add(job.image, str(made.path), job.told, made.tree, self._trees())
+
+    def _trees(self) -> Mapping[str, KeptTree]:
+        """Return the kept trees of the images that hosts needed last, newest first."""
+        images = (path.name for path in self.folder.iterdir() if glance_id(path.name))
+        newest = sorted(images, key=lambda image: _changed(self.folder / image), reverse=True)
+        return {image: KeptTree(self.folder / image) for image in newest[:_COMPARED]}
 
     def _made(self, job: _Job) -> Made:
         """Return what there is of an image, or make it; wait a while for a Glance that is away."""

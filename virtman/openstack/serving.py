@@ -8,11 +8,14 @@ from typing import Any
 
 from virtman import source
 from virtman.coordinator.auth import Access
+from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Shape
 from virtman.errors import ImageUnknown
 from virtman.kept_tree import KeptTree
 from virtman.openstack.cinder import Connection
 from virtman.source import Storage
+
+_TIMEOUT = 30.0
 
 
 class Served:
@@ -33,11 +36,15 @@ class Served:
         path: str,
         told: Callable[[str, int, int], None] = lambda *_: None,
         kept: KeptTree | None = None,
+        beside: Mapping[str, KeptTree] | None = None,
     ) -> None:
         """Serve a file or block device, and tell Volt; repeatable.
 
+        An image that Volt does not know is based on the one with which it has most in common.
+
         :param told: is told how far it is: a step, and how many bytes of how many are done of it
         :param kept: its kept tree; the source has one if this is none
+        :param beside: kept trees of others that are served here, by name, but for the source's own
         """
         hashed = 0
 
@@ -50,8 +57,17 @@ class Served:
             *(image, path, self.where, self.volt, self.access, Shape()),
             hashed=self.hashed,
             kept=kept,
+            base=source.Base(is_found=True, beside=beside or {}) if self._is_new(image) else None,
             progress=progress,
         )
+
+    def _is_new(self, image: str) -> bool:
+        """Tell whether Volt does not know an image; what it knows of one stays as it is."""
+        try:
+            VoltClient(self.volt, self.where.host, _TIMEOUT, self.access).image(image)
+        except ImageUnknown:
+            return True
+        return False
 
     def remove(self, image: str) -> None:
         """Make Volt forget an image, which it refuses while hosts use it; then stop serving."""

@@ -138,6 +138,8 @@ def _image_of(request: Any) -> str | None:
     image = request.image if request.obj_attr_is_set("image") else None
     if image is None or not image.obj_attr_is_set("id"):
         return None
+    if not flavors.allows(request.flavor):
+        return None
     return wanted.name_of(image.id)
 
 

@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -88,7 +88,7 @@ def image(body: bytes) -> NewImage:
         root_hash=content["root_hash"],
         salt=content["salt"],
         upper_hashes=_upper_hashes(content["upper_hashes"], new.size),
-        basis=basis.parse(content["basis"]) if "basis" in content else None,
+        basis=_basis(content),
     )
 
 
@@ -98,6 +98,13 @@ def kept_layer(body: bytes, name: str, maker: str) -> NewImage:
     if new.name != name or new.layer is None:
         raise RequestInvalid(f"the body must be that of layer {name}: a host keeps nothing else")
     return replace(new, layer=replace(new.layer, maker=check_name("host", maker)))
+
+
+def _basis(content: Mapping[str, Any]) -> basis.NewBasis | None:
+    """Return what an image has in common with others; None leaves what it had."""
+    if "basis" not in content:
+        return None
+    return basis.NONE if content["basis"] is None else basis.parse(content["basis"])
 
 
 def _upper_hashes(text: str, size: int) -> bytes:

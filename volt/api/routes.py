@@ -426,6 +426,12 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             has_etag=True,
         ),
         Route(
+            *("GET", f"{_HOST}/holds", holds.of_host, "host:holds"),
+            "List which images a host needs for its disks.",
+            {200: all_of("holds", Hold)},
+            has_etag=True,
+        ),
+        Route(
             *("DELETE", f"{_IMAGE}/holds/<path:host>", holds.release, "hold:release"),
             "Let go of what a host needed that says so itself, or has expired.",
             {204: None},

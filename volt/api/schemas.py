@@ -124,7 +124,7 @@ IMAGE = Schema(
             "root_hash": _HASH,
             "salt": _HASH,
             "upper_hashes": {"type": "string", "contentEncoding": "base64"},
-            "basis": {"type": "string", "contentEncoding": "base64"},
+            "basis": {"type": ["string", "null"], "contentEncoding": "base64"},
             "layer": {
                 "type": "object",
                 "properties": {

@@ -93,6 +93,13 @@ _RULES: Final = [
     ),
     _rule("host:list", READER, "GET", "/v1/hosts", "List hosts."),
     _rule("host:show", "rule:reader or rule:own_host", "GET", _HOST, "Show a host."),
+    _rule(
+        "host:holds",
+        "rule:reader or rule:own_host",
+        "GET",
+        f"{_HOST}/holds",
+        "List which images a host needs.",
+    ),
     _rule("host:change", OPERATOR, "PATCH", _HOST, "Drain a host."),
     _rule("hold:list", READER, "GET", "/v1/holds", "List which hosts need which images."),
     _rule(

@@ -23,6 +23,8 @@ from volt.model.names import check_name
 MAGIC: Final = b"VMBS"
 VERSION: Final = 1
 BLOCK: Final = 4096  # bytes
+OTHERS: Final = 4
+"""Images on which one may be based; hosts take no more."""
 LARGEST: Final = 1024 * 1024  # bytes, with the head
 
 _CHECKSUM: Final = slice(5, 37)
@@ -52,6 +54,10 @@ class NewBasis:
     content: bytes = field(repr=False)
 
 
+NONE: Final = NewBasis("", 0, (), b"")
+"""That of an image which has nothing in common with others any more."""
+
+
 def parse(text: str) -> NewBasis:
     """Read the head of a basis, which is in base64; raises BasisInvalid, NameInvalid."""
     try:
@@ -75,9 +81,14 @@ def parse(text: str) -> NewBasis:
         raise BasisInvalid("the basis does not have its checksum: it was damaged, send it again")
     root, shared, count = _FIXED.unpack_from(content, _BODY)
     end = begin + count * _OTHER.size
-    if not count or len(content) < end:
+    if not 1 <= count <= OTHERS:
+        raise BasisInvalid(f"the basis names {count} images, and may name 1 to {OTHERS}")
+    if len(content) < end:
         raise BasisInvalid(f"the basis names {count} images and ends before them")
     others = tuple(_other(*words) for words in _OTHER.iter_unpack(content[begin:end]))
+    if len({other.name for other in others}) < count:
+        names = ", ".join(other.name for other in others)
+        raise BasisInvalid(f"the basis names an image twice: {names}")
     return NewBasis(root.hex(), shared * BLOCK, others, content)
 
 

@@ -377,7 +377,7 @@ def _check_layer(session: Session, name: str, layer: Layer) -> None:
 
 def _check_basis(session: Session, new: NewImage, basis: NewBasis) -> None:
     """Raise what speaks against what an image says that it has in common with others."""
-    if basis.root_hash != new.root_hash:
+    if basis.others and basis.root_hash != new.root_hash:
         raise BasisForeign(
             f"the basis is for root hash {basis.root_hash}, image {new.name} has {new.root_hash}: "
             "compare this image with the others anew"
@@ -391,16 +391,33 @@ def _check_basis(session: Session, new: NewImage, basis: NewBasis) -> None:
                 f"image {other.name} has another root hash than the one with which image "
                 f"{new.name} was compared: compare them anew"
             )
-        if new.name in (row.based_on or ()):
+        if _lies_on(session, row, new.name):
             raise BasisForeign(
                 f"image {new.name} cannot be based on {other.name}, which is based on it"
             )
 
 
+def _lies_on(session: Session, row: ImageRow, name: str) -> bool:
+    """Tell whether an image is based on another, or on one that is."""
+    seen, ahead = {row.name}, [row]
+    while ahead:
+        for lower in ahead.pop().based_on or ():
+            if lower == name:
+                return True
+            if lower not in seen:
+                seen.add(lower)
+                below = session.get(ImageRow, lower)
+                if below is not None:
+                    ahead.append(below)
+    return False
+
+
 def _put_basis(row: ImageRow, basis: NewBasis | None) -> None:
     if basis is not None:
-        row.basis, row.shared = basis.content, basis.shared
-        row.based_on = [other.name for other in basis.others]
+        is_based = bool(basis.others)
+        row.basis = basis.content if is_based else None
+        row.shared = basis.shared if is_based else None
+        row.based_on = [other.name for other in basis.others] if is_based else None
 
 
 def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
@@ -422,7 +439,7 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
         for column, value in columns.values(new.source).items():
             setattr(row, column, value)
         placing.renew_all(session, row)
-    if new.basis is not None and row.basis != new.basis.content:
+    if new.basis is not None and (row.basis or b"") != new.basis.content:
         _check_basis(session, new, new.basis)
         _put_basis(row, new.basis)
     if not keeps_proof and row.source_proof != new.source_proof:

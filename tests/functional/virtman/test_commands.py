@@ -223,7 +223,7 @@ class SettingsTest(testtools.TestCase):
         self.image.write_bytes(bytes(512))
         self.calls = []
         for verb, answer in (
-            ("add", Portal("192.0.2.7", 3260, "iqn")),
+            ("add", source.Added(Portal("192.0.2.7", 3260, "iqn"), ())),
             ("withdraw", (False, None)),
         ):
             called = partial(self.called, answer)
@@ -261,6 +261,19 @@ class SettingsTest(testtools.TestCase):
             ("img", "store1", "https://volt.example:8778", "/etc/virtman/operator.token"),
             (image, host, volt, access.token_file),
         )
+
+    def test_a_base_that_is_not_found_is_said_and_one_cannot_be_told_without_hashes(self):
+        conf = ("--config-file", self.configure())
+        done = self.invoke("add", "img", str(self.image), "--find-base", *conf)
+        self.assertIn("no image of this host has much in common with img", done.output)
+        for words, why in (
+            (["--find-base", "--no-hash-tree"], "without a hash tree"),
+            (["--based-on", "other", "--no-hash-tree"], "without a hash tree"),
+            (["--no-base", "--find-base"], "give one of"),
+        ):
+            done = self.invoke("add", "img", str(self.image), *words, *conf)
+            self.assertEqual(2, done.exit_code)
+            self.assertIn(why, done.output)
 
     def test_the_file_is_found_where_oslo_config_looks(self):
         self.configure(name="home/.virtman/virtman.conf")

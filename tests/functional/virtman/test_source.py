@@ -1,6 +1,7 @@
 """A file becomes the source of an image: hashed once, served, known to Volt."""
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 from tests.functional.virtman.base import MIB, TestCase
 from tests.functional.virtman.doubles.kernel import Kernel
 from tests.functional.virtman.doubles.process import Process
-from virtman import source
+from virtman import common, source
 from virtman.cmd.shell import shell
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import Layer, Shape
@@ -61,7 +62,7 @@ class SourceCase(TestCase):
 
         with Process(self.kernel).here():
             return source.add("img", str(self.file), self.where, self.bed.volt.url, self.access,
-                              Shape(), progress=progress, **settings)  # fmt: skip
+                              Shape(), progress=progress, **settings).portal  # fmt: skip
 
     def volt(self):
         return VoltClient(self.bed.volt.url, "any", 5, self.access)
@@ -209,12 +210,18 @@ class SourceTest(SourceCase):
         error = self.assertRaises(InvalidRequest, self.carry, "other", "img2")
         self.assertIn("image other is not served by this host", str(error))
 
-    def version(self, image, content, *based_on, **settings):
-        """Add another image; return on which it is based, and the runs that it has of them."""
+    def based(self, image, content, *names, hashed=True, **settings):
+        """Add another image."""
         self.file.write_bytes(content)
         with Process(self.kernel).here():
-            source.add(image, str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
-                       based_on=based_on, **settings)  # fmt: skip
+            return source.add(image, str(self.file), self.where, self.bed.volt.url, self.access,
+                              Shape(), hashed=hashed,
+                              base=source.Base(names, **settings))  # fmt: skip
+
+    def version(self, image, content, *based_on, **settings):
+        """Add another image; return on which it is based, and the runs that it has of them."""
+        added = self.based(image, content, *based_on, **settings)
+        self.assertEqual(self.volt().image(image).based.images, added.based_on)
         found = basis.decode(self.volt().basis(image), -(-len(content) // BLOCK))
         self.assertEqual(self.volt().image(image).tree.root, found.root)
         self.assertEqual(found.shared, self.volt().image(image).based.shared)
@@ -248,12 +255,60 @@ class SourceTest(SourceCase):
         content[:MIB] = Random(7).randbytes(MIB)
         self.version("img2", content, "img")
         content[MIB // 2 : MIB] = Random(8).randbytes(MIB // 2)
-        self.assertEqual(["img2"], self.version("img3", content, found=True)[0])
-        self.file.write_bytes(Random(9).randbytes(MIB))
-        with Process(self.kernel).here():
-            source.add("img4", str(self.file), self.where, self.bed.volt.url, self.access, Shape(),
-                       found=True)  # fmt: skip
+        self.assertEqual(["img2"], self.version("img3", content, is_found=True)[0])
+        added = self.based("img4", Random(9).randbytes(MIB), is_found=True)
+        self.assertEqual((), added.based_on)
         self.assertIsNone(self.volt().image("img4").based)
+
+    def test_what_is_found_is_not_based_on_the_image_itself(self):
+        self.add()
+        first = self.file.read_bytes()
+        second = Random(5).randbytes(BLOCK) + first[BLOCK:]
+        third = second[:BLOCK] + Random(6).randbytes(BLOCK) + second[2 * BLOCK :]
+        self.version("img2", second, "img")
+        self.version("img3", third, "img2")
+        before = self.served()
+        self.assertEqual((), self.based("img", first, is_found=True).based_on)
+        self.assertEqual(["img"], self.version("img2", second, is_found=True)[0])
+        self.assertEqual(before, self.served())
+        refused = self.assertRaises(CoordinatorRefused, self.version, "img", first, "img3")
+        self.assertIn("cannot be based on img3, which is based on it", str(refused))
+
+    def test_an_image_that_is_found_and_goes_meanwhile_leaves_one_that_is_based_on_none(self):
+        self.add()
+        content, find = self.file.read_bytes(), common.basis
+
+        def compared(*arguments):
+            self.volt().forget("img")
+            return find(*arguments)
+
+        with fixtures.MockPatchObject(common, "basis", compared):
+            self.assertEqual((), self.based("img2", content, is_found=True).based_on)
+        self.assertIsNone(self.volt().image("img2").based)
+
+    def test_a_basis_is_taken_away_and_the_image_is_as_any_other(self):
+        self.add()
+        content = self.file.read_bytes()
+        self.version("img2", content, "img")
+        self.assertEqual((), self.based("img2", content).based_on)
+        self.assertIsNone(self.volt().image("img2").based)
+        self.assertEqual(["img2"], self.version("img", content, "img2")[0])
+
+    def test_in_a_long_line_of_versions_the_first_ones_stay_and_the_named_ones_too(self):
+        content = bytearray(self.file.read_bytes())
+        line = [f"v{number}" for number in range(1, 8)]
+        self.based("v1", content)
+        self.bed.volt.ground.hosts.heartbeat("node1", Report({}, disks=dict.fromkeys(line[:6], 1)))
+        based = []
+        for old, new in pairwise(line):
+            content[len(based) * BLOCK] ^= 1
+            based.append(self.version(new, content, old)[0])
+        self.assertEqual(line[:4], based[3])
+        self.assertEqual(["v1", "v2", "v3", "v5"], based[4])
+        self.assertEqual(["v1", "v2", "v3", "v6"], based[5])
+        self.assertEqual(line[1:5], self.version("v7", content, *line[1:5])[0])
+        refused = self.assertRaises(InvalidRequest, self.version, "v7", content, *line[:5])
+        self.assertIn("4 images are the most", str(refused))
 
     def test_what_it_cannot_be_based_on_is_refused_and_nothing_is_served(self):
         self.add()

@@ -1,10 +1,14 @@
 """A new version of an image comes from the earlier one on the same node, on a real kernel."""
 
+import contextlib
 import hashlib
 import json
 import random
+import re
+import time
 from typing import ClassVar
 
+from lab.deployment import SOURCE_DISK
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, read_bytes, report, sha256
 from tests.system.virtman.rot import rot
@@ -12,6 +16,7 @@ from tests.system.virtman.rot import rot
 BLOCK = 4096
 CACHE = "/dev/ubdb"
 NEW = "image2"
+NETWORK = "vec0"
 STRIPE = f"/dev/mapper/virtman_{NEW}_stripe"
 MOST = 1.05  # over the blocks that are new, and read from the image's own parents
 RECEIVED = 0.25  # of the image, as a cache lacks a tenth of what went through it
@@ -29,23 +34,28 @@ print("read all")
 
 class TestLenders(DeployedCase):
     name = "lenders"
-    node_count = 1
+    node_count = 2
     size = 32 * MIB
     paths_may_fail = True
     options: ClassVar = {"image": {"keep_time": 600}}
 
     def setUp(self):
         super().setUp()
-        (self.node,) = self.nodes
+        self.node, self.other = self.nodes
+        self.moved = ""
         self.content = (self.bed.folder / "image").read_bytes()
 
     def give_back(self):
         super().give_back()
         self.deployment.remove_source(self.storage, NEW)
+        if self.moved:
+            self.address("replace")
+            self.deployment.remove_source(self.storage, self.image)
+            self.address("del")
+            self.deployment.add_source(self.storage, self.image, *self.shape)
 
     def _clear(self, node):
-        for _, vm in self.created:
-            self.deployment.destroy(node, vm)
+        self.deployment.destroy(node, *(vm for where, vm in self.created if where is node))
         for image in (NEW, self.image):
             self.deployment.drop(node, image)
 
@@ -68,9 +78,10 @@ class TestLenders(DeployedCase):
         self.assertIn(f"based on {self.image}", added.stdout)
         return hashlib.sha256(content).hexdigest()
 
-    def start(self, image, vm):
-        device = self.deployment.create(self.node, image, vm)["device"]
-        self.created.append((self.node, vm))
+    def start(self, image, vm, node=None):
+        node = node or self.node
+        device = self.deployment.create(node, image, vm)["device"]
+        self.created.append((node, vm))
         return device
 
     def lenders(self):
@@ -80,6 +91,55 @@ class TestLenders(DeployedCase):
     def cool(self):
         """Have the node's page caches hold nothing."""
         self.node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
+    @contextlib.contextmanager
+    def reading(self, device, part=1):
+        """Read blocks of a device's first part meanwhile; no read may fail."""
+        (self.node.share / "stop").unlink(missing_ok=True)
+        size = int(self.size * part)
+        reader = self.node.spawn(["python3", "-c", READER, device, str(size)], log="reads")
+        yield
+        (self.node.share / "stop").touch()
+        self.node.run(["tail", f"--pid={reader}", "-f", "/dev/null"], timeout=60)
+        self.assertEqual("read all\n", (self.node.share / "reads").read_text())
+
+    def move_source(self):
+        """Have the earlier image served at an address of its own, which can be taken away."""
+        self.moved = f"{self.storage.address.rpartition('.')[0]}.250"
+        self.address("replace")
+        self.deployment.remove_source(self.storage, self.image)
+        where = ["--ip", self.moved, *self.deployment.source_options(self.storage)]
+        self.storage.run(["virtman", "source", "add", self.image, SOURCE_DISK, *where], timeout=60)
+
+    def address(self, verb):
+        """Give that address to the storage node, or take it away: nobody answers there then."""
+        self.storage.run(["ip", "address", verb, f"{self.moved}/24", "dev", NETWORK])
+
+    def await_device(self, device):
+        wait_until(lambda: self.node.run(["test", "-e", device], check=False).status == 0,
+                   "the VM's device", 60, 0.2)  # fmt: skip
+
+    def await_silence(self, count):
+        """Wait until the agent has seen so often that the earlier image's parent is silent."""
+        said, log = f"image {self.image}: the kernel of", self.node.share / "agent.log"
+        wait_until(lambda: log.read_text().count(said) >= count, "the silence", 60, 0.2)
+
+    def works(self):
+        """Tell whether all paths to parents of the earlier image work."""
+        found = self.node.run(["dmsetup", "status", "--target", "multipath"]).stdout
+        mine = [row for row in found.splitlines() if row.startswith(f"virtman_{self.image}_s")]
+        return not any(re.search(r"\d+:\d+ F \d", row) for row in mine)
+
+    def reads_all(self, node):
+        """Tell whether all of the earlier image can be read."""
+        device = f"/dev/mapper/virtman_{self.image}_image"
+        command = ["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"]
+        return node.run(command, timeout=120, check=False).status == 0
+
+    def scrub(self):
+        """Have the earlier image's cache compared; return where it was wrong."""
+        done = self.virtman(self.node, "image", "scrub", "--json", self.image, timeout=120)
+        return json.loads(done.stdout)["dropped"]
 
     def await_lender(self):
         wait_until(lambda: self.lenders() == [self.image], "the other image lending", 60, 0.5)
@@ -105,16 +165,12 @@ class TestLenders(DeployedCase):
         self.deployment.kill_agent(self.node)
         self.deployment.start_agent(self.node, self.options)
         self.await_lender()
-        (self.node.share / "stop").unlink(missing_ok=True)
-        reader = self.node.spawn(["python3", "-c", READER, second, str(self.size)], log="reads")
-        self.destroy(self.node, "vm1")
-        self.virtman(self.node, "image", "drop", self.image, timeout=120)
-        self.assertEqual([], self.lenders())
-        self.start(self.image, "vm1")
-        self.await_lender()
-        (self.node.share / "stop").touch()
-        self.node.run(["tail", f"--pid={reader}", "-f", "/dev/null"], timeout=60)
-        self.assertEqual("read all\n", (self.node.share / "reads").read_text())
+        with self.reading(second):
+            self.destroy(self.node, "vm1")
+            self.virtman(self.node, "image", "drop", self.image, timeout=120)
+            self.assertEqual([], self.lenders())
+            self.start(self.image, "vm1")
+            self.await_lender()
         self.cool()
         self.assertEqual(expected, sha256(self.node, second))
 
@@ -139,8 +195,78 @@ class TestLenders(DeployedCase):
         self.storage.run(["virtman", "source", "remove", "--force", self.image, *where])
         self.assertEqual(expected, sha256(self.node, second))
         self.deployment.add_source(self.storage, self.image, *self.shape)
-        wait_until(
-            lambda: self.node.run(["dd", "if=/dev/mapper/virtman_image1_image", "of=/dev/null",
-                                   "bs=1M", "iflag=direct"], timeout=120).status == 0,
-            "the earlier one being read again", 60, 0.5,
-        )  # fmt: skip
+        wait_until(lambda: self.reads_all(self.node), "the earlier one being read again", 60, 0.5)
+
+    def test_parents_of_a_lender_that_are_silent_or_die_hold_nobody_up(self):
+        expected = self.add()
+        self.move_source()
+        for node, image, vm in (
+            (self.other, self.image, "vm0"),
+            (self.node, self.image, "vm1"),
+            (self.node, NEW, "vm2"),
+        ):
+            second = self.start(image, vm, node)
+        self.await_lender()
+        with self.reading(second, 1 / 4):
+            self.address("del")
+            self.await_silence(1)
+            self.address("replace")
+            wait_until(self.works, "paths to the source", 60, 0.5)
+            self.other.kill()
+            self.await_silence(2)
+            self.address("del")
+        self.cool()
+        self.assertEqual(expected, sha256(self.node, second))
+        self.address("replace")
+        self.other.restart()
+        self.deployment.start_agent(self.other, self.options)
+        wait_until(lambda: self.reads_all(self.node), "the earlier one being read again", 60, 0.5)
+
+    def test_what_a_scrub_takes_from_a_lender_comes_again_and_a_reboot_changes_nothing(self):
+        expected = self.add()
+        first = self.start(self.image, "vm1")
+        self.assertEqual(self.sha256, sha256(self.node, first))
+        second = self.start(NEW, "vm2")
+        rot(self.node, CACHE, self.content, range(1001 * BLOCK, 1033 * BLOCK, BLOCK))
+        self.assertTrue(self.scrub())
+        self.assertEqual(expected, sha256(self.node, second))
+        with self.reading(second):
+            self.assertEqual([], self.scrub())
+        self.assertEqual([self.image], self.lenders())
+        self.node.run(["sync"])
+        self.node.restart()
+        self.deployment.start_agent(self.node, self.options)
+        self.await_device(second)
+        self.assertEqual(expected, sha256(self.node, second))
+        self.await_lender()
+        self.cool()
+        self.assertEqual(expected, sha256(self.node, second))
+
+    def test_an_agent_that_is_killed_as_an_image_borrows_or_gives_back_is_fine(self):
+        expected = self.add()
+        self.start(self.image, "vm1")
+        for step in range(2):
+            self.killed(0.4 + 0.8 * step, "create", NEW, "vm2")
+            if not self.virtman(self.node, "vm", "show", "vm2", check=False).stdout:
+                self.deployment.create(self.node, NEW, "vm2")
+            self.created.append((self.node, "vm2"))
+            second = f"/dev/mapper/virtman_{NEW}_vm_vm2"
+            self.await_device(second)
+            self.assertEqual(expected, sha256(self.node, second))
+            self.await_lender()
+            self.destroy(self.node, "vm1")
+            self.killed(0.3 + 0.6 * step, "image", "drop", self.image)
+            self.cool()
+            self.assertEqual(expected, sha256(self.node, second))
+            self.start(self.image, "vm1")
+            self.await_lender()
+            self.destroy(self.node, "vm2")
+            self.deployment.drop(self.node, NEW)
+
+    def killed(self, after, *words):
+        """Kill the agent so many seconds after a command began, and start the next one."""
+        begun = self.node.spawn(["virtman", *words], log="killed")
+        time.sleep(after)
+        self.deployment.kill_agent(self.node)
+        self.deployment.start_agent(self.node, self.options)
+        self.node.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)

@@ -2,7 +2,10 @@
 
 import testtools
 
-from bench.openstack import ratios, requests_in
+from bench import tables
+from bench.openstack import FIGURES, attempted, ratios, requests_in
+from bench.results import Machine, Results
+from lab.errors import LabError
 
 LINE = (
     "[pid: 3721|app: 0|req: 8/8] {} () {{32 vars in 653 bytes}} [Wed Sep  2 03:45:54 2026] "
@@ -43,3 +46,36 @@ class RatiosTest(testtools.TestCase):
         self.assertEqual(first | alone, ratios(runs))
         self.assertEqual(first, ratios(runs[:3]))
         self.assertEqual({}, ratios(runs[:1]))
+
+
+class FailedTest(testtools.TestCase):
+    def run_of(self, image, **more):
+        figures = dict.fromkeys(FIGURES, 1.0)
+        return {"mode": "driver", "servers": 4, "image": image, "left": [], **figures, **more}
+
+    def runs(self):
+        """Yield one run, and fail."""
+        yield self.run_of("new")
+        raise LabError("server 3 is in ERROR")
+
+    def failed(self, err):
+        return self.run_of("warm", **dict.fromkeys(FIGURES), failed=str(err))
+
+    def test_what_was_measured_stays_and_the_last_run_says_why_there_are_no_more(self):
+        runs = list(attempted(self.runs(), self.failed))
+        self.assertEqual([1.0, None], [one["last_active_s"] for one in runs])
+        (table,) = tables.tables(Results("openstack", "", None, Machine("", 1, 1, ""), runs))
+        self.assertEqual(["driver, warm failed: server 3 is in ERROR"], table.wrong)
+        self.assertEqual({"4", "-"}, {line[2] for line in table.lines})
+
+    def test_a_run_that_failed_is_compared_with_nothing(self):
+        alone = self.run_of("warm", mode="libvirt")
+        runs = [*attempted(self.runs(), self.failed), alone]
+        self.assertEqual({}, ratios(runs))
+
+    def test_a_mistake_of_the_bench_itself_ends_it(self):
+        def runs():
+            raise KeyError("mode")
+            yield
+
+        self.assertRaises(KeyError, list, attempted(runs(), self.failed))

@@ -6,11 +6,17 @@ from flask.typing import ResponseReturnValue
 from volt.api import parsing
 from volt.api.handlers import Service
 from volt.auth.access import HOST
+from volt.model.names import check_name
 
 
 def index(service: Service) -> ResponseReturnValue:
     """List holds."""
     return {"holds": service.holds.index(*parsing.held(request.args))}
+
+
+def of_host(service: Service, host: str) -> ResponseReturnValue:
+    """List the holds of one host, which may see its own."""
+    return {"holds": service.holds.index(host=check_name("host", host))}
 
 
 def release(service: Service, image: str, host: str) -> ResponseReturnValue:

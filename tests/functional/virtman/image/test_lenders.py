@@ -169,6 +169,26 @@ class LendersTest(LendersCase):
         self.assertEqual(reloads, {name: one.reloads for name, one in node.kernel.mappings.items()})
         self.assert_mixed(node)
 
+    def test_the_next_agent_knows_who_lends_to_others_only(self):
+        for image, runs in (
+            ("v3", None),
+            ("v4", {"v3": [Run(0, 0, 0, 9)]}),
+            ("v5", {"debian": [Run(0, 0, 0, 8)], "v3": [Run(1, 8, 8, 9)]}),
+        ):
+            self.bed.network.contents[image] = image
+            self.bed.register(image, runs=runs)
+        node = self.bed.node()
+        for image in ("debian", "v5", "v3", "v4"):
+            node.create(f"of-{image}", image)
+        for _ in range(2):
+            self.assertEqual(("debian",), self.lenders(node, "v5"))
+            self.assertEqual(("v3",), self.lenders(node, "v4"))
+            node.die()
+            node.start()
+            self.assertEqual([], list(node.recover()))
+        node.beat()
+        self.assertEqual(("debian", "v3"), self.lenders(node, "v5"))
+
     def test_after_a_reboot_it_is_as_before(self):
         node = self.both()
         node.die()

@@ -15,6 +15,7 @@ from tests.functional.virtman.base import FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.disk.disks import Stores
+from virtman.disk.merger import Merger
 from virtman.disk.records import Records
 from virtman.disk.suspension import Suspension
 from virtman.errors import (
@@ -36,6 +37,7 @@ from virtman.errors import (
 )
 from virtman.migration import incoming, journey, outgoing, sender
 from virtman.migration.peer_client import Peer
+from virtman.migration.rounds import Rounds
 from virtman.model import dirty
 from virtman.model.handover import Move, Piece
 
@@ -527,6 +529,62 @@ class MigrateTest(MoveCase):
         self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
         self.move()
         self.assertEqual([(0, False), (4, False)], kept[:2])
+
+    def merging_after(self, owner, name):
+        """Have node a merge what it can right after each call of a function; return the merges.
+
+        One that has to wait for the verb which called the function goes on after that.
+        """
+        called, merges = getattr(owner, name), []
+
+        def merge():
+            with self.a.process.here():
+                Merger(self.a.agent.stores).merge("vm1")
+
+        def calling(*arguments):
+            found = called(*arguments)
+            is_mine = current() is self.a.process and threading.current_thread() not in merges
+            if is_mine and self.a.records.inventory().merge("vm1"):
+                merges.append(threading.Thread(target=merge))
+                merges[-1].start()
+                merges[-1].join(0.2)
+            return found
+
+        self.useFixture(fixtures.MockPatchObject(owner, name, calling))
+        return merges
+
+    def assert_right_whatever_merges_after(self, owner, name):
+        """Move a VM with much to merge, in several rounds."""
+        self.useFixture(fixtures.MockPatchObject(sender, "PAUSE", -1.0))
+        self.useFixture(fixtures.MockPatchObject(sender, "_MERGES", 0.0))
+        self.a.merger.stop()
+        self.a.create("vm1")
+        for chunk, text in enumerate("abcd"):
+            self.write(self.a, "vm1", **{f"c{chunk}": text})
+            self.a.snapshot("vm1", f"at-{text}")
+        for text in "abcd":
+            self.a.delete_snapshot(f"at-{text}")
+        freeze = sender.Sender._freeze
+
+        def frozen(one, number):
+            self.write(self.a, "vm1", **{f"c{4 + number % 4}": str(number)})
+            return freeze(one, number)
+
+        self.useFixture(fixtures.MockPatchObject(sender.Sender, "_freeze", frozen))
+        merges = self.merging_after(owner, name)
+        self.a.migrate("vm1", "b")
+        ended = self.ended()
+        for one in merges:
+            one.join()
+        self.assertEqual(("done", ""), (ended.state, ended.note), ended)
+        self.assertTrue(merges)
+        self.assertEqual("abcd", self.read(self.b, "vm1", 4))
+
+    def test_a_merge_in_the_middle_of_a_snapshot_of_a_round_waits(self):
+        self.assert_right_whatever_merges_after(Stores, "_next")
+
+    def test_a_merge_while_a_round_looks_at_its_stores_waits(self):
+        self.assert_right_whatever_merges_after(Rounds, "_newer")
 
     def test_what_was_garbled_on_the_way_is_sent_again(self):
         self.a.create("vm1")

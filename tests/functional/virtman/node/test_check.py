@@ -17,6 +17,7 @@ from virtman.image.attachment import look_closely
 from virtman.model.address import iqn, source_at
 from virtman.node import check
 from virtman.node.check import Check
+from volt.model.objects import Report
 
 
 class CheckTest(TestCase):
@@ -298,6 +299,16 @@ class CheckTest(TestCase):
             self.node.agent.coordinator.join("other", replace(portal, iqn=iqn("a", "other")))
         self.assert_mended(("volt.orphan", "other"))
         self.assertEqual(set(), self.bed.volt.hosts("other"))
+
+    def test_an_image_that_volt_keeps_for_disks_that_are_not_there(self):
+        self.bed.register("other")
+        with self.node.process.here():
+            self.node.agent.want("wanted")
+        said = Report({}, disks={"debian": 2, "wanted": 0, "other": 3})
+        self.bed.volt.ground.hosts.heartbeat(self.node.name, said)
+        self.assert_mended(("volt.held", "other"), restored=False)
+        held = self.bed.volt.ground.holds.index(host=self.node.name)
+        self.assertEqual({"debian": 2, "wanted": 0}, {one.image: one.disks for one in held})
 
     def test_an_image_that_volt_has_not_got_any_more(self):
         self.bed.remake("debian", "other content")

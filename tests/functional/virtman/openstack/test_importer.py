@@ -38,7 +38,8 @@ class Sources:
         self.hashed = True
         self.read = 0
 
-    def add(self, image, path, told, kept):
+    def add(self, image, path, told, kept, beside):
+        self.beside = {name: tree.leaves.exists() for name, tree in beside.items()}
         size = os.stat(path).st_size
         kept.of(path, size, self.count)
         where = replace(self.portal, iqn=self.portal.iqn + image)
@@ -147,6 +148,17 @@ class ImporterTest(TestCase):
         self.tend()
         self.assertEqual(1, self.glance.downloads)
         self.assertEqual(0, self.importer.sources.read)
+
+    def test_a_new_image_may_be_based_on_those_that_hosts_needed_last(self):
+        for number, image in enumerate(
+            (self.image, self.upload(bytes(MIB)), self.upload(b"x" * MIB))
+        ):
+            with fixtures.MockPatchObject(importer, "_COMPARED", 2):
+                self.want(image)
+                self.tend()
+            os.utime(self.made(image).parent, (number, number))
+        self.assertNotIn(self.image, self.importer.sources.beside)
+        self.assertEqual([True, True], list(self.importer.sources.beside.values()))
 
     def test_what_nobody_wants_or_what_is_not_glances_is_left_alone(self):
         self.want("snapshot-1")
@@ -263,6 +275,20 @@ class ImporterTest(TestCase):
         with fixtures.MockPatchObject(self.importer.sources, "add"):
             self.tend(again)
             self.assertEqual([self.image], self.known())
+
+    def test_after_a_restart_what_is_half_made_goes_if_nobody_waits_for_it(self):
+        self.glance.waits_at = 1000
+        self.want()
+        self.importer.tend()
+        self.assertTrue(self.glance.waiting.wait(PATIENCE))
+        self.bed.volt.ground.holds.release(self.image, self.host.name, by_itself=True)
+        self.glance.waits_at = None
+        again = self.started("storage1")
+        self.assertTrue(list(self.made().parent.glob("*.part")))
+        with fixtures.MockPatchObject(self.importer.sources, "add"):
+            self.tend(again)
+        self.assertEqual(([], []), (self.known(), list(again.folder.iterdir())))
+        self.assertEqual(1, self.glance.downloads)
 
     def test_after_a_restart_it_serves_again_what_glance_has_deleted_since(self):
         self.want()

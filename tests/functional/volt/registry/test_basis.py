@@ -27,7 +27,8 @@ class TestBasis(TestCase):
         hashes = {"root_hash": root, "salt": ROOT, "upper_hashes": b64encode(UPPER).decode()}
         body = {"name": name, "size": 1 << 20, "source": source} | hashes
         if "basis" in more:
-            body["basis"] = b64encode(more["basis"]).decode()
+            content = more["basis"]
+            body["basis"] = None if content is None else b64encode(content).decode()
         return self.ground.client().post("/v1/images", json=body)
 
     def refused(self, code, words, **more):
@@ -61,6 +62,15 @@ class TestBasis(TestCase):
         assert self.create().json["basis"]["shared"] == 3 * 4096
         assert self.create(basis=basis(("old", OLD), shared=5)).json["basis"]["shared"] == 5 * 4096
 
+    def test_it_can_be_taken_away(self):
+        self.create("old", OLD)
+        self.create(basis=basis(("old", OLD)))
+        for _ in range(2):
+            assert self.create(basis=None).json["basis"] is None
+        assert self.get("/v1/images/x/basis").json["error"]["code"] == "volt.basis.unknown"
+        assert self.create("y", basis=None).json["basis"] is None
+        self.create("old", OLD, basis=basis(("x", ROOT), root=OLD))
+
     def test_it_must_fit_the_images_that_volt_knows(self):
         self.create("old", OLD)
         foreign = "volt.basis.foreign"
@@ -72,6 +82,9 @@ class TestBasis(TestCase):
         self.create(basis=basis(("old", OLD)))
         circle = basis(("x", ROOT), root=OLD)
         self.refused(foreign, "which is based on it", name="old", root=OLD, basis=circle)
+        self.create("y", OLDER, basis=basis(("x", ROOT), root=OLDER))
+        circle = basis(("y", OLDER), root=OLD)
+        self.refused(foreign, "which is based on it", name="old", root=OLD, basis=circle)
 
     def test_what_is_no_basis_is_refused(self):
         self.create("old", OLD)
@@ -82,6 +95,8 @@ class TestBasis(TestCase):
             (basis(("old", OLD), version=2), "version 2"),
             (fine[:-1], "checksum"),
             (basis(), "names 0 images"),
+            (basis(*((f"old{number}", OLD) for number in range(5))), "names 5 images"),
+            (basis(("old", OLD), ("older", OLDER), ("old", OLD)), "twice: old, older, old"),
             (basis(runs=b"")[:37] + fine[37:60], "no basis"),
             (basis(("old", OLD), runs=bytes(LARGEST)), "at most"),
         ):

@@ -52,11 +52,28 @@ class GoldensTest(testtools.TestCase):
         error = self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
         self.assertIn("golden_timeout", str(error))
 
-    def test_cinder_that_takes_long_is_asked_ever_less(self):
+    def calls(self, seconds):
+        """Return how often Cinder is called if it takes so long to make a volume."""
+        client, time = FakeCinderClient(polls=1), FakeTime()
+
+        def go_on():
+            for volume in client.kept.values():
+                volume.polls = int(time.now() < seconds)
+
+        time.then = go_on
+        Goldens(lambda: Cinder(client), "virtman", "a", 3600, time.now, time.pause).hold(IMAGE, 1)
+        self.assertLess(time.now(), max(seconds + 1, 1.3 * seconds))
+        return len(client.calls)
+
+    def test_how_often_cinder_is_called_does_not_depend_on_how_slow_it_is(self):
+        calls = [self.calls(seconds) for seconds in (10, 100, 1000)]
+        self.assertLess(max(calls[1] - calls[0], calls[2] - calls[1]), 12)
+        self.assertLess(calls[2], 40)
+
+    def test_a_cinder_that_takes_too_long_is_waited_for_no_longer_than_it_may(self):
         self.client.polls = 1000
         self.assertRaises(VolumeFailed, self.goldens.hold, IMAGE, 1)
-        self.assertLess(self.time.now(), 60 + 6)
-        self.assertLess(self.client.calls.count("get"), 40)
+        self.assertAlmostEqual(60, self.time.now(), 3)
 
     def test_volume_that_failed_is_named(self):
         self.client.becomes = "error"
