@@ -262,7 +262,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         racks=given["racks"],
         uplink=_or_endless(given["uplink_rate"]),
         core=_or_endless(given["core_rate"]),
-        source=given["source_rate"] or 0.0,
+        source=given["source_rate"],
         stragglers=given["stragglers"],
         others=given["others"],
     )

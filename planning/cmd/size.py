@@ -83,8 +83,8 @@ def size(json_file: Path | None, **given: Any) -> None:
             racks=given["racks"],
             vms=given["vms"] or given["hosts"],
             link=given["link_rate"],
-            uplink=given["uplink_rate"] or given["link_rate"],
-            source=given["source_rate"] or given["link_rate"],
+            uplink=_or_a_hosts(given["uplink_rate"], given),
+            source=_or_a_hosts(given["source_rate"], given),
             others=given["others"],
             image=given["image"],
             working_set=given["working_set"],
@@ -108,6 +108,11 @@ def size(json_file: Path | None, **given: Any) -> None:
             "reached": sizing.is_reached,
         }
         options.write_json(json_file, found)
+
+
+def _or_a_hosts(rate: float | None, given: dict[str, Any]) -> float:
+    link: float = given["link_rate"]
+    return link if rate is None else rate
 
 
 def _indented(text: str, by: int) -> str:

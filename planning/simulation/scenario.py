@@ -31,7 +31,7 @@ class Cluster:
 
     :ivar uplink: of all uplinks of a rack together
     :ivar core: of what is between racks and the source, in all; infinite if it never limits
-    :ivar source: of the source's link
+    :ivar source: of the source's link; None: as a host's
     :ivar stragglers: share of the hosts whose link is ten times slower
     :ivar others: share of all links that other traffic takes
     :ivar machine: what all hosts together can move, if they share the processors of one machine as
@@ -43,7 +43,7 @@ class Cluster:
     racks: int = 1
     uplink: float = math.inf
     core: float = math.inf
-    source: float = 0.0
+    source: float | None = None
     stragglers: float = 0.0
     others: float = 0.0
     machine: float = math.inf
@@ -53,10 +53,15 @@ class Cluster:
         check(1 <= self.racks <= self.hosts, f"{self.racks} racks for {self.hosts} hosts")
         for name in ("link", "uplink", "core", "machine"):
             check(getattr(self, name) > 0, f"the {name} carries nothing: it must have a rate")
+        check(self.source_link > 0, "the source carries nothing: it must have a rate")
         check(self.link < math.inf, "a host's link without a limit: give it a rate")
-        check(self.source >= 0, "the source's link has a negative rate; 0 is that of a host")
         check(0 <= self.stragglers <= 1, "the share of stragglers is from 0 to 1")
         check(0 <= self.others < 1, "the share of other traffic is less than 1")
+
+    @property
+    def source_link(self) -> float:
+        """Bytes a second of the source's link."""
+        return self.link if self.source is None else self.source
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,8 @@ class SizeTest(ModelCase):
         for words, told in (
             (("--racks", "4"), "say what their uplinks carry, --uplink-rate"),
             (("--racks", "101", "--uplink-rate", "1G"), "some are empty"),
+            (("--racks", "4", "--uplink-rate", "0"), "the uplink carries nothing"),
+            (("--source-rate", "0"), "the source carries nothing"),
             (("--seconds", "1"), "want more seconds"),
             (("--working-set", "16G"), "larger than the image"),
             (("--others", "1"), "not in the range"),

@@ -103,6 +103,7 @@ class SimulateTest(testtools.TestCase):
             ((*RUN, "--shape", "star", "--fanout", "2"), "a star has its own stripes"),
             ((*RUN, "--link-rate", "-1G"), "no rate"),
             ((*RUN, "--uplink-rate", "0"), "the uplink carries nothing"),
+            ((*RUN, "--source-rate", "0"), "the source carries nothing"),
             ((*RUN, "--deaths", "1"), "not in the range"),
             (("run", "--hosts", "2"), "Missing option"),
             (("agree", "--group", "labs"), "no such group: labs"),
