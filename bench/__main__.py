@@ -277,7 +277,10 @@ def record_traces(folder: Path, workloads: Sequence[str], runs: int) -> None:
 @main.command("results")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def make_page(folder: Path) -> None:
-    """Make a page of the files that benches wrote into FOLDER with --json, and its pictures."""
+    """Make a page of what is in FOLDER, and its pictures.
+
+    That is what benches, virtman-simulate and virtman-model wrote there with --json.
+    """
     try:
         click.echo(page.make(folder))
     except results.BadResults as err:

@@ -160,7 +160,7 @@ def simulate(json_file: Path | None, **given: Any) -> None:
         result = run(_scenario(given))
         found = prediction.figures(result)
         table.show(["", ""], [[title, form.format(found[key])] for title, key, form in _ROWS])
-        options.write_json(json_file, {"runs": [{"design": given["shape"], **found}]})
+        options.write_json(json_file, "run", {"runs": [{"design": given["shape"], **found}]})
 
 
 @main.command("agree")
@@ -185,6 +185,7 @@ def agree(groups: tuple[str, ...], json_file: Path | None) -> None:
         table.show(["case", "ours", "reference", "difference"], agreement.table(found))
         options.write_json(
             json_file,
+            "agree",
             {
                 "agreement": [
                     {
@@ -227,7 +228,7 @@ def predict(sites: tuple[str, ...], hosts: int | None, json_file: Path | None) -
         for one in prediction.planned(sites):
             found = prediction.figures(run(_smaller(one.scenario, hosts)))
             runs.append({"site": one.site, "design": one.design, **found})
-            options.write_json(json_file, {"runs": runs})
+            options.write_json(json_file, "predict", {"runs": runs})
         titles = ["site", "design", *(title for title, _, _ in _ROWS)]
         rows = [
             [each["site"], each["design"], *(form.format(each[key]) for _, key, form in _ROWS)]

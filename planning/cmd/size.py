@@ -107,7 +107,7 @@ def size(json_file: Path | None, **given: Any) -> None:
             "last_s": sizing.last_s,
             "reached": sizing.is_reached,
         }
-        options.write_json(json_file, found)
+        options.write_json(json_file, "size", found)
 
 
 def _or_a_hosts(rate: float | None, given: dict[str, Any]) -> float:

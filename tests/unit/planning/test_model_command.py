@@ -12,8 +12,11 @@ from click.testing import CliRunner
 from bench.__main__ import main as bench
 from planning.cmd.model import main
 from planning.designs import DESIGNS
+from planning.origin import Machine, Origin
 from virtman.model.profile import Group, Profile
 from virtman.model.profile_format import encode
+
+ORIGIN = Origin("virtman-model", None, Machine("some", 2, 8 << 30, "6.1.0"))
 
 
 class ModelCase(testtools.TestCase):
@@ -24,7 +27,7 @@ class ModelCase(testtools.TestCase):
         self.folder = Path(folder.name)
 
     def run_model(self, *words, command=main):
-        done = CliRunner().invoke(command, [str(word) for word in words])
+        done = CliRunner().invoke(command, [str(word) for word in words], obj=ORIGIN)
         return done.exit_code, done.output
 
     def written(self, *words):

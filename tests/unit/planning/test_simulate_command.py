@@ -9,15 +9,17 @@ from click.testing import CliRunner
 
 from planning import measured
 from planning.cmd.simulate import main
+from planning.origin import Machine, Origin
 from planning.replay import policy, traces
 from planning.replay.traces import Trace
 
+ORIGIN = Origin("virtman-simulate", "0123456789ab", Machine("some", 2, 8 << 30, "6.1.0"))
 RUN = ("run", "--hosts", "6", "--link-rate", "100M", "--working-set", "8M", "--boot-time", "2")
 
 
 class SimulateTest(testtools.TestCase):
     def simulate(self, *words):
-        done = CliRunner().invoke(main, [str(word) for word in words])
+        done = CliRunner().invoke(main, [str(word) for word in words], obj=ORIGIN)
         return done.exit_code, done.output
 
     def written(self, *words):
