@@ -135,6 +135,10 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 )  # fmt: skip
 @_size("24M", "That all nodes read in order")
 @click.option(
+    "--kill", is_flag=True,
+    help="In the end, read a forest in order once more, and kill a parent half way.",
+)  # fmt: skip
+@click.option(
     "--peers", default=",".join(PEERS), show_default=True, callback=_words,
     help="Ways to boot, with commas.",
 )  # fmt: skip
@@ -146,6 +150,7 @@ def measure_fanout(
     workload: str,
     shapes: Sequence[str],
     size: int,
+    kill: bool,
     peers: Sequence[str],
     plot: Path | None,
     target: Path | None,
@@ -153,6 +158,8 @@ def measure_fanout(
     """Let all nodes read a cold image at once, or boot from it."""
     _known("shape", shapes, SHAPES)
     _known("peer", peers, PEERS)
+    if kill and workload != "order":
+        raise click.BadParameter("is of what is read in order", param_hint="--kill")
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):
@@ -160,7 +167,7 @@ def measure_fanout(
         try:
             with report.Progress(f"{count} nodes, {rate}") as progress:
                 if workload == "order":
-                    found = fanout.measure(count, rate, shapes, size, progress)
+                    found = fanout.measure(count, rate, shapes, size, kill, progress)
                 else:
                     found = storm.measure(count, limit, peers, workload, progress)
         except LabError as err:
