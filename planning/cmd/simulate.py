@@ -50,7 +50,7 @@ _below_one = click.FloatRange(0, 1, max_open=True)
     metavar="N",
     default="1",
     show_default=True,
-    help="On each host; they read the same copy.",
+    help="VMs on each host, not in all; they read the same copy.",
 )
 @options.of_racks
 @options.of_links

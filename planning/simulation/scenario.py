@@ -155,6 +155,22 @@ class Scenario:
         check(self.piece >= 0, "a piece has at least 0 bytes")
         for one in self.killed:
             check(0 <= one < self.cluster.hosts, f"there is no host {one} to be killed")
+        size = self.boot.working_set
+        check(size >= self.unit, f"the working set is less than a piece of {self.unit:,.0f} bytes")
+        check(self.boot.think_s <= _LONGEST_S, f"a boot takes at most {_LONGEST_S:,} s")
+        cluster = self.cluster
+        for name, rate in (
+            ("a host's link", cluster.link),
+            ("an uplink", cluster.uplink),
+            ("the core", cluster.core),
+            ("the source's link", cluster.source_link),
+        ):
+            seconds = size / rate / (1 - cluster.others)
+            check(
+                seconds <= _LONGEST_S,
+                f"over {name} alone, the working set takes {seconds:,.0f} s, but at most"
+                f" {_LONGEST_S:,} are simulated: give it a higher rate",
+            )
 
     @property
     def limit_s(self) -> float:
@@ -178,6 +194,7 @@ class Scenario:
         return 0.0 if self.cluster.hosts <= _EXACT else self.limit_s / _STEPS
 
 
+_LONGEST_S = 6 * 3600  # of a boot: simulating more takes too long, and nobody waits so long
 _EXACT = 16  # hosts
 _STEPS = 4000  # of a boot
 _SENT = 400_000  # units, to all hosts together

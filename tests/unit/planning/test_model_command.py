@@ -127,6 +127,19 @@ class SizeTest(ModelCase):
         for words in ("stripes: 2\n", "in time, limited by\n    guest: 21.6 s\n"):
             self.assertIn(words, said)
 
+    def test_a_table_has_the_same(self):
+        file = self.folder / "size.csv"
+        found = self.written(*self.SITE, "--csv", file)
+        with file.open() as stream:
+            rows = list(csv.DictReader(stream))
+        self.assertEqual(
+            [("answer", one["what"], one["reason"]) for one in found["answers"]]
+            + [("limit", one["what"], one["reason"]) for one in found["limits"]],
+            [(row["kind"], row["what"], row["reason"]) for row in rows],
+        )
+        (last,) = (row for row in rows if row["what"] == found["limits"][0]["what"])
+        self.assertEqual((str(found["last_s"]), "s"), (last["value"], last["unit"]))
+
     def test_what_cannot_be_is_told(self):
         for words, told in (
             (("--racks", "4"), "say what their uplinks carry, --uplink-rate"),
@@ -135,6 +148,7 @@ class SizeTest(ModelCase):
             (("--source-rate", "0"), "the source carries nothing"),
             (("--seconds", "1"), "want more seconds"),
             (("--working-set", "16G"), "larger than the image"),
+            (("--working-set", "1"), "less than a piece of 65536 bytes"),
             (("--others", "1"), "not in the range"),
         ):
             code, said = self.run_model(*self.SITE, *words)

@@ -73,6 +73,13 @@ class SimulateTest(testtools.TestCase):
         found = self.written("predict", "--site", "deaths", "--hosts", "10")["runs"]
         self.assertEqual(["paper", "ours", "racks-not-told"], [one["design"] for one in found])
         self.assertTrue(all(one["hosts"] == 10 and one["deaths"] <= 1 for one in found))
+        keys = {
+            "site", "design", "hosts", "vms", "link_bits_s", "source_bits_s", "working_set_bytes",
+            "deaths", "first_s", "median_s", "last_s", "limit_s", "last_over_limit",
+            "source_over_set", "busiest_over_set", "uplink_over_set", "waits", "longest_wait_s",
+        }  # fmt: skip
+        for one in found:
+            self.assertEqual(keys, one.keys())
         self.assertLess(found[1]["last_s"], found[0]["last_s"])
 
     def test_policies_of_prefetch_side_by_side(self):
@@ -104,6 +111,12 @@ class SimulateTest(testtools.TestCase):
             ((*RUN, "--stripes", "3"), "3 stripes with fan-out 2 cannot carry every host"),
             ((*RUN, "--shape", "star", "--fanout", "2"), "a star has its own stripes"),
             ((*RUN, "--link-rate", "-1G"), "no rate"),
+            ((*RUN, "--link-rate", "1"), "over a host's link alone, the working set takes 67,1"),
+            ((*RUN, "--link-rate", "1M", "--others", "0.999"), "at most 21,600 are simulated"),
+            ((*RUN, "--uplink-rate", "1"), "over an uplink alone"),
+            ((*RUN, "--source-rate", "1"), "over the source's link alone"),
+            ((*RUN, "--working-set", "1"), "less than a piece of 65,536 bytes"),
+            ((*RUN, "--boot-time", "99999"), "a boot takes at most 21,600 s"),
             ((*RUN, "--uplink-rate", "0"), "the uplink carries nothing"),
             ((*RUN, "--source-rate", "0"), "the source carries nothing"),
             ((*RUN, "--deaths", "1"), "not in the range"),
