@@ -16,7 +16,7 @@ from pathlib import Path
 
 TOP = Path(__file__).parent.parent
 _WRITTEN = ("--json", "--csv", "--plot")  # options that say where files go: they change no figure
-_READ = ("--measured", "--profile", "--traces")
+_READ = ("--fanout", "--measured", "--profile", "--traces")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 
 try:
-    from planning.simulation import agreement, prediction
+    from planning.simulation import agreement, fanout, prediction
     from planning.simulation.run import run
     from planning.simulation.scenario import Boot, Cluster, Design, Scenario
 except ImportError as err:
@@ -173,15 +173,24 @@ def simulate(json_file: Path | None, **given: Any) -> None:
     show_default=True,
     help="Where the references are from.",
 )
+@click.option(
+    "--fanout",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    multiple=True,
+    help="Take the runs of python -m bench fanout --json instead; may be given several times.",
+)
 @options.json_file
-def agree(groups: tuple[str, ...], json_file: Path | None) -> None:
+def agree(groups: tuple[str, ...], files: tuple[Path, ...], json_file: Path | None) -> None:
     """Tell how far simulated cases are from what is known.
 
     The lab's are those of contributor/bench.rst.
     """
     options.check_known("group", groups, agreement.GROUPS)
     with options.reported():
-        found = [agreement.compare(one) for one in agreement.cases() if one.group in groups]
+        cases = [one for file in files for one in fanout.read(file)] or agreement.cases()
+        found = [agreement.compare(one) for one in cases if one.group in groups]
         table.show(["case", "ours", "reference", "difference"], agreement.table(found))
         options.write_json(
             json_file,

@@ -7,6 +7,7 @@ from pathlib import Path
 import testtools
 from click.testing import CliRunner
 
+from bench.fanout import KILLED
 from planning import measured
 from planning.cmd.simulate import main
 from planning.origin import Machine, Origin
@@ -68,6 +69,52 @@ class SimulateTest(testtools.TestCase):
         found = self.written("agree", "--group", "model")["agreement"]
         self.assertEqual({"case", "ours", "reference", "difference"}, set(found[0]))
         self.assertAlmostEqual(found[0]["ours"] / found[0]["reference"] - 1, found[0]["difference"])
+
+    def test_runs_of_the_bench_are_cases(self):
+        size, bits = 6 * 2**20, 25_000_000
+        limit = size * 8 / bits
+        order = {"nodes": 3, "link_bits_s": bits, "bytes": size, "last_s": 1.1 * limit}
+        boot = {
+            "nodes": 3, "link_bits_s": bits, "working_set_bytes": size, "last_s": 9.0,
+            "reads_s": 7.0, "attached_s": 3.0, "warm_last_s": 8.0,
+        }  # fmt: skip
+        killed = {"killed_s": limit / 2, "last_s": limit + 2}
+        runs = [
+            {"shape": "forest", **order},
+            {"shape": "tree", **order},
+            {"shape": KILLED, **order, **killed},
+            {"peer": "tree", **boot},
+            {"peer": "virtman", **boot},
+            {"peer": "nfs", **boot},
+            {"peer": "virtman", **boot, "link_bits_s": 0},
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "fanout.json")
+            file.write_text(json.dumps({"runs": runs}))
+            found = self.written("agree", "--fanout", file)["agreement"]
+            self.assertEqual(
+                ["in order, forest", "in order, tree", "in order, forest, one killed",
+                 "25 Mbit/s, tree", "25 Mbit/s, prefetch"],
+                [one["case"].partition("nodes read ")[2] or one["case"].partition("nodes, ")[2]
+                 for one in found],
+            )  # fmt: skip
+            self.assertEqual(
+                [one["last_s"] for one in runs[:5]], [one["reference"] for one in found]
+            )
+            forest, _, dead, tree, ahead = (one["ours"] for one in found)
+            self.assertAlmostEqual(1.06 * limit, forest, delta=0.2)
+            self.assertTrue(forest + 0.5 < dead < forest + 2.5)
+            self.assertLess(ahead, tree)
+            for text, told in (
+                ("{", "is no file of python -m bench fanout"),
+                ("[]", "is no file of python -m bench fanout"),
+                ('{"runs": [{"shape": "tree"}]}', "is no file of python -m bench fanout"),
+                (json.dumps({"runs": runs[5:]}), "has no run that can be simulated"),
+            ):
+                file.write_text(text)
+                code, said = self.simulate("agree", "--fanout", file)
+                self.assertEqual(1, code)
+                self.assertIn(told, said)
 
     def test_predictions_are_written(self):
         found = self.written("predict", "--site", "deaths", "--hosts", "10")["runs"]
