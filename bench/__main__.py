@@ -138,6 +138,10 @@ def measure_churn(hosts: int, minutes: float, workers: int, target: Path | None)
 )  # fmt: skip
 @_size("24M", "That all nodes read in order")
 @click.option(
+    "--kill", is_flag=True,
+    help="In the end, read a forest in order once more, and kill a parent half way.",
+)  # fmt: skip
+@click.option(
     "--peers", default=",".join(PEERS), show_default=True, callback=_words,
     help="Ways to boot, with commas.",
 )  # fmt: skip
@@ -149,6 +153,7 @@ def measure_fanout(
     workloads: Sequence[str],
     shapes: Sequence[str],
     size: int,
+    kill: bool,
     peers: Sequence[str],
     plot: Path | None,
     target: Path | None,
@@ -158,6 +163,8 @@ def measure_fanout(
     _known("peer", peers, PEERS)
     if workloads != ["order"]:
         _known("workload", workloads, storm.WORKLOADS)
+        if kill:
+            raise click.BadParameter("is of what is read in order", param_hint="--kill")
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):
@@ -167,7 +174,7 @@ def measure_fanout(
             try:
                 with report.Progress(f"{workload}, {count} nodes, {rate}") as progress:
                     if workload == "order":
-                        found = fanout.measure(count, limit, shapes, size, progress)
+                        found = fanout.measure(count, limit, shapes, size, kill, progress)
                     else:
                         found = storm.measure(count, limit, peers, workload, progress)
             except LabError as err:
@@ -331,7 +338,10 @@ def record_traces(folder: Path, workloads: Sequence[str], runs: int) -> None:
 @main.command("results")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False, exists=True))
 def make_page(folder: Path) -> None:
-    """Make a page of the files that benches wrote into FOLDER with --json, and its pictures."""
+    """Make a page of what is in FOLDER, and its pictures.
+
+    That is what benches, virtman-simulate and virtman-model wrote there with --json.
+    """
     try:
         click.echo(page.make(folder))
     except results.BadResults as err:

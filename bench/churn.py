@@ -27,6 +27,7 @@ INTERVAL, EXPIRY = 4, 15  # seconds
 SILENCE = 45.0  # seconds: longer than Volt takes to expire a host, whatever it does meanwhile
 IDLE = 30.0  # seconds between two acts of a host, on average
 SHOWN = 20  # complaints, or faults: more say no more
+FLAT = 1.1  # of what a worker had: more has leaked
 SETTLED = 30.0  # seconds after which memory is looked at for the first time
 
 
@@ -61,8 +62,22 @@ def measure(hosts: int, minutes: float, workers: int, progress: Progress) -> dic
             "hosts_died": crowd.deaths,
             **killed,
             "complaints": crowd.complaints[:SHOWN],
-            "faults": asyncio.run(crowd.faults(volt.client()))[:SHOWN],
+            "faults": [
+                *growth(killed["rss_bytes_early"], killed["rss_bytes_late"]),
+                *asyncio.run(crowd.faults(volt.client()))[:SHOWN],
+            ],
         }
+
+
+def growth(early: int, late: int) -> list[str]:
+    """Return what is wrong with the memory of a worker: nothing, or that it grew.
+
+    :param early: bytes once all had settled
+    :param late: bytes in the end
+    """
+    if late <= early * FLAT:
+        return []
+    return [f"the largest worker grew from {early:,} to {late:,} bytes"]
 
 
 async def _create(client: Client, images: Sequence[str], port: int) -> None:

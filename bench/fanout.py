@@ -5,7 +5,8 @@ read the same bytes at once, through the devices that their VMs boot from.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bench import fio
@@ -15,6 +16,7 @@ from bench.peers.virtman import SHAPES
 from bench.report import Progress
 from lab import Bed, Disk
 from lab.deployment import Deployment
+from lab.errors import LabError, NodeLost
 from lab.network import bytes_per_second
 from lab.node import Node
 
@@ -25,16 +27,29 @@ START = 15  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
 
 
+KILLED = "forest, one killed"
+"""The shape of a run in which a parent lost its power half way."""
+
+
 def measure(
-    nodes: int, link_rate: str | None, shapes: Sequence[str], size: int, progress: Progress
+    nodes: int,
+    link_rate: str | None,
+    shapes: Sequence[str],
+    size: int,
+    kill: bool,
+    progress: Progress,
 ) -> list[dict[str, Any]]:
-    """Return one entry of ``runs`` for each shape; all have the same nodes."""
+    """Return one entry of ``runs`` for each shape; all have the same nodes.
+
+    :param kill: read a forest once more in the end, and kill a node that feeds others half way
+    """
     with Bed(BED, link_rate) as bed:
         fanout = _Fanout(bed, link_rate, size)
         step = progress.step("nodes", nodes)
         fanout.start(nodes)
         step.advance(nodes)
-        return [fanout.read(shape, progress) for shape in shapes]
+        runs = [fanout.read(shape, progress) for shape in shapes]
+        return [*runs, fanout.read_while_one_dies(progress)] if kill else runs
 
 
 class _Fanout:
@@ -58,23 +73,75 @@ class _Fanout:
     def read(self, shape: str, progress: Progress) -> dict[str, Any]:
         """Let all nodes read a new image of that shape, and leave it again."""
         step = progress.step(shape, len(self._nodes))
-        stripes, fanout = SHAPES[shape]
-        self._deployment.add_source(self._storage, shape, stripes, fanout, shape=shape)
-        devices = self._each(lambda node: self._deployment.create(node, shape, shape)["device"])
-        sent = [node.sent_bytes() for node in (self._storage, *self._nodes)]
-        start = time.time() + START + len(self._nodes)
-        spans = self._each(
-            lambda node: _read(node, devices[self._nodes.index(node)], self._size, start)
+        devices = self._create(shape, shape)
+        found = self._span(
+            self._nodes, lambda node, start: _read(node, devices[node.name], self._size, start)
         )
-        step.advance(len(spans))
-        now = [node.sent_bytes() for node in (self._storage, *self._nodes)]
-        source, *others = (after - before for before, after in zip(sent, now, strict=True))
+        step.advance(len(self._nodes))
         self._each(lambda node: self._deployment.destroy(node, shape))
         self._each(lambda node: self._deployment.drop(node, shape))
         self._deployment.remove_source(self._storage, shape)
+        return {"shape": shape, **found}
+
+    def read_while_one_dies(self, progress: Progress) -> dict[str, Any]:
+        """Let all nodes read one more forest; the first of a tree loses its power half way.
+
+        Bytes and times are those of the others. The bed is of no more use then.
+        """
+        step = progress.step(KILLED, len(self._nodes) - 1)
+        devices = self._create("killed", "forest")
+        tree = self._deployment.trees("killed")["trees"][0]["nodes"]
+        (first,) = (one["host"] for one in tree if one["depth"] == 1)
+        (dying,) = (node for node in self._nodes if node.name == first)
+        living = [node for node in self._nodes if node is not dying]
+        half_s = self._size * 4 / self._bits
+
+        def read(node: Node, start: float) -> tuple[float, float]:
+            span = _read(node, devices[node.name], self._size, start)
+            step.advance()
+            return span
+
+        def die(start: float) -> None:
+            with ThreadPoolExecutor(1) as pool:
+                reading = pool.submit(_read, dying, devices[dying.name], self._size, start)
+                time.sleep(max(0.0, start + half_s - time.time()))
+                dying.kill()
+                if not isinstance(reading.exception(), NodeLost):
+                    raise LabError(f"{dying.name} had read all before it lost its power")
+
+        with ThreadPoolExecutor(1) as pool:
+            deaths = []
+            found = self._span(living, read, lambda start: deaths.append(pool.submit(die, start)))
+            deaths[0].result()
+        return {"shape": KILLED, **found, "killed_s": half_s}
+
+    def _create(self, image: str, shape: str) -> dict[str, str]:
+        """Make an image known that has a shape, and a VM on each node; return their devices."""
+        stripes, fanout = SHAPES[shape]
+        self._deployment.add_source(self._storage, image, stripes, fanout, shape=shape)
+        made = self._each(lambda node: self._deployment.create(node, image, image)["device"])
+        return {node.name: device for node, device in zip(self._nodes, made, strict=True)}
+
+    def _span(
+        self,
+        nodes: Sequence[Node],
+        read: Callable[[Node, float], tuple[float, float]],
+        begin: Callable[[float], object] = lambda start: None,
+    ) -> dict[str, Any]:
+        """Let nodes read at once; return figures.
+
+        :param read: is called with each node and the moment from which it reads
+        :param begin: is called with that moment before
+        """
+        sent = [node.sent_bytes() for node in (self._storage, *nodes)]
+        start = time.time() + START + len(self._nodes)
+        begin(start)
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            spans = list(pool.map(lambda node: read(node, start), nodes))
+        now = [node.sent_bytes() for node in (self._storage, *nodes)]
+        source, *others = (after - before for before, after in zip(sent, now, strict=True))
         begun, ended = zip(*spans, strict=True)
         return {
-            "shape": shape,
             "nodes": len(self._nodes),
             "link_bits_s": self._bits,
             "bytes": self._size,

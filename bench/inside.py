@@ -4,6 +4,7 @@ create IMAGE VM...      create VMs one after another through the local API
 bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by the tools that
                         administrators use
 remove VM...            take those of ``bare`` away
+images TIMES            ask the agent for its images so many times; print the seconds of each
 replay DEVICE TRACE     read a device as a boot did, with its pauses
 serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
 withdraw                serve it no more
@@ -122,6 +123,22 @@ def create(image: str, *vms: str) -> object:
         agent.close()
 
     return _timed(make, vms)
+
+
+def images(times: str) -> object:
+    """Ask the agent for its images; return the seconds of each time."""
+    taken = []
+    for _ in range(int(times)):
+        begun = time.monotonic()
+        agent = Agent("localhost")
+        agent.request("GET", "/v1/images")
+        answer = agent.getresponse()
+        answer.read()
+        agent.close()
+        if answer.status != http.client.OK:
+            raise SystemExit(f"the agent answered {answer.status}")
+        taken.append(time.monotonic() - begun)
+    return taken
 
 
 def bare(origin: str, size: str, *vms: str) -> object:
@@ -308,7 +325,7 @@ def _run(*argv: str) -> str:
 if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
     verbs: dict[str, Callable[..., object]] = {
-        "create": create, "bare": bare, "remove": remove, "memory": memory,
+        "create": create, "images": images, "bare": bare, "remove": remove, "memory": memory,
         "replay": replay, "serve": serve, "withdraw": withdraw, "login": login, "logout": logout,
         "cache": cache, "uncache": uncache,
     }  # fmt: skip

@@ -1,13 +1,21 @@
-"""One page of the results of all benches, for Sphinx or docutils, and its pictures."""
+"""One page of all results, for Sphinx or docutils, and its pictures."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from bench import plot, results, tables
+from bench import figures, plot, results, tables
 from bench.results import BadResults, Results
+from bench.table import Table
+from planning.errors import PlanningError
 
 PAGE = "results.rst"
-_PICTURES = {"storm": plot.draw, "whole": plot.draw_copies, "content": plot.draw_sharing}
+_PICTURES = {
+    "storm": plot.draw,
+    "whole": plot.draw_copies,
+    "content": plot.draw_sharing,
+    "times": figures.draw_times,
+    "curves": figures.draw_curves,
+}
 
 
 def make(folder: Path) -> Path:
@@ -17,7 +25,7 @@ def make(folder: Path) -> Path:
         raise BadResults(f"there is no result in {folder}: have benches write some with --json")
     parts = [_part(file) for file in files]
     page = folder / PAGE
-    page.write_text("\n".join([*_title("Results of the bench", "="), *parts]))
+    page.write_text("\n".join([*_title("Results of benches, simulator and model", "="), *parts]))
     return page
 
 
@@ -30,7 +38,7 @@ def _part(file: Path) -> str:
         raise BadResults(f"{file.name}: {err}") from err
     except KeyError as err:
         raise BadResults(f"{file.name}: the figure {err} is missing in a run") from err
-    except (TypeError, ValueError, IndexError, AttributeError) as err:
+    except (TypeError, ValueError, IndexError, AttributeError, PlanningError) as err:
         raise BadResults(
             f"{file.name}: its runs are not those of bench {found.bench}: {err}"
         ) from err
@@ -38,17 +46,20 @@ def _part(file: Path) -> str:
 
 
 def _about(found: Results) -> Iterator[str]:
-    machine = found.machine
-    yield from (".. code-block:: console", "", f"   $ {found.command}", "")
+    if found.origin is None:
+        yield from ("The file does not tell where its figures are from.", "")
+        return
+    machine = found.origin.machine
+    yield from (".. code-block:: console", "", f"   $ {found.origin.command}", "")
     yield (
-        f"Commit {found.commit or 'not known'}; {machine.processors} processors "
+        f"Commit {found.origin.commit or 'not known'}; {machine.processors} processors "
         f"({machine.processor}), {machine.memory_bytes / 2**30:.1f} GiB of memory, "
         f"Linux {machine.kernel}."
     )
     yield ""
 
 
-def _rows(shown: Sequence[tables.Table]) -> Iterator[str]:
+def _rows(shown: Sequence[Table]) -> Iterator[str]:
     for table in shown:
         yield from (".. list-table::", "   :header-rows: 1", "")
         for line in (table.titles, *table.lines):

@@ -1,23 +1,20 @@
-"""What a bench leaves behind: its figures, and how anybody can measure them again.
-
-A file says with which command, of which commit and on what kind of machine they were measured. It
-names neither the machine nor its folders.
-"""
+"""What a bench, the simulator or the model leaves behind: figures, and where they are from."""
 
 import json
 import math
-import os
-import re
-import shlex
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-TOP = Path(__file__).parent.parent
-_PLACES = ("--json", "--plot")  # options that say where files go: they change no figure
+from planning import origin
+from planning.origin import Machine, Origin
+
+PROGRAM = "python -m bench"
+
+_ABOUT = ("bench", "command", "commit", "machine", "ratios")
+_KEYS = {"agreement": "agree", "answers": "size", "times": "times", "curves": "curves"}
+_OF_RUNS = {"source_over_set": "predict", "buffering_ratio": "prefetch"}
 
 
 class BadResults(Exception):
@@ -25,60 +22,47 @@ class BadResults(Exception):
 
 
 @dataclass(frozen=True)
-class Machine:
-    """What figures depend on of a machine; ``processor`` is its model."""
-
-    processor: str
-    processors: int
-    memory_bytes: int
-    kernel: str
-
-
-@dataclass(frozen=True)
 class Results:
-    """The runs of one bench.
+    """The runs of one bench, or what the simulator or the model found.
 
-    :ivar commit: of this tree, with a + if something in it was changed; None if git does not know
+    :ivar bench: its name, or that of the command
+    :ivar origin: where figures are from; None if the file does not tell
+    :ivar runs: of a command without runs a single one, with all that it found
     :ivar ratios: what the runs say about each other
     """
 
     bench: str
-    command: str
-    commit: str | None
-    machine: Machine
+    origin: Origin | None
     runs: Sequence[Mapping[str, Any]]
     ratios: Mapping[str, Any] | None = None
 
     def save(self, file: Path) -> None:
         """Write a file."""
-        said = {name: value for name, value in asdict(self).items() if value is not None}
-        file.write_text(json.dumps(said, indent=2) + "\n")
+        about = {} if self.origin is None else asdict(self.origin)
+        said = {"bench": self.bench, **about, "runs": self.runs, "ratios": self.ratios}
+        kept = {name: value for name, value in said.items() if value is not None}
+        file.write_text(json.dumps(kept, indent=2) + "\n")
 
 
 def of(
     bench: str, runs: Sequence[Mapping[str, Any]], ratios: Mapping[str, Any] | None = None
 ) -> Results:
     """Return what this process has measured by now."""
-    return Results(bench, command(sys.argv[1:]), _commit(), _machine(), runs, ratios)
+    return Results(bench, origin.here(PROGRAM), runs, ratios)
 
 
 def load(file: Path) -> Results:
     """Read a file; raises BadResults."""
     try:
         said = json.loads(file.read_text())
-        return Results(
-            said["bench"],
-            said["command"],
-            said.get("commit"),
-            Machine(**said["machine"]),
-            said["runs"],
-            said.get("ratios"),
-        )
+        found = {key: value for key, value in said.items() if key not in _ABOUT}
+        runs = said.get("runs", [found])
+        return Results(_bench(said), _origin(said), runs, said.get("ratios"))
     except (OSError, ValueError) as err:
         raise BadResults(f"no JSON that can be read: {err}") from err
     except KeyError as err:
         raise BadResults(f"no file of a bench: {err} is missing") from err
-    except TypeError as err:
+    except (TypeError, AttributeError, IndexError) as err:
         raise BadResults(f"no file of a bench: {err}") from err
 
 
@@ -92,29 +76,20 @@ def by_rate(runs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return sorted(beside, key=order)
 
 
-def command(words: Sequence[str]) -> str:
-    """Return a bench's command, less the names of files that it writes."""
-    kept: list[str] = []
-    is_place = False
-    for word in words:
-        if not is_place and word.partition("=")[0] not in _PLACES:
-            kept.append(word)
-        is_place = word in _PLACES
-    return f"python -m bench {shlex.join(kept)}".rstrip()
+def _bench(said: Mapping[str, Any]) -> str:
+    """Return whose figures these are; files of planning may not tell, but by their keys."""
+    if "bench" not in said:
+        of_runs = said["runs"][0] if said.get("runs") else {}
+        for keys, names in ((said, _KEYS), (of_runs, _OF_RUNS)):
+            for key, name in names.items():
+                if key in keys:
+                    return name
+    bench: str = said["bench"]
+    return bench
 
 
-def _commit() -> str | None:
-    words = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty=+"]
-    try:
-        done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
+def _origin(said: Mapping[str, Any]) -> Origin | None:
+    """Return where figures are from; only files of planning may not tell."""
+    if "bench" not in said:
         return None
-    return done.stdout.strip()
-
-
-def _machine() -> Machine:
-    models = re.findall(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    processors = len(os.sched_getaffinity(0))
-    model = models[0] if models else os.uname().machine
-    return Machine(model, processors, memory, os.uname().release)
+    return Origin(said["command"], said.get("commit"), Machine(**said["machine"]))

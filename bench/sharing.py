@@ -19,7 +19,7 @@ from bench.peers.peer import INSIDE, LONGEST, Site
 from bench.report import Progress, Step
 from bench.trace import BLOCK, Read
 from lab import Bed, Disk
-from lab.deployment import SOCKET, Deployment
+from lab.deployment import Deployment
 from lab.errors import BuildFailed
 from lab.guest import Guest
 from lab.node import Node
@@ -40,8 +40,6 @@ _AT_ONCE = 1 << 20  # bytes of a read
 _PASSES = 8  # until a cache has all that it takes of an image
 _KEPT = 0.002  # of an image: if less than that came in a pass, the cache has it
 _CALLS = 15
-_LIST = ("curl", "--silent", "--fail", "--output", "/dev/null", "--write-out", "%{time_total}",
-         "--unix-socket", SOCKET, "http://agent/v1/images")  # fmt: skip
 
 Run = dict[str, Any]
 Digests = Sequence[bytes | None]
@@ -224,7 +222,8 @@ class _Sharing:
                 self._create(node, f"{kind}{number}")
                 step.advance()
             memory[kind] = self._memory(node) - before
-            listed[kind] = median(float(node.run(_LIST).stdout) for _ in range(_CALLS))
+            asked = node.run([*INSIDE, "images", str(_CALLS)])
+            listed[kind] = median(json.loads(asked.stdout))
             if kind == "plain":
                 self._forget(node, MANY)
         table = node.run(["dmsetup", "table", "virtman_many0_mixture"]).stdout

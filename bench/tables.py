@@ -1,10 +1,11 @@
 """What the figures of each bench look like as tables."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from bench import figures
 from bench.results import BadResults, Results, by_rate
+from bench.table import Table
 
 VOLT = (
     ("workers", "workers", "{}"),
@@ -151,18 +152,6 @@ CLUSTERS = (
 
 _USUAL = ("no copy", "capped", "uncapped")
 _COLUMNS = 4  # of runs side by side: for more a terminal has no room
-
-
-@dataclass(frozen=True)
-class Table:
-    """A line of titles, and lines of as many cells.
-
-    :ivar wrong: what went wrong in these runs
-    """
-
-    titles: list[str]
-    lines: list[list[str]]
-    wrong: list[str] = field(default_factory=list)
 
 
 def tables(results: Results) -> list[Table]:
@@ -325,6 +314,7 @@ _OF: Mapping[str, Callable[[Results], list[Table]]] = {
     "openstack": _openstack,
     "whole": _whole,
     "content": _sharing,
+    **figures.OF,
 }
 
 

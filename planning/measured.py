@@ -27,7 +27,7 @@ class Costs:
     """What ``python -m bench hops`` measures of a machine.
 
     :ivar attach_s: seconds until a node has the devices of an image, at any depth
-    :ivar hop_s: seconds that a hop adds to a read of 4 KiB, on average
+    :ivar hop_s: seconds that a hop adds to a read of 4 KiB, on average: link, cache and hashes
     """
 
     attach_s: float

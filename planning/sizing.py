@@ -63,7 +63,7 @@ class Site:
             self.racks <= self.hosts, f"{self.racks} racks for {self.hosts} hosts: some are empty"
         )
         check(0 <= self.others < 1, f"others take {self.others:g} of links: take less than 1")
-        check(self.working_set > 0, "the working set is empty: a boot reads something")
+        check(self.working_set >= PIECE, f"the working set is less than a piece of {PIECE} bytes")
         check(
             self.working_set <= self.image,
             "the working set is larger than the image: it is what a boot reads of it",

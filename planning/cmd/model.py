@@ -168,6 +168,7 @@ def show_times(hosts: tuple[int, ...], **given: Any) -> None:
         ]
         options.write_json(
             given["json_file"],
+            "times",
             {"ideal_s": ideal.end, "working_set_bytes": ideal.total, "times": found},
         )
         options.write_csv(given["csv_file"], list(found[0]), [list(row.values()) for row in found])
@@ -193,6 +194,7 @@ def show_curves(hosts: int, **given: Any) -> None:
         _show(boots, asked.clouds, [hosts])
         options.write_json(
             given["json_file"],
+            "curves",
             {
                 "ideal": _points(asked.ideal),
                 "curves": [{**one.figures, **_points(one.curve)} for one in boots],

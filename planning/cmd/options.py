@@ -7,13 +7,16 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from planning import origin
 from planning.errors import PlanningError
+from planning.origin import Origin
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 _CHECKOUT = "(not installed: run from a source tree)"
@@ -122,10 +125,17 @@ def reported() -> Iterator[None]:
         raise click.ClickException(str(err)) from err
 
 
-def write_json(file: Path | None, found: object) -> None:
-    """Write JSON if a file is given."""
+def write_json(file: Path | None, what: str, found: Mapping[str, Any]) -> None:
+    """Write JSON, and where it is from, if a file is given.
+
+    :param what: was found; for the page of all results
+    """
     if file is not None:
-        file.write_text(json.dumps(found, indent=2) + "\n")
+        context = click.get_current_context()
+        program = context.find_root().info_name or what
+        about = asdict(context.find_object(Origin) or origin.here(program))
+        about = {name: value for name, value in about.items() if value is not None}
+        file.write_text(json.dumps({"bench": what, **about, **found}, indent=2) + "\n")
 
 
 def write_csv(file: Path | None, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

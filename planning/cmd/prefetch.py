@@ -78,7 +78,7 @@ def prefetch(
             for name in policies
         ]
         table.show([title for title, _ in _COLUMNS], [_row(one) for one in found])
-        options.write_json(json_file, {"runs": found})
+        options.write_json(json_file, "prefetch", {"runs": found})
 
 
 _COLUMNS = (

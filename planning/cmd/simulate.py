@@ -16,7 +16,7 @@ from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 
 try:
-    from planning.simulation import agreement, prediction
+    from planning.simulation import agreement, fanout, prediction
     from planning.simulation.run import run
     from planning.simulation.scenario import Boot, Cluster, Design, Scenario
 except ImportError as err:
@@ -50,7 +50,7 @@ _below_one = click.FloatRange(0, 1, max_open=True)
     metavar="N",
     default="1",
     show_default=True,
-    help="On each host; they read the same copy.",
+    help="VMs on each host, not in all; they read the same copy.",
 )
 @options.of_racks
 @options.of_links
@@ -160,7 +160,7 @@ def simulate(json_file: Path | None, **given: Any) -> None:
         result = run(_scenario(given))
         found = prediction.figures(result)
         table.show(["", ""], [[title, form.format(found[key])] for title, key, form in _ROWS])
-        options.write_json(json_file, {"runs": [{"design": given["shape"], **found}]})
+        options.write_json(json_file, "run", {"runs": [{"design": given["shape"], **found}]})
 
 
 @main.command("agree")
@@ -173,18 +173,28 @@ def simulate(json_file: Path | None, **given: Any) -> None:
     show_default=True,
     help="Where the references are from.",
 )
+@click.option(
+    "--fanout",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    multiple=True,
+    help="Take the runs of python -m bench fanout --json instead; may be given several times.",
+)
 @options.json_file
-def agree(groups: tuple[str, ...], json_file: Path | None) -> None:
+def agree(groups: tuple[str, ...], files: tuple[Path, ...], json_file: Path | None) -> None:
     """Tell how far simulated cases are from what is known.
 
     The lab's are those of contributor/bench.rst.
     """
     options.check_known("group", groups, agreement.GROUPS)
     with options.reported():
-        found = [agreement.compare(one) for one in agreement.cases() if one.group in groups]
+        cases = [one for file in files for one in fanout.read(file)] or agreement.cases()
+        found = [agreement.compare(one) for one in cases if one.group in groups]
         table.show(["case", "ours", "reference", "difference"], agreement.table(found))
         options.write_json(
             json_file,
+            "agree",
             {
                 "agreement": [
                     {
@@ -227,7 +237,7 @@ def predict(sites: tuple[str, ...], hosts: int | None, json_file: Path | None) -
         for one in prediction.planned(sites):
             found = prediction.figures(run(_smaller(one.scenario, hosts)))
             runs.append({"site": one.site, "design": one.design, **found})
-            options.write_json(json_file, {"runs": runs})
+            options.write_json(json_file, "predict", {"runs": runs})
         titles = ["site", "design", *(title for title, _, _ in _ROWS)]
         rows = [
             [each["site"], each["design"], *(form.format(each[key]) for _, key, form in _ROWS)]
@@ -262,7 +272,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         racks=given["racks"],
         uplink=_or_endless(given["uplink_rate"]),
         core=_or_endless(given["core_rate"]),
-        source=given["source_rate"] or 0.0,
+        source=given["source_rate"],
         stragglers=given["stragglers"],
         others=given["others"],
     )

@@ -16,7 +16,12 @@ from planning.sizing import Answer, Site, Sizing
 
 @click.command("size")
 @options.of_hosts
-@click.option("--vms", type=options.hosts, metavar="N", help="In all.  [default: one a host]")
+@click.option(
+    "--vms",
+    type=options.hosts,
+    metavar="N",
+    help="VMs in all, not on each host.  [default: one a host]",
+)
 @options.of_racks
 @options.of_links
 @click.option(
@@ -73,7 +78,8 @@ from planning.sizing import Answer, Site, Sizing
     help="In which all VMs shall be ready.",
 )
 @options.json_file
-def size(json_file: Path | None, **given: Any) -> None:
+@options.csv_file
+def size(json_file: Path | None, csv_file: Path | None, **given: Any) -> None:
     """Tell what to choose and to buy so that all VMs are ready in time, with reasons."""
     with options.reported():
         if given["uplink_rate"] is None and given["racks"] > 1:
@@ -83,8 +89,8 @@ def size(json_file: Path | None, **given: Any) -> None:
             racks=given["racks"],
             vms=given["vms"] or given["hosts"],
             link=given["link_rate"],
-            uplink=given["uplink_rate"] or given["link_rate"],
-            source=given["source_rate"] or given["link_rate"],
+            uplink=_or_a_hosts(given["uplink_rate"], given),
+            source=_or_a_hosts(given["source_rate"], given),
             others=given["others"],
             image=given["image"],
             working_set=given["working_set"],
@@ -107,7 +113,20 @@ def size(json_file: Path | None, **given: Any) -> None:
             "last_s": sizing.last_s,
             "reached": sizing.is_reached,
         }
-        options.write_json(json_file, found)
+        options.write_json(json_file, "size", found)
+        options.write_csv(
+            csv_file,
+            ["kind", "what", "value", "unit", "reason"],
+            [
+                *(["answer", one.what, one.value, one.unit, one.reason] for one in answers),
+                *(["limit", one.what, one.seconds, "s", one.reason] for one in sizing.limits),
+            ],
+        )
+
+
+def _or_a_hosts(rate: float | None, given: dict[str, Any]) -> float:
+    link: float = given["link_rate"]
+    return link if rate is None else rate
 
 
 def _indented(text: str, by: int) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planning import distribution, playback, policy
 from planning.distribution import Network
@@ -20,6 +20,7 @@ from volt.placement.rules import Rules, Shape
 MBIT = 1e6 / 8
 STAR = Rules(Shape.STAR, stripes=1, fanout=0)
 TREE = Rules(Shape.TREE, stripes=1, fanout=2)
+CHAIN = Rules(Shape.CHAIN, stripes=1, fanout=1)
 
 GROUPS = ("lab", "figure 5", "model", "simgrid")
 """Where references are from."""
@@ -72,16 +73,18 @@ def cases() -> list[Case]:
 
 
 @dataclass(frozen=True)
-class _Replay:
+class Replay:
     """A run of ``bench fanout --workload replay``.
 
+    :ivar mbit: of each link; million bits a second
+    :ivar how: one of ``HOW``
     :ivar own_s: seconds of the boot when all is there
     :ivar attached: seconds until the first and the last node had their devices
     :ivar last_s: seconds until the last VM had booted
     """
 
     nodes: int
-    mbit: int
+    mbit: float
     how: str
     working_set: float
     own_s: float
@@ -93,7 +96,7 @@ class _Replay:
         """The same as a case."""
         first, last = self.attached
         design = Design(
-            rules=STAR if self.how == "star" else FOREST,
+            rules=HOW[self.how],
             ahead=self.how == "prefetch",
             window=8,
             attach_s=last,
@@ -101,41 +104,74 @@ class _Replay:
         )
         boot = Boot(self.working_set, self.own_s, tail=_TAIL, sent=_SENT)
         cluster = Cluster(self.nodes, self.mbit * MBIT, machine=PROCESSORS)
-        name = f"{self.nodes} nodes, {self.mbit} Mbit/s, {self.how}"
+        name = f"{self.nodes} nodes, {self.mbit:g} Mbit/s, {self.how}"
         return Case("lab", name, self.last_s, Scenario(cluster, boot, design))
 
 
+HOW = {"prefetch": FOREST, "no prefetch": FOREST, "tree": TREE, "star": STAR, "chain": CHAIN}
+"""The trees of each way to boot; only with *prefetch* something is fetched ahead."""
+
 _TAIL = 0.1  # of a boot: ``floor_s`` less what the link needs, in the runs at 25 Mbit/s
+WARM_S = 3.0
+"""Seconds that a warm VM waits for its devices, as runs of seven nodes show."""
+
 _SENT = 1.10  # what the source sent over what was read, with three to seven nodes
 
 
 def _replays() -> Iterator[Case]:
     # Where links decide, a run does not say what a boot takes when all is there: it is what the
-    # last warm VM took, less the 3 s for its devices that other runs of seven nodes show.
+    # last warm VM took, less WARM_S.
     for row in (
-        _Replay(3, 25, "prefetch", 73.0e6, 32.9, (3.6, 4.9), 40.1),
-        _Replay(3, 25, "no prefetch", 73.0e6, 32.9, (3.2, 4.0), 56.0),
-        _Replay(7, 25, "prefetch", 73.0e6, 19.0, (6.7, 10.1), 41.3),
-        _Replay(7, 25, "no prefetch", 73.0e6, 18.8, (6.1, 11.1), 55.3),
-        _Replay(7, 25, "prefetch", 73.4e6, 19.2, (5.4, 13.8), 42.2),
-        _Replay(7, 25, "no prefetch", 73.4e6, 18.8, (6.3, 8.9), 53.8),
-        _Replay(3, 100, "prefetch", 73.6e6, 9.9, (5.3, 7.9), 22.3),
-        _Replay(3, 100, "no prefetch", 73.6e6, 9.9, (5.2, 6.0), 23.9),
-        _Replay(7, 100, "prefetch", 73.4e6, 19.5, (5.6, 16.7), 43.6),
-        _Replay(7, 100, "no prefetch", 73.4e6, 19.5, (6.0, 10.1), 38.2),
-        _Replay(7, 100, "star", 73.4e6, 19.5, (6.2, 8.8), 63.3),
+        Replay(3, 25, "prefetch", 73.0e6, 32.9, (3.6, 4.9), 40.1),
+        Replay(3, 25, "no prefetch", 73.0e6, 32.9, (3.2, 4.0), 56.0),
+        Replay(7, 25, "prefetch", 73.0e6, 19.0, (6.7, 10.1), 41.3),
+        Replay(7, 25, "no prefetch", 73.0e6, 18.8, (6.1, 11.1), 55.3),
+        Replay(7, 25, "prefetch", 73.4e6, 19.2, (5.4, 13.8), 42.2),
+        Replay(7, 25, "no prefetch", 73.4e6, 18.8, (6.3, 8.9), 53.8),
+        Replay(3, 100, "prefetch", 73.6e6, 9.9, (5.3, 7.9), 22.3),
+        Replay(3, 100, "no prefetch", 73.6e6, 9.9, (5.2, 6.0), 23.9),
+        Replay(7, 100, "prefetch", 73.4e6, 19.5, (5.6, 16.7), 43.6),
+        Replay(7, 100, "no prefetch", 73.4e6, 19.5, (6.0, 10.1), 38.2),
+        Replay(7, 100, "star", 73.4e6, 19.5, (6.2, 8.8), 63.3),
     ):
         yield row.case
 
 
+@dataclass(frozen=True)
+class InOrder:
+    """A run of ``bench fanout``: all nodes read the same in order.
+
+    :ivar link: bytes a second
+    :ivar size: bytes that each reads
+    :ivar last_s: seconds until the last node had all
+    :ivar killed_s: seconds after which the first node of a tree lost its power, if one did
+    """
+
+    name: str
+    rules: Rules
+    nodes: int
+    link: float
+    size: float
+    last_s: float
+    killed_s: float | None = None
+
+    @property
+    def case(self) -> Case:
+        """The same as a case."""
+        boot = Boot(self.size, 0.0, at_once=self.size, behind=0.0, sent=1.06)
+        design = Design(rules=self.rules, ahead=False, attach_s=_JOIN_S)
+        scenario = Scenario(Cluster(self.nodes, self.link), boot, design)
+        if self.killed_s is not None:
+            # who joins first is the first in one of the trees, there as here
+            scenario = replace(scenario, killed=(0,), killed_s=_JOIN_S + self.killed_s)
+        name = f"{self.nodes} nodes read in order, {self.name}"
+        return Case("lab", name, self.last_s, scenario, _JOIN_S)
+
+
 def _in_order() -> Iterator[Case]:
-    """Yield the runs of ``bench fanout``: seven nodes that read 24 MiB in order, at 25 Mbit/s."""
-    limit = 24 * 2**20 / (25 * MBIT)
+    size, link = 24 * 2**20, 25 * MBIT
     for name, rules, over in (("forest", FOREST, 1.13), ("tree", TREE, 2.15), ("star", STAR, 7.41)):
-        boot = Boot(24 * 2**20, 0.0, at_once=24 * 2**20, behind=0.0, sent=1.06)
-        design = Design(rules=rules, ahead=False, attach_s=_JOIN_S)
-        scenario = Scenario(Cluster(7, 25 * MBIT), boot, design)
-        yield Case("lab", f"7 nodes read in order, {name}", over * limit, scenario, _JOIN_S)
+        yield InOrder(name, rules, 7, link, size, over * size / link).case
 
 
 _JOIN_S = 1.0  # until all have their places

@@ -64,6 +64,7 @@ class Network:
         self._step_s = step_s
         self._sessions: list[Session] = []
         self._free: list[int] = []
+        self._ended: list[int] = []  # places of closed sessions that may still have a rate
         self._links: Indices = np.zeros((0, _PASSED), dtype=np.intp)
         self._left: Numbers = np.zeros(0)
         self._rates: Numbers = np.zeros(0)
@@ -90,7 +91,7 @@ class Network:
             session.is_open = False
             session.queue.clear()
             self._sending.discard(session.place)
-            self._free.append(session.place)
+            self._ended.append(session.place)
             self._change()
 
     def send(self, session: Session, thing: int) -> None:
@@ -135,7 +136,14 @@ class Network:
             self._changed = self._env.event()
 
     def _share(self) -> Indices:
+        """Share out rates; return the places of who sends.
+
+        Only now do places of closed sessions become free: whoever got one earlier would be taken
+        to have sent what the closed session had.
+        """
         self.rounds += 1
+        self._free += self._ended
+        self._ended.clear()
         sending = np.fromiter(self._sending, dtype=np.intp, count=len(self._sending))
         most = np.full(len(sending), self._most)
         self._rates[sending] = max_min(self._capacity, self._links[sending], most)

@@ -61,7 +61,7 @@ def figures(result: Result) -> dict[str, Any]:
         "hosts": cluster.hosts,
         "vms": cluster.hosts * scenario.boot.vms,
         "link_bits_s": cluster.link * 8,
-        "source_bits_s": (cluster.source or cluster.link) * 8,
+        "source_bits_s": cluster.source_link * 8,
         "working_set_bytes": size,
         "deaths": result.dead,
         "first_s": result.first_s,

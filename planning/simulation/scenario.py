@@ -31,7 +31,7 @@ class Cluster:
 
     :ivar uplink: of all uplinks of a rack together
     :ivar core: of what is between racks and the source, in all; infinite if it never limits
-    :ivar source: of the source's link
+    :ivar source: of the source's link; None: as a host's
     :ivar stragglers: share of the hosts whose link is ten times slower
     :ivar others: share of all links that other traffic takes
     :ivar machine: what all hosts together can move, if they share the processors of one machine as
@@ -43,7 +43,7 @@ class Cluster:
     racks: int = 1
     uplink: float = math.inf
     core: float = math.inf
-    source: float = 0.0
+    source: float | None = None
     stragglers: float = 0.0
     others: float = 0.0
     machine: float = math.inf
@@ -53,10 +53,15 @@ class Cluster:
         check(1 <= self.racks <= self.hosts, f"{self.racks} racks for {self.hosts} hosts")
         for name in ("link", "uplink", "core", "machine"):
             check(getattr(self, name) > 0, f"the {name} carries nothing: it must have a rate")
+        check(self.source_link > 0, "the source carries nothing: it must have a rate")
         check(self.link < math.inf, "a host's link without a limit: give it a rate")
-        check(self.source >= 0, "the source's link has a negative rate; 0 is that of a host")
         check(0 <= self.stragglers <= 1, "the share of stragglers is from 0 to 1")
         check(0 <= self.others < 1, "the share of other traffic is less than 1")
+
+    @property
+    def source_link(self) -> float:
+        """Bytes a second of the source's link."""
+        return self.link if self.source is None else self.source
 
 
 @dataclass(frozen=True)
@@ -150,6 +155,22 @@ class Scenario:
         check(self.piece >= 0, "a piece has at least 0 bytes")
         for one in self.killed:
             check(0 <= one < self.cluster.hosts, f"there is no host {one} to be killed")
+        size = self.boot.working_set
+        check(size >= self.unit, f"the working set is less than a piece of {self.unit:,.0f} bytes")
+        check(self.boot.think_s <= _LONGEST_S, f"a boot takes at most {_LONGEST_S:,} s")
+        cluster = self.cluster
+        for name, rate in (
+            ("a host's link", cluster.link),
+            ("an uplink", cluster.uplink),
+            ("the core", cluster.core),
+            ("the source's link", cluster.source_link),
+        ):
+            seconds = size / rate / (1 - cluster.others)
+            check(
+                seconds <= _LONGEST_S,
+                f"over {name} alone, the working set takes {seconds:,.0f} s, but at most"
+                f" {_LONGEST_S:,} are simulated: give it a higher rate",
+            )
 
     @property
     def limit_s(self) -> float:
@@ -173,6 +194,7 @@ class Scenario:
         return 0.0 if self.cluster.hosts <= _EXACT else self.limit_s / _STEPS
 
 
+_LONGEST_S = 6 * 3600  # of a boot: simulating more takes too long, and nobody waits so long
 _EXACT = 16  # hosts
 _STEPS = 4000  # of a boot
 _SENT = 400_000  # units, to all hosts together

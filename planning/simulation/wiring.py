@@ -28,7 +28,7 @@ class Wiring:
         links = [
             cluster.link * (_STRAGGLER if host in slow else 1.0) for host in range(cluster.hosts)
         ]
-        ends = [cluster.source or cluster.link, *links, *[cluster.uplink] * cluster.racks]
+        ends = [cluster.source_link, *links, *[cluster.uplink] * cluster.racks]
         pairs = [rate * left for rate in ends for _ in "ud"]
         self.capacity = [math.inf, cluster.core * left, cluster.machine, *pairs]
         self._hosts = cluster.hosts

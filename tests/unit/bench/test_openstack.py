@@ -4,7 +4,7 @@ import testtools
 
 from bench import tables
 from bench.openstack import FIGURES, attempted, ratios, requests_in
-from bench.results import Machine, Results
+from bench.results import Results
 from lab.errors import LabError
 
 LINE = (
@@ -64,7 +64,7 @@ class FailedTest(testtools.TestCase):
     def test_what_was_measured_stays_and_the_last_run_says_why_there_are_no_more(self):
         runs = list(attempted(self.runs(), self.failed))
         self.assertEqual([1.0, None], [one["last_active_s"] for one in runs])
-        (table,) = tables.tables(Results("openstack", "", None, Machine("", 1, 1, ""), runs))
+        (table,) = tables.tables(Results("openstack", None, runs))
         self.assertEqual(["driver, warm failed: server 3 is in ERROR"], table.wrong)
         self.assertEqual({"4", "-"}, {line[2] for line in table.lines})
 

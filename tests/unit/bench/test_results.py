@@ -11,6 +11,9 @@ from docutils.core import publish_doctree
 
 from bench import results
 from bench.__main__ import main
+from planning.cmd.model import main as model
+from planning.cmd.simulate import main as simulate
+from planning.origin import Machine, Origin
 from tests.unit.bench import test_plot, test_whole
 
 CHURN = {
@@ -60,9 +63,10 @@ class TestResults(testtools.TestCase):
         return value
 
     def save(self, name, bench, runs, ratios=None):
-        machine = results.Machine("Model 5 (8 MiB)", 2, 8 << 30, "6.1.0-13-amd64")
+        machine = Machine("Model 5 (8 MiB)", 2, 8 << 30, "6.1.0-13-amd64")
         words = f"python -m bench {bench}"
-        found = results.Results(bench, words, "0123456789ab+", machine, runs, ratios)
+        about = Origin(words, "0123456789ab+", machine)
+        found = results.Results(bench, about, runs, ratios)
         found.save(self.folder / name)
 
     def page(self):
@@ -78,20 +82,6 @@ class TestResults(testtools.TestCase):
         assert done.exit_code == 1
         assert not (self.folder / "results.rst").exists()
         return done.output
-
-    def test_commands_name_no_file_that_they_write(self):
-        words = [
-            "whole",
-            "--nodes",
-            "3",
-            "--json",
-            "/secret/a",
-            "--plot=/secret/b",
-            "--bytes",
-            "8M",
-        ]
-        assert results.command(words) == "python -m bench whole --nodes 3 --bytes 8M"
-        assert results.command(["churn", "--json=/secret/a b"]) == "python -m bench churn"
 
     def test_all_that_benches_wrote_is_on_one_page(self):
         self.save("churn.json", "churn", [CHURN])
@@ -111,6 +101,53 @@ class TestResults(testtools.TestCase):
         assert not (self.folder / "churn.svg").exists()
         assert self.page() == text  # made again, it is the same
 
+    def make(self, command, *words):
+        """Have a command of planning write a file, named as its subcommand."""
+        about = Origin(f"virtman-tool {words[0]}", None, Machine("p", 2, 8 << 30, "6"))
+        target = ("--json", str(self.folder / f"{words[0]}.json"))
+        done = CliRunner().invoke(command, [*words, *target], obj=about)
+        assert done.exit_code == 0, done.output
+
+    def test_so_is_what_the_simulator_and_the_model_found(self):
+        set_ = ("--working-set", "1M")
+        site = ("--hosts", "4", "--link-rate", "1G", *set_)
+        self.make(simulate, "agree", "--group", "simgrid")
+        self.make(simulate, "predict", "--site", "small", "--hosts", "4")
+        self.make(simulate, "run", *site, "--boot-time", "1")
+        self.make(model, "times", "--designs", "cs_demand,trees_demand", *set_)
+        self.make(model, "curves", "--designs", "cs_demand", "--hosts", "3", *set_)
+        self.make(model, "size", *site, "--image", "8G", "--seconds", "40")
+        self.save("churn.json", "churn", [CHURN])
+        text = self.page()
+        for part in (
+            "churn", "$ virtman-tool predict", "Commit not known; 2 processors (p), 8.0 GiB",
+            "simgrid: 255 hosts, 64 pieces", "0.41 s", "+0.5%", "small", "racks-not-told",
+            "1,000,000,000 bit/s", "trees_demand", "over one without waits", "1,048,576 bytes",
+            "fan-out", "the last VM is ready", "in time",
+        ):  # fmt: skip
+            assert part in text, part
+        for picture in ("times.svg", "curves.svg"):
+            assert (self.folder / picture).read_bytes().startswith(b"<?xml")
+
+    def test_files_of_planning_need_not_tell_where_they_are_from(self):
+        case = {"case": "lab: x", "ours": 1.0, "reference": 2.0, "difference": -0.5}
+        storm = {
+            "design": "ours", "hosts": 1000, "vms": 10_000, "link_bits_s": 25e9, "deaths": 0,
+            "first_s": 1.0, "median_s": 2.0, "last_s": 3.0, "limit_s": 2.0,
+            "source_over_set": 1.18, "uplink_over_set": 2.36,
+        }  # fmt: skip
+        prefetch = {
+            "workload": "web", "rate": 1e6, "policy": "stream", "fetch_ratio": 1.24,
+            "miss_rate": 0.081, "waited_s": 15.9, "buffering_ratio": 0.12,
+        }  # fmt: skip
+        for name, found in (
+            ("a", {"agreement": [case]}), ("b", {"runs": [storm]}), ("c", {"runs": [prefetch]})
+        ):  # fmt: skip
+            (self.folder / f"{name}.json").write_text(json.dumps(found))
+        text = self.page()
+        for part in ("does not tell where", "lab: x", "-50.0%", "10,000", "1.50", "stream", "8.1%"):
+            assert part in text, part
+
     def test_an_empty_folder_is_no_page(self):
         assert "there is no result in" in self.refusal()
 
@@ -121,8 +158,13 @@ class TestResults(testtools.TestCase):
             ("{", "bad.json: no JSON that can be read"),
             ("[]", "bad.json: no file of a bench"),
             ("{}", "bad.json: no file of a bench: 'bench' is missing"),
+            ('{"runs": []}', "bad.json: no file of a bench: 'bench' is missing"),
+            ('{"runs": {"a": 1}}', "bad.json: no file of a bench"),
+            ('{"agreement": 5}', "bad.json: its runs are not those of bench agree"),
+            ('{"agreement": [{"case": "a"}]}', "bad.json: the figure 'ours' is missing"),
+            ({"curves": [], "ideal": {"seconds": [1], "bytes": [9]}}, "bad.json: its runs are not"),
             (good | {"machine": {"name": "n1"}}, "bad.json: no file of a bench"),
-            (good | {"bench": "tea"}, "bad.json: there is no bench 'tea', but agent, churn"),
+            (good | {"bench": "tea"}, "bad.json: there is no bench 'tea', but agent, agree, churn"),
             (good | {"runs": [{"hosts": 1}]}, "bad.json: the figure 'images' is missing in a run"),
             (good | {"runs": []}, "bad.json: its runs are not those of bench churn"),
             (good | {"runs": [CHURN, CHURN]}, "bad.json: its runs are not those of bench churn"),

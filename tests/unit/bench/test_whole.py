@@ -8,7 +8,7 @@ import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find t
 import testtools
 
 from bench import plot, tables, whole
-from bench.results import Machine, Results
+from bench.results import Results
 
 AT_ONCE = {
     "run": "at once",
@@ -100,7 +100,7 @@ class WholeTest(testtools.TestCase):
     def test_rates_and_clusters_have_tables_and_a_panel(self):
         slow = {"run": "at 100", "rate": 100, "fetched_s": 200.0, "p50_ms": 1.0, "p95_ms": 10.5}
         runs = [*RUNS, slow, *CLUSTERS]
-        found = Results("whole", "", None, Machine("", 1, 1, ""), runs, whole.ratios(runs))
+        found = Results("whole", None, runs, whole.ratios(runs))
         _, rates, clusters = tables.tables(found)
         self.assertEqual(
             ["none", "100 bytes/s", "500 bytes/s", "no limit"], [line[0] for line in rates.lines]

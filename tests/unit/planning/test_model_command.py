@@ -12,8 +12,11 @@ from click.testing import CliRunner
 from bench.__main__ import main as bench
 from planning.cmd.model import main
 from planning.designs import DESIGNS
+from planning.origin import Machine, Origin
 from virtman.model.profile import Group, Profile
 from virtman.model.profile_format import encode
+
+ORIGIN = Origin("virtman-model", None, Machine("some", 2, 8 << 30, "6.1.0"))
 
 
 class ModelCase(testtools.TestCase):
@@ -24,7 +27,7 @@ class ModelCase(testtools.TestCase):
         self.folder = Path(folder.name)
 
     def run_model(self, *words, command=main):
-        done = CliRunner().invoke(command, [str(word) for word in words])
+        done = CliRunner().invoke(command, [str(word) for word in words], obj=ORIGIN)
         return done.exit_code, done.output
 
     def written(self, *words):
@@ -124,12 +127,28 @@ class SizeTest(ModelCase):
         for words in ("stripes: 2\n", "in time, limited by\n    guest: 21.6 s\n"):
             self.assertIn(words, said)
 
+    def test_a_table_has_the_same(self):
+        file = self.folder / "size.csv"
+        found = self.written(*self.SITE, "--csv", file)
+        with file.open() as stream:
+            rows = list(csv.DictReader(stream))
+        self.assertEqual(
+            [("answer", one["what"], one["reason"]) for one in found["answers"]]
+            + [("limit", one["what"], one["reason"]) for one in found["limits"]],
+            [(row["kind"], row["what"], row["reason"]) for row in rows],
+        )
+        (last,) = (row for row in rows if row["what"] == found["limits"][0]["what"])
+        self.assertEqual((str(found["last_s"]), "s"), (last["value"], last["unit"]))
+
     def test_what_cannot_be_is_told(self):
         for words, told in (
             (("--racks", "4"), "say what their uplinks carry, --uplink-rate"),
             (("--racks", "101", "--uplink-rate", "1G"), "some are empty"),
+            (("--racks", "4", "--uplink-rate", "0"), "the uplink carries nothing"),
+            (("--source-rate", "0"), "the source carries nothing"),
             (("--seconds", "1"), "want more seconds"),
             (("--working-set", "16G"), "larger than the image"),
+            (("--working-set", "1"), "less than a piece of 65536 bytes"),
             (("--others", "1"), "not in the range"),
         ):
             code, said = self.run_model(*self.SITE, *words)

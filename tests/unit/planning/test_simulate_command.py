@@ -7,17 +7,20 @@ from pathlib import Path
 import testtools
 from click.testing import CliRunner
 
+from bench.fanout import KILLED
 from planning import measured
 from planning.cmd.simulate import main
+from planning.origin import Machine, Origin
 from planning.replay import policy, traces
 from planning.replay.traces import Trace
 
+ORIGIN = Origin("virtman-simulate", "0123456789ab", Machine("some", 2, 8 << 30, "6.1.0"))
 RUN = ("run", "--hosts", "6", "--link-rate", "100M", "--working-set", "8M", "--boot-time", "2")
 
 
 class SimulateTest(testtools.TestCase):
     def simulate(self, *words):
-        done = CliRunner().invoke(main, [str(word) for word in words])
+        done = CliRunner().invoke(main, [str(word) for word in words], obj=ORIGIN)
         return done.exit_code, done.output
 
     def written(self, *words):
@@ -67,10 +70,63 @@ class SimulateTest(testtools.TestCase):
         self.assertEqual({"case", "ours", "reference", "difference"}, set(found[0]))
         self.assertAlmostEqual(found[0]["ours"] / found[0]["reference"] - 1, found[0]["difference"])
 
+    def test_runs_of_the_bench_are_cases(self):
+        size, bits = 6 * 2**20, 25_000_000
+        limit = size * 8 / bits
+        order = {"nodes": 3, "link_bits_s": bits, "bytes": size, "last_s": 1.1 * limit}
+        boot = {
+            "nodes": 3, "link_bits_s": bits, "working_set_bytes": size, "last_s": 9.0,
+            "reads_s": 7.0, "attached_s": 3.0, "warm_last_s": 8.0,
+        }  # fmt: skip
+        killed = {"killed_s": limit / 2, "last_s": limit + 2}
+        runs = [
+            {"shape": "forest", **order},
+            {"shape": "tree", **order},
+            {"shape": KILLED, **order, **killed},
+            {"peer": "tree", **boot},
+            {"peer": "virtman", **boot},
+            {"peer": "nfs", **boot},
+            {"peer": "virtman", **boot, "link_bits_s": 0},
+        ]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "fanout.json")
+            file.write_text(json.dumps({"runs": runs}))
+            found = self.written("agree", "--fanout", file)["agreement"]
+            self.assertEqual(
+                ["in order, forest", "in order, tree", "in order, forest, one killed",
+                 "25 Mbit/s, tree", "25 Mbit/s, prefetch"],
+                [one["case"].partition("nodes read ")[2] or one["case"].partition("nodes, ")[2]
+                 for one in found],
+            )  # fmt: skip
+            self.assertEqual(
+                [one["last_s"] for one in runs[:5]], [one["reference"] for one in found]
+            )
+            forest, _, dead, tree, ahead = (one["ours"] for one in found)
+            self.assertAlmostEqual(1.06 * limit, forest, delta=0.2)
+            self.assertTrue(forest + 0.5 < dead < forest + 2.5)
+            self.assertLess(ahead, tree)
+            for text, told in (
+                ("{", "is no file of python -m bench fanout"),
+                ("[]", "is no file of python -m bench fanout"),
+                ('{"runs": [{"shape": "tree"}]}', "is no file of python -m bench fanout"),
+                (json.dumps({"runs": runs[5:]}), "has no run that can be simulated"),
+            ):
+                file.write_text(text)
+                code, said = self.simulate("agree", "--fanout", file)
+                self.assertEqual(1, code)
+                self.assertIn(told, said)
+
     def test_predictions_are_written(self):
         found = self.written("predict", "--site", "deaths", "--hosts", "10")["runs"]
         self.assertEqual(["paper", "ours", "racks-not-told"], [one["design"] for one in found])
         self.assertTrue(all(one["hosts"] == 10 and one["deaths"] <= 1 for one in found))
+        keys = {
+            "site", "design", "hosts", "vms", "link_bits_s", "source_bits_s", "working_set_bytes",
+            "deaths", "first_s", "median_s", "last_s", "limit_s", "last_over_limit",
+            "source_over_set", "busiest_over_set", "uplink_over_set", "waits", "longest_wait_s",
+        }  # fmt: skip
+        for one in found:
+            self.assertEqual(keys, one.keys())
         self.assertLess(found[1]["last_s"], found[0]["last_s"])
 
     def test_policies_of_prefetch_side_by_side(self):
@@ -102,7 +158,14 @@ class SimulateTest(testtools.TestCase):
             ((*RUN, "--stripes", "3"), "3 stripes with fan-out 2 cannot carry every host"),
             ((*RUN, "--shape", "star", "--fanout", "2"), "a star has its own stripes"),
             ((*RUN, "--link-rate", "-1G"), "no rate"),
+            ((*RUN, "--link-rate", "1"), "over a host's link alone, the working set takes 67,1"),
+            ((*RUN, "--link-rate", "1M", "--others", "0.999"), "at most 21,600 are simulated"),
+            ((*RUN, "--uplink-rate", "1"), "over an uplink alone"),
+            ((*RUN, "--source-rate", "1"), "over the source's link alone"),
+            ((*RUN, "--working-set", "1"), "less than a piece of 65,536 bytes"),
+            ((*RUN, "--boot-time", "99999"), "a boot takes at most 21,600 s"),
             ((*RUN, "--uplink-rate", "0"), "the uplink carries nothing"),
+            ((*RUN, "--source-rate", "0"), "the source carries nothing"),
             ((*RUN, "--deaths", "1"), "not in the range"),
             (("run", "--hosts", "2"), "Missing option"),
             (("agree", "--group", "labs"), "no such group: labs"),

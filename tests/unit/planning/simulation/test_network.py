@@ -60,6 +60,29 @@ class NetworkTest(testtools.TestCase):
         self.env.run(until=200)
         self.assertEqual((101.0, "c", 3), self.arrived[-1])
 
+    def test_who_comes_as_another_ends_has_sent_nothing_yet(self):
+        network = self.network(100.0)
+        a = self.session(network, "a", 1)
+        network.send(a, 1)
+
+        def move():
+            network.close(a)
+            network.send(self.session(network, "b", 1), 2)
+
+        self.later(0.9, move)
+        self.env.run(until=100)
+        self.assertEqual([(1.9, "b", 2)], self.arrived)
+
+    def test_places_of_sessions_that_ended_are_used_again(self):
+        network = self.network(100.0)
+        for number in range(1000):
+            session = self.session(network, str(number), 1)
+            network.send(session, number)
+            self.env.run(until=(number + 1) * 2.0)
+            network.close(session)
+        self.assertEqual(1000, len(self.arrived))
+        self.assertEqual(64, len(network._sessions))
+
     def test_all_sessions_may_end_before_links_are_shared_out(self):
         network = self.network(100.0, step_s=1.0)
         session = self.session(network, "a", 1)

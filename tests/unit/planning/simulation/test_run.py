@@ -157,6 +157,7 @@ class RefusedTest(testtools.TestCase):
             (Cluster, {"hosts": 2, "link": float("inf")}),
             (Cluster, {"hosts": 2, "link": 1.0, "uplink": 0.0}),
             (Cluster, {"hosts": 2, "link": 1.0, "source": -1.0}),
+            (Cluster, {"hosts": 2, "link": 1.0, "source": 0.0}),
             (Cluster, {"hosts": 2, "link": 1.0, "stragglers": 2}),
             (Cluster, {"hosts": 2, "link": 1.0, "others": 1}),
             (Boot, {"working_set": 0.0, "think_s": 1.0}),
