@@ -31,7 +31,9 @@ def read(file: Path) -> list[Case]:
 
 
 def _is_ours(run: Mapping[str, Any]) -> bool:
-    """Tell whether a run is of VirtMan's trees, over links that are shaped."""
+    """Tell whether a run is of VirtMan's trees, over links that are shaped, without real guests."""
+    if run.get("workload") == "boot":
+        return False
     name = run["shape"] if "shape" in run else _PEERS.get(run["peer"], run["peer"])
     return bool(run["link_bits_s"]) and (name in HOW or name in ("forest", _KILLED))
 

@@ -87,6 +87,7 @@ class SimulateTest(testtools.TestCase):
             {"peer": "virtman", **boot},
             {"peer": "nfs", **boot},
             {"peer": "virtman", **boot, "link_bits_s": 0},
+            {"peer": "virtman", **boot, "workload": "boot"},
         ]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "fanout.json")
