@@ -163,8 +163,10 @@ def measure_fanout(
     _known("peer", peers, PEERS)
     if workloads != ["order"]:
         _known("workload", workloads, storm.WORKLOADS)
-        if kill:
-            raise click.BadParameter("is of what is read in order", param_hint="--kill")
+    if kill and (workloads != ["order"] or "none" in link_rates):
+        raise click.BadParameter(
+            "is of what is read in order, over links with a rate", param_hint="--kill"
+        )
     runs: list[dict[str, Any]] = []
     ratios: dict[str, Any] = {}
     for count, rate in itertools.product(nodes, link_rates):

@@ -38,7 +38,7 @@ def booted(nodes, link_rate, peers, workload, progress):
     return [storm.entry(peer, setting, cold, warm, None) for peer in peers]
 
 
-def read(nodes, link_rate, shapes, size, progress):
+def read(nodes, link_rate, shapes, size, kill, progress):
     """Return a run of an image that is read in order, without a limit."""
     assert link_rate is None
     found = {"nodes": nodes, "link_bits_s": 0, "bytes": size, "limit_s": None, "last_s": 3.0}
