@@ -233,8 +233,8 @@ class Forest(Places):
 
         Racks with strays come first, as these then go home.
         """
-        racks = {(not node.stray, node.rack) for node in needy.nodes.values() if node.rack}
-        for _, rack in sorted(racks):
+        strays = {node.rack for node in needy.nodes.values() if node.stray and node.rack}
+        for rack in (*sorted(strays), *sorted(needy.racks() - strays)):
             self._know(rack)
             if needy.need(rack) - donor.need(rack) >= self.limits.fanout:
                 self._pick(self._lowest_of_rack(rack, self._change))

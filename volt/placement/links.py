@@ -139,6 +139,10 @@ class Links:
         """Return the entries of racks that are here."""
         return self._entries.values()
 
+    def racks(self) -> set[str]:
+        """Return the racks, as far as they are known, of which hosts are or were here."""
+        return {rack for rack in self._of_rack if rack is not None}
+
     def of_rack(self, rack: str | None) -> Collection[Node]:
         """Return the hosts of a rack that are here."""
         return self._of_rack.get(rack, {}).values()

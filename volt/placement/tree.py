@@ -135,7 +135,9 @@ class Tree(Slots):
             if any(one.has_room(self.fanout) for one in self.of_rack(rack)):
                 self.unhang(stray)
                 self.add_leaf(stray)
-            elif away.accepting and (guest := self._guest(rack)) is not None:
+            elif (guest := self._guest(rack)) is None:
+                return
+            elif away.accepting:
                 home = guest.parent
                 self.unhang(guest)
                 self.unhang(stray)
