@@ -116,6 +116,7 @@ class AheadAnswer(TypedDict):
     fetched: int
     used: int
     missed: int
+    strange: int
     seconds: float
     window: int
     verdict: str

@@ -123,6 +123,7 @@ class Ahead:
     :ivar fetched: of that, what had to be fetched
     :ivar used: of that, what VMs have read
     :ivar missed: what its profile names, and VMs read before it came
+    :ivar strange: what VMs have read that its profile does not name
     :ivar seconds: for which it was fetched, so far or in all
     :ivar window: pieces that may be in flight, over all stripes
     :ivar verdict: why it stopped early, in words; empty if it did not
@@ -134,6 +135,7 @@ class Ahead:
     fetched: int
     used: int
     missed: int
+    strange: int
     seconds: float
     window: int
     verdict: str
@@ -165,7 +167,8 @@ class Prefetch:
         self, attachment: Attachment, reads: Reads, profile: Profile, how: How, totals: Totals
     ) -> None:
         self.verdict = ""
-        self._wanted = self._there = self._fetched = self._used = self._missed = 0
+        self._wanted = self._there = self._fetched = self._used = 0
+        self._missed = self._strange = 0
         self._state = State.FETCHING
         self._seconds = 0.0  # in earlier times of fetching
         self._begin: float | None = None
@@ -194,9 +197,10 @@ class Prefetch:
     def ahead(self) -> Ahead:
         """Return how far it is."""
         window = 0 if self._is_over() else sum(lane.window.size for lane in self._lanes)
-        counts = self._wanted, self._there, self._fetched, self._used, self._missed
+        came = self._wanted, self._there, self._fetched
+        read = self._used, self._missed, self._strange
         spent = self._seconds + (time.monotonic() - self._begin if self._begin else 0.0)
-        return Ahead(self._state, *counts, spent, window, self.verdict)
+        return Ahead(self._state, *came, *read, spent, window, self.verdict)
 
     def fetch(
         self, goes_on: Callable[[], bool], sleep: Callable[[float], object], *, asked: bool
@@ -309,6 +313,7 @@ class Prefetch:
             used, missed = (len(those) * self._piece for those in (found.used, found.missed))
             self._used += used
             self._missed += missed
+            self._strange += len(found.strange) * self._piece
             self._totals.add(used=used, missed=missed)
             if self._judge.is_proven():
                 self._is_proven.set()

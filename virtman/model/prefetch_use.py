@@ -88,10 +88,12 @@ class Look:
 
     :ivar used: pieces that came ahead
     :ivar missed: those that did not, when somebody wanted them for the first time
+    :ivar strange: pieces that the profile does not have, at that time
     """
 
     used: tuple[int, ...]
     missed: tuple[int, ...]
+    strange: tuple[int, ...]
 
 
 class Judge:
@@ -143,13 +145,13 @@ class Judge:
         return [area for area, count in seen.items() if self._sectors.get(area) != count.sectors]
 
     def look(self, seen: Mapping[int, Count], wanted: Iterable[int]) -> Look:
-        """Return which pieces of the profile were read since the last look.
+        """Return which pieces were read since the last look.
 
         :param seen: all that VMs have read
         :param wanted: pieces of the areas that changed which are in memory, because somebody
             wanted something of them or they came ahead
         """
-        missed = self._take(wanted)
+        missed, strange = self._take(wanted)
         fresh: dict[int, int] = {}
         for area in self.changed(seen):
             bucket = area * self._area // self._bucket
@@ -171,7 +173,7 @@ class Judge:
                 self._known.update(these)
             used += these
             del waiting[: len(these)]
-        return Look(tuple(used), missed)
+        return Look(tuple(used), missed, strange)
 
     def is_proven(self) -> bool:
         """Tell whether VMs have read a piece of the profile."""
@@ -188,22 +190,23 @@ class Judge:
             return False
         return self._usefulness.is_poor(sorted(self._lately)[_LATELY // 2])
 
-    def _take(self, wanted: Iterable[int]) -> tuple[int, ...]:
-        """Take notice of pieces that VMs read and that did not come ahead; return the new ones.
+    def _take(self, wanted: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Take notice of pieces that VMs read and that did not come ahead.
 
-        Those are left out that the profile does not have.
+        :returns: the new ones that the profile has, and those that it does not have
         """
-        missed = []
+        missed, strange = [], []
         for piece in sorted(set(wanted) - self._ahead):
             if piece in self._times:
                 if piece not in self._known:
                     missed.append(piece)
                 self._known.add(piece)
             elif piece not in self._strange:
+                strange.append(piece)
                 self._strange.add(piece)
                 bucket = self._bucket_of(piece)
                 self._owed[bucket] = self._owed.get(bucket, 0) + self._piece
-        return tuple(missed)
+        return tuple(missed), tuple(strange)
 
     def _bucket_of(self, piece: int) -> int:
         return piece * self._piece // self._bucket

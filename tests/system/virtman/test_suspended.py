@@ -161,9 +161,8 @@ class TestSuspended(LayerCase):
         self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t1 mode tap"])
         told = self.resume(self.first, "d1", "silver", "--tap", "t1")
         self.assert_goes_on(self.first, "d1", "own")
-        cards = self.say(
-            self.first, "/run/virtman-guests/d1/serial0", "VIRTMAN-CARDS", "cards now")  # fmt: skip
-        self.assertEqual("VIRTMAN-CARDS 0x020000 now", cards)
+        # its kernel takes a moment to find it
+        wait_until(lambda: "0x020000" in self.cards(self.first, "d1"), "the card", 60, 1)
         self.assertRegex(told["mac"], "^52:54:00:(..:){2}..$")
         # who has what it needs outlives the source
         self.first.kill()
@@ -208,6 +207,11 @@ class TestSuspended(LayerCase):
         if again.status:
             self.assertIn("virtman.instance.exists", again.stderr)
         self.assert_goes_on(self.second, "c2")
+
+    def cards(self, node, vm):
+        """Return the classes of the network cards that a guest has."""
+        console = f"/run/virtman-guests/{vm}/serial0"
+        return self.say(node, console, "VIRTMAN-CARDS", "cards now")
 
     def is_settled(self):
         found = json.loads(self.virtman(self.first, "layer", "list", "--json").stdout)

@@ -78,7 +78,7 @@ class ClientTest(ServedCase):
         ahead = self.client.warm("debian")
         self.assert_is(answers.AheadAnswer, ahead)
         self.assertGreater(ahead.pop("seconds"), 0)
-        self.assertEqual(("fetched", 131072, 131072, 131072, 0, 0, 0, ""), tuple(ahead.values()))
+        self.assertEqual(("fetched", 131072, 131072, 131072, 0, 0, 0, 0, ""), tuple(ahead.values()))
         words = ["--socket", self.socket, "image", "warm", "debian"]
         done = CliRunner().invoke(shell, words)
         self.assertEqual(0, done.exit_code)

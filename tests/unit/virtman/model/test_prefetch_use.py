@@ -220,6 +220,7 @@ class FollowingTest(testtools.TestCase):
         first, second = self.read(7, 900, 3), self.read(7, 900, 3)
         self.assertEqual(((), (3, 7)), (first.used, first.missed))
         self.assertEqual(((), ()), (second.used, second.missed))
+        self.assertEqual(((900,), ()), (first.strange, second.strange))
 
     def test_what_came_ahead_is_not_missed(self):
         self.judge.coming([7, 8])
