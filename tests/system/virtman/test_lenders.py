@@ -94,7 +94,8 @@ class TestLenders(DeployedCase):
     @contextlib.contextmanager
     def reading(self, device, part=1):
         """Read blocks of a device's first part meanwhile; no read may fail."""
-        (self.node.share / "stop").unlink(missing_ok=True)
+        for name in ("stop", "reads"):
+            (self.node.share / name).unlink(missing_ok=True)
         size = int(self.size * part)
         reader = self.node.spawn(["python3", "-c", READER, device, str(size)], log="reads")
         try:
