@@ -77,7 +77,7 @@ SIZE = 8 * MIB
 RESERVE, AHEAD = 64 * MIB, MIB
 LIMITS = Limits(1.0, 0, RESERVE, AHEAD, 0.8)
 FOREVER = 3600.0
-DEADLINE = 5.0
+DEADLINE = 30.0
 PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
 
 
