@@ -21,7 +21,11 @@ class Warmth:
     def __init__(self, span: float, now: Callable[[], float] = time.monotonic) -> None:
         self.span = span
         self.now = now
-        self._since = now()
+        self.begin()
+
+    def begin(self) -> None:
+        """Know nothing yet: devices that are made anew count from nothing."""
+        self._since = self.now()
         self._before = Figures()
 
     def look(self, figures: Figures, warm: bool) -> bool:

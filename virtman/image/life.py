@@ -162,6 +162,8 @@ class Life:
         found = self.health.export().is_up() or bool(self.health.running())
         earlier = self.phase, self.wanted, self.steps
         self._done = frozenset()
+        if not found:
+            self._warmth.begin()
         if not self.is_here:
             self.phase = Phase.OPENING
             copy, local = self.copies.of(self.info)

@@ -68,6 +68,15 @@ class WarmTest(TestCase):
         self.start_again(self.node.reboot)
         self.assertEqual([SHARED], self.ways())
 
+    def test_an_image_that_comes_again_begins_cold(self):
+        self.reads(0, 9999)
+        self.node.destroy("vm1")
+        self.node.drop()
+        self.node.create("vm1")
+        (self.member,) = self.node.kernel.members.values()
+        # as many misses as its earlier devices had
+        self.assertEqual([SHARED], self.reads(0, 9999))
+
     def test_a_way_that_failed_is_used_again(self):
         self.reads(0, 9999)
         self.reads(0, 9999)

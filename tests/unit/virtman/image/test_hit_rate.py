@@ -53,6 +53,14 @@ class WarmthTest(testtools.TestCase):
         self.assertTrue(self.look(9, 5000))
         self.assertFalse(self.look(9, 10))
 
+    def test_one_that_begins_anew_owes_nothing_to_what_was_counted_before(self):
+        self.look(0, 200)
+        self.time += SPAN - 1
+        self.warmth.begin()
+        self.assertFalse(self.look(0, 200, after=1))
+        self.assertFalse(self.look(0, 200, after=SPAN - 1))
+        self.assertTrue(self.look(0, 200))
+
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.floats(0, 200))))
     def test_without_a_span_nothing_is_ever_warm(self, looks):
         warmth = Warmth(0, lambda: self.time)
