@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.peers.peer import INSIDE, LONGEST, Site
+from bench.peers.peer import INSIDE, LONGEST
 from bench.report import Progress, Step
 from bench.trace import BLOCK, Read
 from lab import Bed, Disk
@@ -26,7 +26,6 @@ from lab.node import Node
 from lab.rootfs import TOP
 
 BED = "bench-content"
-STEPS = ("updated", "rebuilt", "boot", "family", "rows")
 VERSIONS = TOP / "lab/images/versions/build"
 OLD, *NEW = ("old", "updated", "rebuilt")
 FAMILY = 10  # images of one base
@@ -47,7 +46,7 @@ Digests = Sequence[bytes | None]
 
 
 def measure(link_rate: str | None, progress: Progress) -> Iterator[Run]:
-    """Yield one entry of ``runs`` for each of ``STEPS``, as soon as it is measured."""
+    """Yield the entries of ``runs``, each as soon as it is measured."""
     folder = _versions()
     disks = {name: folder / f"{name}.img" for name in (OLD, *NEW)}
     with Bed(BED, link_rate) as bed:
@@ -128,10 +127,9 @@ class _Sharing:
         self._storage = self._bed.start_node("storage", "512M", "64M", shown)
         names = ("reader", "booter")
         self._reader, self._booter = self._bed.start_nodes(names, "1G", "16G")
-        self._site = Site(self._deployment, self._storage, (self._reader, self._booter))
         self._deployment.start_volt()
         self._deployment.start_agents(
-            self._site.nodes,
+            (self._reader, self._booter),
             {"profile": {"record": 0, "prefetch": False}, "image": {"keep_time": 7200}},
         )
         for letter, (name, file) in zip("cde", self._files.items(), strict=True):
