@@ -56,6 +56,20 @@ class SessionTest(testtools.TestCase):
             seen.append((sessions.is_logged_in(iqn), sessions.is_cut_off(iqn)))
         self.assertEqual([(False, False), (True, False), (False, True), (False, True)], seen)
 
+    def test_a_disk_that_linux_still_adds_is_not_there_yet(self):
+        root = Path(self.useFixture(fixtures.TempDir()).path)
+        self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))
+        iqn = "iqn.2026-11.org.virtman:b:i"
+        disk = root / "session1/device/target2:0:0/2:0:0:3/block/sda"
+        disk.mkdir(parents=True)
+        (root / "session1/targetname").write_text(f"{iqn}\n")
+        self.assertIsNone(sessions.disk(iqn, 3))
+        (disk / "queue").mkdir()
+        self.assertIsNone(sessions.disk(iqn, 3))
+        (disk / "bdi").mkdir()
+        self.assertEqual("sda", sessions.disk(iqn, 3))
+        self.assertIsNone(sessions.disk(iqn, 2))
+
     def test_what_lies_on_a_session_and_what_it_lies_on_is_known(self):
         root = Path(self.useFixture(fixtures.TempDir()).path)
         self.useFixture(fixtures.MockPatchObject(sessions, "_SESSIONS", root))

@@ -20,10 +20,14 @@ _LOGGED_IN = "LOGGED_IN"
 
 
 def disk(iqn: str, lun: int) -> str | None:
-    """Return the name of an iSCSI disk, such as ``sda``; not through udev."""
+    """Return the name of an iSCSI disk, such as ``sda``; not through udev.
+
+    A disk shows in sysfs before it has its queue and may be opened: ``bdi`` is the last of it that
+    Linux adds.
+    """
     for session in _sessions(iqn):
-        for found in session.glob(f"device/target*/*:{lun}/block/*"):
-            return found.name
+        for found in session.glob(f"device/target*/*:{lun}/block/*/bdi"):
+            return found.parent.name
     return None
 
 
