@@ -6,6 +6,7 @@ On a bed of its own, with nodes that are real kernels. ``bench.inside`` is what 
 import json
 import random
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -31,6 +32,10 @@ READS = {
     "random 4 KiB, depth 16": ("--rw=randread", "--bs=4k", "--iodepth=16", "--runtime=1"),
 }
 BASE = "cache device"
+LARGE = "large"
+LARGE_SIZE = 40 * 1024 * MIB  # sparse
+PIECE = 64 * 1024
+PIECES, PAUSE = 1_000, 0.02  # of a boot of the large image: reads of a piece, and seconds between
 WARM_WITHIN = 300  # seconds
 WARMING = 4  # times that the image is read: a cache does not keep all that is read at once
 Rates = dict[tuple[str, str], float]
@@ -49,6 +54,7 @@ def measure(images: int, vms: int, progress: Progress) -> dict[str, Any]:
             "first": first,
             "second": agent.second(progress.step("second VM", 2)),
             **agent.reads(progress.step("reads", ROUNDS + 2)),
+            "recording": agent.recording(progress.step("recording", 3)),
             "memory": agent.memory(images, vms, progress.step("many VMs", images)),
         }
 
@@ -60,7 +66,7 @@ class _Agent:
 
     def start(self, step: Step, images: int) -> None:
         """Start everything; one node has the image already and feeds the one that is measured."""
-        disks = [self._write("image", SIZE), self._write("small", SMALL)]
+        disks = [self._write("image", SIZE), self._write("small", SMALL), self._large()]
         self._storage = self._bed.start_node("storage", "320M", "64M", disks)
         step.advance()
         parent, self._node = self._bed.start_nodes(["node1", "node2"], "768M")
@@ -75,6 +81,12 @@ class _Agent:
     def _write(self, name: str, size: int) -> Disk:
         file = self._bed.folder / name
         write_random(file, size)
+        return Disk(file)
+
+    def _large(self) -> Disk:
+        file = self._bed.folder / LARGE
+        with open(file, "wb") as into:
+            into.truncate(LARGE_SIZE)
         return Disk(file)
 
     def first(self) -> dict[str, Any]:
@@ -156,6 +168,38 @@ class _Agent:
         """Wait until VMs read from the cache."""
         origin = f"/dev/mapper/virtman_{IMAGE}_origin"
         wait_until(lambda: self._below(origin) == cache, "reads from the cache", WARM_WITHIN, 1)
+
+    def recording(self, step: Step) -> dict[str, Any]:
+        """Read pieces all over a large image as a boot does, recorded, and others once it is over.
+
+        The image has been attached for the first of them, so that the node has no profile of it.
+        """
+        self._deployment.add_source(self._storage, LARGE, disk="/dev/ubde")
+        step.advance()
+        device = self._deployment.create(self._node, LARGE, "vm")["device"]
+        recorded = self._boot(device, 1)
+        step.advance()
+        self._deployment.wait_profile(LARGE)
+        alone = self._boot(device, 2)
+        step.advance()
+        return {
+            "image_bytes": LARGE_SIZE,
+            "processor_s_per_s": recorded["processor_s"] / recorded["seconds"],
+            "processor_s_per_s_without": alone["processor_s"] / alone["seconds"],
+            "boot_over_without": recorded["seconds"] / alone["seconds"],
+        }
+
+    def _boot(self, device: str, seed: int) -> dict[str, float]:
+        """Return how long a boot took that reads pieces, and of what the agent took meanwhile."""
+        dice = random.Random(seed)  # noqa: S311  # no secret
+        places = dice.sample(range(LARGE_SIZE // PIECE), PIECES)
+        trace = self._node.share / "trace"
+        trace.write_text(json.dumps([(PAUSE, place * PIECE, PIECE) for place in places]))
+        before = self._inside("processor")
+        begin = time.monotonic()
+        self._inside("replay", device, "/host/trace")
+        seconds = time.monotonic() - begin
+        return {"seconds": seconds, "processor_s": self._inside("processor") - before}
 
     def memory(self, images: int, vms: int, step: Step) -> dict[str, Any]:
         """Create VMs of many images; return the memory of the agent then, and what all took."""

@@ -4,6 +4,7 @@ create IMAGE VM...      create VMs one after another through the local API
 bare DEVICE SIZE VM...  tables and stores over a device like those of VMs, by the tools that
                         administrators use
 remove VM...            take those of ``bare`` away
+processor               print the processor seconds that the agent's processes have taken
 images TIMES            ask the agent for its images so many times; print the seconds of each
 replay DEVICE TRACE     read a device as a boot did, with its pauses
 serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
@@ -295,16 +296,30 @@ def _unloop(name: str) -> None:
 def memory() -> object:
     """Return the resident bytes of the agent's processes: all, and what each has for itself."""
     found = {"rss": 0, "pss": 0, "processes": 0}
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if b"virtman.cmd.agent" not in (folder / "cmdline").read_bytes():
-                continue
-            rollup = (folder / "smaps_rollup").read_text()
-            found["processes"] += 1
-            for name in ("rss", "pss"):
-                match = re.search(rf"^{name}: +(\d+) kB", rollup, re.IGNORECASE | re.MULTILINE)
-                found[name] += int(match[1]) * 1024 if match else 0
+    for folder in _agents():
+        rollup = (folder / "smaps_rollup").read_text()
+        found["processes"] += 1
+        for name in ("rss", "pss"):
+            match = re.search(rf"^{name}: +(\d+) kB", rollup, re.IGNORECASE | re.MULTILINE)
+            found[name] += int(match[1]) * 1024 if match else 0
     return found
+
+
+def processor() -> object:
+    """Return the processor seconds that the agent's processes have taken, those of its root too."""
+    taken = 0
+    for folder in _agents():
+        of_process = (folder / "stat").read_text().rpartition(")")[2].split()
+        taken += int(of_process[11]) + int(of_process[12])  # utime and stime, proc(5)
+    return taken / os.sysconf("SC_CLK_TCK")
+
+
+def _agents() -> Iterator[Path]:
+    """Yield where the kernel shows the agent's processes."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # another process ends
+            if b"virtman.cmd.agent" in (folder / "cmdline").read_bytes():
+                yield folder
 
 
 def _timed(make: Callable[[str], None], names: object) -> object:
@@ -326,6 +341,7 @@ if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
     verbs: dict[str, Callable[..., object]] = {
         "create": create, "images": images, "bare": bare, "remove": remove, "memory": memory,
+        "processor": processor,
         "replay": replay, "serve": serve, "withdraw": withdraw, "login": login, "logout": logout,
         "cache": cache, "uncache": uncache,
     }  # fmt: skip

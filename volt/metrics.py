@@ -140,7 +140,7 @@ class _State(Collector):
         yield from self._copies()
         yield _gauge(
             "volt_cap_bytes_per_second",
-            "What may be fetched ahead of VMs, of an image or by a rack's hosts.",
+            "What may be fetched ahead of VMs, of an image, by a rack's hosts or by a host.",
             ["kind", "name"],
             (([cap.kind, cap.name], cap.rate) for cap in now.caps),
         )

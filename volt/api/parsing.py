@@ -230,7 +230,7 @@ def drain(body: bytes) -> bool:
 
 
 def cap(body: bytes) -> int:
-    """Parse the body of PUT /v1/images/{image}/cap and /v1/racks/{rack}/cap: bytes a second."""
+    """Parse the body of PUT .../cap, of an image, a rack or a host: bytes a second."""
     return int(_load(body, schemas.CAP)["rate"])
 
 

@@ -416,6 +416,17 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             "Remove a rack's cap.",
             {204: None},
         ),
+        Route(
+            *("PUT", f"{_HOST}/cap", caps.put_host, "cap:set"),
+            "Cap what a host fetches ahead in all images.",
+            {200: of(Cap), 201: of(Cap)},
+            body=schemas.CAP,
+        ),
+        Route(
+            *("DELETE", f"{_HOST}/cap", caps.clear_host, "cap:clear"),
+            "Remove a host's cap.",
+            {204: None},
+        ),
     ),
     "holds": (
         Route(

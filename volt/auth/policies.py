@@ -39,7 +39,7 @@ _PROFILES: Final = f"{_IMAGE}/profiles"
 _PROFILE: Final = f"{_PROFILES}/{{workload}}"
 _HOST: Final = "/v1/hosts/{host}"
 _IMPORT: Final = "/v1/imports/{image}"
-_CAPPED: Final = (f"{_IMAGE}/cap", "/v1/racks/{rack}/cap")
+_CAPPED: Final = (f"{_IMAGE}/cap", "/v1/racks/{rack}/cap", f"{_HOST}/cap")
 
 _RULES: Final = [
     _rule("image:create", OPERATOR, "POST", "/v1/images", "Make an image known."),
@@ -114,8 +114,8 @@ _RULES: Final = [
     _rule("import:tell", OPERATOR, "PUT", _IMPORT, "Say how far an image is."),
     _rule("import:retry", OPERATOR, "POST", f"{_IMPORT}/retry", "Have an image tried anew."),
     _rule("cap:list", READER, "GET", "/v1/caps", "List caps."),
-    _rule("cap:set", OPERATOR, "PUT", _CAPPED[0], "Cap what is fetched ahead.", _CAPPED[1]),
-    _rule("cap:clear", OPERATOR, "DELETE", _CAPPED[0], "Remove a cap.", _CAPPED[1]),
+    _rule("cap:set", OPERATOR, "PUT", _CAPPED[0], "Cap what is fetched ahead.", *_CAPPED[1:]),
+    _rule("cap:clear", OPERATOR, "DELETE", _CAPPED[0], "Remove a cap.", *_CAPPED[1:]),
     _rule(
         "peer:certify", OWN_HOST, "PUT", f"{_HOST}/certificate", "Get a certificate for an agent."
     ),

@@ -39,7 +39,8 @@ def cap() -> None:
 
 
 def _capped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command name an image or a rack."""
+    """Let a command name an image, a rack or a host."""
+    command = click.option("--host", help="Host that it holds for, in all images.")(command)
     command = click.option("--rack", help="Rack whose hosts it holds for, in all images.")(command)
     return click.option("--image", help="Image that it holds for, on all hosts.")(command)
 
@@ -65,13 +66,15 @@ def index(options: cfg.ConfigOpts, as_json: bool) -> None:
 @_capped
 @click.argument("rate", callback=_rate)
 @click.pass_obj
-def put(options: cfg.ConfigOpts, image: str | None, rack: str | None, rate: int) -> None:
+def put(
+    options: cfg.ConfigOpts, image: str | None, rack: str | None, host: str | None, rate: int
+) -> None:
     """Let no more than RATE be fetched ahead.
 
     RATE is in bytes a second, or such as 40MiB or 2.5MiB.
     """
     with reported():
-        kind, name = _named(image, rack)
+        kind, name = _named(image, rack, host)
         _caps(options).put(kind, name, rate)
     click.echo(f"cap of {kind} {name}: {rate} bytes/s")
 
@@ -79,21 +82,24 @@ def put(options: cfg.ConfigOpts, image: str | None, rack: str | None, rate: int)
 @cap.command()
 @_capped
 @click.pass_obj
-def clear(options: cfg.ConfigOpts, image: str | None, rack: str | None) -> None:
+def clear(options: cfg.ConfigOpts, image: str | None, rack: str | None, host: str | None) -> None:
     """Remove a cap."""
     with reported():
-        kind, name = _named(image, rack)
+        kind, name = _named(image, rack, host)
         was_there = _caps(options).clear(kind, name)
     click.echo(f"cap of {kind} {name} {'removed' if was_there else 'was not there'}")
 
 
-def _named(image: str | None, rack: str | None) -> tuple[CapKind, str]:
+def _named(image: str | None, rack: str | None, host: str | None) -> tuple[CapKind, str]:
     """Return of what the cap is; raises NameInvalid."""
-    if image is not None and rack is None:
-        return CapKind.IMAGE, check_name("image", image)
-    if rack is not None and image is None:
-        return CapKind.RACK, check_rack(rack)
-    raise click.UsageError("give --image or --rack, one of them")
+    match image, rack, host:
+        case str(), None, None:
+            return CapKind.IMAGE, check_name("image", image)
+        case None, str(), None:
+            return CapKind.RACK, check_rack(rack)
+        case None, None, str():
+            return CapKind.HOST, check_name("host", host)
+    raise click.UsageError("give --image, --rack or --host, one of them")
 
 
 def _caps(options: cfg.ConfigOpts) -> Caps:

@@ -33,7 +33,7 @@ Taker = tuple[str, str]
 
 
 class CapRow(Base):
-    """How many bytes a second may be fetched ahead in an image, or by the hosts of a rack."""
+    """How many bytes a second may be fetched ahead in an image, by a rack's hosts, or by a host."""
 
     __tablename__ = "caps"
 
@@ -66,12 +66,14 @@ _TAKERS: Any = TakerRow.__table__
 _HOSTS: Any = HostRow.__table__
 _OF_IMAGE = _CAPS.c.kind == CapKind.IMAGE
 _OF_RACK = _CAPS.c.kind == CapKind.RACK
+_OF_HOST = _CAPS.c.kind == CapKind.HOST
 _LOCKED = (
     select(_CAPS.c.kind, _CAPS.c.name, _CAPS.c.rate)
     .where(
         or_(
             and_(_OF_IMAGE, among(_CAPS.c.name, "images")),
             and_(_OF_RACK, among(_CAPS.c.name, "racks")),
+            and_(_OF_HOST, among(_CAPS.c.name, "hosts")),
         )
     )
     .order_by(_CAPS.c.kind, _CAPS.c.name)
@@ -90,7 +92,12 @@ _IN_RACKS = (
     .where(among(_CAPS.c.name, "racks"))
     .group_by(_CAPS.c.name)
 )
-_TOTALS = union_all(_IN_IMAGES, _IN_RACKS)
+_ON_HOSTS = (
+    select(literal(CapKind.HOST.value), _TAKERS.c.host, *_SUMS)
+    .where(among(_TAKERS.c.host, "hosts"))
+    .group_by(_TAKERS.c.host)
+)
+_TOTALS = union_all(_IN_IMAGES, _IN_RACKS, _ON_HOSTS)
 _GRANTED = select(_TAKERS.c.host, _TAKERS.c.image, _TAKERS.c.granted).where(
     among(_TAKERS.c.host, "hosts")
 )
@@ -107,6 +114,7 @@ def applies(places: Any) -> ColumnElement[bool]:
         or_(
             and_(_OF_IMAGE, _CAPS.c.name == places.c.image),
             and_(_OF_RACK, _CAPS.c.name == rack.scalar_subquery()),
+            and_(_OF_HOST, _CAPS.c.name == places.c.host),
         )
     )
 
@@ -128,10 +136,9 @@ def remove(session: Session, kind: CapKind, name: str) -> bool:
     return session.connection().execute(query).rowcount > 0
 
 
-def hold(session: Session, images: Collection[str], racks: Collection[str]) -> dict[Key, int]:
-    """Lock the caps of these images and racks; return their rates."""
-    asked = {"images": sorted(images), "racks": sorted(racks)}
-    rows = session.connection().execute(_LOCKED, asked)
+def hold(session: Session, keys: Collection[Key]) -> dict[Key, int]:
+    """Lock those of these caps that there are; return their rates."""
+    rows = session.connection().execute(_LOCKED, _names(keys))
     return {(CapKind(kind), name): rate for kind, name, rate in rows}
 
 
@@ -139,12 +146,8 @@ def totals(session: Session, rates: Mapping[Key, int]) -> list[Cap]:
     """Return caps of these rates, with what their takers were granted."""
     if not rates:
         return []
-    asked = {
-        "images": [name for kind, name in rates if kind == CapKind.IMAGE],
-        "racks": [name for kind, name in rates if kind == CapKind.RACK],
-    }
     session.flush()
-    rows = session.connection().execute(_TOTALS, asked)
+    rows = session.connection().execute(_TOTALS, _names(rates))
     found = {(kind, name): (takers, int(granted)) for kind, name, takers, granted in rows}
     return [Cap(*key, rate, *found.get(key, (0, 0))) for key, rate in rates.items()]
 
@@ -173,6 +176,11 @@ def forget(session: Session, takers: Collection[Taker]) -> None:
     """Let these take no more."""
     if takers:
         session.connection().execute(_FORGET, [_key(taker) for taker in sorted(takers)])
+
+
+def _names(keys: Collection[Key]) -> dict[str, list[str]]:
+    """Return what the statements above ask for, a parameter for each kind."""
+    return {f"{kind}s": sorted(name for of, name in keys if of == kind) for kind in CapKind}
 
 
 def _key(taker: Taker) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How much each host may fetch ahead of its VMs, where caps apply to it.
 
-A host that fetches ahead in an image is a *taker* of the caps that apply: the image's, and that
-of the host's rack. Its share is an equal part of each cap, but no more than the others leave of
-it::
+A host that fetches ahead in an image is a *taker* of the caps that apply: the image's, the host's
+own, and that of its rack. Its share is an equal part of each cap, but no more than the others
+leave of it::
 
     rate 12        a joins   b joins   a reports   b reports
     granted to a   12        12        6           6
@@ -19,7 +19,7 @@ from dataclasses import replace
 from volt.model.objects import Cap, CapKind
 
 Key = tuple[CapKind, str]
-"""What a cap is of: the kind, and the name of the image or rack."""
+"""What a cap is of: the kind, and the name of the image, rack or host."""
 
 
 class Dealing:

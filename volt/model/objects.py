@@ -46,6 +46,7 @@ class CapKind(StrEnum):
 
     IMAGE = "image"
     RACK = "rack"
+    HOST = "host"
 
 
 @dataclass(frozen=True)
@@ -303,7 +304,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Cap:
-    """How many bytes a second hosts may fetch ahead of VMs: in an image, or those of a rack.
+    """How many bytes a second may be fetched ahead: in an image, by a rack's hosts, or by a host.
 
     ``takers`` counts those who fetch ahead now, a host once for each image; ``granted`` is the sum
     of their shares.

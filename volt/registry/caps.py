@@ -15,7 +15,7 @@ from volt.db import caps, hosts
 from volt.db.caps import CapRow
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.hosts import Held
-from volt.model.caps import Dealing
+from volt.model.caps import Dealing, Key
 from volt.model.objects import Cap, CapKind, Report
 from volt.registry.images import known
 
@@ -39,7 +39,7 @@ class Caps:
     def put(self, kind: CapKind, name: str, rate: int) -> tuple[Cap, bool]:
         """Let no more bytes a second be fetched ahead; return the cap, and whether it is new.
 
-        Raises ImageUnknown. A rack may have a cap before it has hosts.
+        Raises ImageUnknown. A rack may have a cap before it has hosts, a host before it is known.
         """
         with self._writing.begin() as session:
             if kind == CapKind.IMAGE:
@@ -81,12 +81,10 @@ def deal(
     ]
     if not (wanted or taking):
         return {}
-    racks = {rack for host, _ in wanted if (rack := held[host].rack) is not None}
-    rates = caps.hold(session, {image for _, image in wanted}, racks)
+    applying = {(host, image): _applying(image, held[host]) for host, image in wanted}
+    rates = caps.hold(session, set().union(*applying.values()))
     takers = {
-        (host, image): keys
-        for host, image in wanted
-        if (keys := rates.keys() & {(CapKind.IMAGE, image), (CapKind.RACK, held[host].rack)})
+        taker: keys for taker, all_keys in applying.items() if (keys := all_keys & rates.keys())
     }
     had = caps.granted(session, taking) if taking else {}
     caps.forget(session, had.keys() - takers.keys())
@@ -100,3 +98,9 @@ def deal(
     hosts.take(session, shares.keys() - taking, True)
     hosts.take(session, taking - shares.keys(), False)
     return shares
+
+
+def _applying(image: str, host: Held) -> set[Key]:
+    """Return which caps would hold for what a host fetches ahead in an image."""
+    keys = {(CapKind.IMAGE, image), (CapKind.HOST, host.name)}
+    return keys if host.rack is None else keys | {(CapKind.RACK, host.rack)}

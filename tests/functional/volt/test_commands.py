@@ -328,11 +328,13 @@ class TestCommands(TestCase):
             (("--image", "demo", "2.5MiB"), 2621440),
             (("--image", "demo", "40MiB"), 41943040),
             (("--rack", "Row1_R2", "4096"), 4096),
+            (("--host", "node7", "1MiB"), 1048576),
         ):
             done = self.run_manage("cap", "set", *words)
             assert done.output == f"cap of {words[0][2:]} {words[1]}: {rate} bytes/s\n"
         [_, *lines] = self.run_manage("cap", "list").output.splitlines()
         assert [line.split() for line in lines] == [
+            ["host", "node7", "1048576", "0", "0"],
             ["image", "demo", "41943040", "0", "0"],
             ["rack", "Row1_R2", "4096", "0", "0"],
         ]
@@ -347,10 +349,11 @@ class TestCommands(TestCase):
         for words, told in (
             (("set", "--image", "nope", "1MiB"), "image nope is not known"),
             (("set", "--rack", "r 7", "1MiB"), "take 1 to 48 letters"),
+            (("set", "--host", "N 7", "1MiB"), "host name 'N 7' is not allowed"),
             (("set", "--image", "demo", "0"), "volt-manage cap clear"),
             (("set", "--image", "demo", "40MB"), "such as 41943040, 40MiB or 2.5MiB"),
-            (("set", "40MiB"), "give --image or --rack"),
-            (("clear", "--image", "demo", "--rack", "r7"), "give --image or --rack"),
+            (("set", "40MiB"), "give --image, --rack or --host"),
+            (("clear", "--image", "demo", "--rack", "r7"), "give --image, --rack or --host"),
         ):
             refused = self.run_manage("cap", *words)
             assert refused.exit_code > 0

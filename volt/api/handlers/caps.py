@@ -35,6 +35,17 @@ def clear_rack(service: Service, rack: str) -> ResponseReturnValue:
     return "", 204
 
 
+def put_host(service: Service, host: str) -> ResponseReturnValue:
+    """Cap what the host fetches ahead in all images."""
+    return _put(service, CapKind.HOST, host)
+
+
+def clear_host(service: Service, host: str) -> ResponseReturnValue:
+    """Remove the host's cap."""
+    service.caps.clear(CapKind.HOST, host)
+    return "", 204
+
+
 def _put(service: Service, kind: CapKind, name: str) -> ResponseReturnValue:
     cap, is_new = service.caps.put(kind, name, parsing.cap(request.get_data()))
     return vars(cap), 201 if is_new else 200

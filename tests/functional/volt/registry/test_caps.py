@@ -9,7 +9,7 @@ from tests.functional.volt.registry.base import TreesCase, portal
 from volt import errors
 from volt.model.objects import Cap, CapKind, ImageReport, Report
 
-IMAGE, RACK = CapKind.IMAGE, CapKind.RACK
+IMAGE, RACK, HOST = CapKind
 
 
 class CapsCase(TreesCase):
@@ -55,7 +55,7 @@ class TestCaps(CapsCase):
             self.caps.put(kind, "x", 100)
         self.beat("a", "x")
         self.images.delete("x")
-        assert [cap.kind for cap in self.caps.index()] == [RACK]
+        assert [cap.kind for cap in self.caps.index()] == [HOST, RACK]
         self.create("x")
         assert self.shares("a") == [None]
 
@@ -92,6 +92,24 @@ class TestShares(CapsCase):
         self.caps.put(IMAGE, "x", 100)
         assert self.shares("a", "b") == [10, 50]
         assert self.takers() == {(IMAGE, "x"): (2, 60), (RACK, "r"): (1, 10)}
+
+    def test_all_images_of_a_host_share_its_cap(self):
+        self.create("y")
+        self.join_rack("r", "a", "b")
+        self.caps.put(HOST, "a", 30)
+        self.caps.put(RACK, "r", 90)
+        for _ in range(2):
+            both = self.beat("a", "x", "y")
+            assert self.shares("b") == [30]
+        assert both == {"x": 15, "y": 15}
+        assert self.takers() == {(HOST, "a"): (2, 30), (RACK, "r"): (3, 60)}
+
+    def test_a_host_keeps_its_cap_when_it_expires(self):
+        self.caps.put(HOST, "a", 30)
+        assert self.shares("a", "b") == [30, None]
+        self.hosts.expire(["a"])
+        assert self.takers() == {(HOST, "a"): (0, 0)}
+        assert self.shares("a") == [30]
 
     def test_who_does_not_fetch_ahead_takes_nothing(self):
         self.caps.put(IMAGE, "x", 100)
@@ -202,6 +220,8 @@ class TestPlacements(CapsCase):
         assert [place.capped for place in self.placements.of_host("b")] == [True, False]
         self.caps.clear(RACK, "r")
         assert (self.capped(), self.capped("y")) == ([True, True], [False, False])
+        self.caps.put(HOST, "b", 100)
+        assert (self.capped(), self.capped("y")) == ([True, True], [False, True])
 
     def test_who_joins_is_told_at_once(self):
         self.caps.put(RACK, "r", 100)
