@@ -280,9 +280,7 @@ class _Sharing:
 
     def _fetched(self, node: Node, name: str) -> int:
         """Return how many bytes a node has read of an image from below its cache."""
-        device = f"/dev/mapper/virtman_{name}_stripe"
-        number = node.run(["stat", "-L", "-c", "%Hr:%Lr", device]).stdout.strip()
-        return int(node.run(["cat", f"/sys/dev/block/{number}/stat"]).stdout.split()[2]) * 512
+        return node.read_bytes(f"/dev/mapper/virtman_{name}_stripe")
 
     def _memory(self, node: Node) -> int:
         """Return the bytes of memory that an agent's processes have."""

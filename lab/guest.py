@@ -4,9 +4,7 @@ import re
 import subprocess
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from lab.errors import DeadlinePassed, LabError
 from lab.node import Node
@@ -120,13 +118,7 @@ class Guest:
 
     def read_bytes(self) -> int:
         """Return how many bytes the guest has read from its device, its own ones too."""
-        done = self.node.run(["cat", f"/sys/dev/block/{self._number}/stat"])
-        return int(done.stdout.split()[2]) * 512
-
-    @cached_property
-    def _number(self) -> str:
-        done: Any = self.node.run(["stat", "-c", "%Hr:%Lr", self.device])
-        return str(done.stdout.strip())
+        return self.node.read_bytes(self.device)
 
     def stop(self) -> None:
         """End QEMU and wait until it let go of the device."""

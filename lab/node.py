@@ -23,6 +23,7 @@ KERNEL_FAULT = re.compile(
     r"|rcu.*stall|WARNING: CPU|refcount_t:|Call Trace|EXT4-fs error",
     re.IGNORECASE,
 )
+SECTOR = 512
 PLACE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
@@ -210,6 +211,11 @@ class Node(Faults):
     def received_bytes(self) -> int:
         """Return how many bytes have reached the node over its link."""
         return self._network.counters(self.record().index)[1]
+
+    def read_bytes(self, device: str) -> int:
+        """Return how many bytes were read of a block device of the node since it was made."""
+        number = self.run(["stat", "-L", "-c", "%Hr:%Lr", device]).stdout.strip()
+        return int(self.run(["cat", f"/sys/dev/block/{number}/stat"]).stdout.split()[2]) * SECTOR
 
     def connect(self, port: int, timeout: float = 5) -> object:
         """Return a socket to a port of the node."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from lab.waiting import wait_until
 from tests.faults.base import BEHIND, SSD, SSD_SECTORS, FaultCase
-from tests.system.virtman.base import MIB, each, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, each, report, sha256
 from tests.system.virtman.rot import BLOCK, rot
 
 CHAIN = "chain"
@@ -107,9 +107,9 @@ class TestNodes(FaultCase):
     def is_all_cached(self, node):
         """Read all of an image; tell if nothing was fetched: a cache does not keep all at once."""
         stripe = f"/dev/mapper/virtman_{self.image}_stripe"
-        before = read_bytes(node, stripe)
+        before = node.read_bytes(stripe)
         self.read_image(node)
-        return read_bytes(node, stripe) == before
+        return node.read_bytes(stripe) == before
 
     def test_the_source_comes_back_after_a_minute(self):
         (node, *_), (device,) = self.nodes, self.populate(1)

@@ -185,14 +185,6 @@ def sha256(node, device):
     return node.run(["sha256sum", device], timeout=300).stdout.split()[0]
 
 
-def read_bytes(node, device):
-    """Bytes that were read from a device since it was made."""
-    name = device.rpartition("/")[2]
-    number = node.run(["dmsetup", "info", "-c", "--noheadings", "-o", "major,minor",
-                       "--separator", ":", name]).stdout.strip()  # fmt: skip
-    return int(node.run(["cat", f"/sys/dev/block/{number}/stat"]).stdout.split()[2]) * 512
-
-
 def report(text):
     """Note a figure; tools/test.sh shows them all at the end."""
     file = os.environ.get("VIRTMAN_FIGURES")

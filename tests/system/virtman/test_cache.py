@@ -8,7 +8,7 @@ import re
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting, rot
 
 BEHIND = "/dev/ubdb"
@@ -223,7 +223,7 @@ class TestScrub(CacheCase):
 
     def fetched(self):
         """Bytes that were read from below the cache so far."""
-        return read_bytes(self.node, f"/dev/mapper/virtman_{self.image}_stripe")
+        return self.node.read_bytes(f"/dev/mapper/virtman_{self.image}_stripe")
 
     def read_start(self, length):
         """Return the first bytes of the VM's device, read past the page cache."""
@@ -267,7 +267,7 @@ class TestGroup(CacheCase):
 
     def given(self):
         """Bytes that were read from each cache device."""
-        return [read_bytes(self.node, name) for name in self.ssds]
+        return [self.node.read_bytes(f"/dev/mapper/{name}") for name in self.ssds]
 
 
 class TestWarm(CacheCase):

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from lab.deployment import SOURCE_DISK
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 from tests.system.virtman.rot import rot
 
 BLOCK = 4096
@@ -147,10 +147,10 @@ class TestLenders(DeployedCase):
         self.assertEqual(self.sha256, sha256(self.node, first))
         second = self.start(NEW, "vm2")
         self.assertEqual([self.image], self.lenders())
-        before, own = self.node.received_bytes(), read_bytes(self.node, STRIPE)
+        before, own = self.node.received_bytes(), self.node.read_bytes(STRIPE)
         self.assertEqual(expected, sha256(self.node, second))
         came = self.node.received_bytes() - before
-        own, delta = read_bytes(self.node, STRIPE) - own, len(self.new) * BLOCK
+        own, delta = self.node.read_bytes(STRIPE) - own, len(self.new) * BLOCK
         report(
             f"a new version of {self.size // MIB} MiB: its own stripes gave {own / delta:.2f} "
             f"times its new blocks; {came / self.size:.0%} of it were received, with what the "

@@ -4,7 +4,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 
 class TestForest(DeployedCase):
@@ -74,5 +74,5 @@ class TestShared(DeployedCase):
     def paths(self, node):
         """Bytes that were read by each path to the image's regions."""
         names = [line.split()[0] for line in node.run(["dmsetup", "ls"]).stdout.splitlines()]
-        prefix = f"virtman_{self.image}_path"
-        return {name: read_bytes(node, name) for name in names if name.startswith(prefix)}
+        paths = [name for name in names if name.startswith(f"virtman_{self.image}_path")]
+        return {name: node.read_bytes(f"/dev/mapper/{name}") for name in paths}

@@ -3,7 +3,7 @@
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, read_bytes, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting
 
 FEW = 32 * 1024  # bytes; all hashes of the image are 256 KiB
@@ -32,11 +32,11 @@ class TestWrongBytes(Rotting, DeployedCase):
         states = child.run(["dmsetup", "status", f"virtman_{self.image}_s{stripe}"]).stdout
         self.assertRegex(states, r" F 1 .* A 0 ")
 
-        fetched = read_bytes(parent, f"virtman_{self.image}_stripe")
+        fetched = parent.read_bytes(f"/dev/mapper/virtman_{self.image}_stripe")
         begin = time.monotonic()
         self.assertEqual(rotten, self.scrub(parent))
         took = time.monotonic() - begin
-        fetched = read_bytes(parent, f"virtman_{self.image}_stripe") - fetched
+        fetched = parent.read_bytes(f"/dev/mapper/virtman_{self.image}_stripe") - fetched
         report(f"a scrub of {self.size // MIB} MiB took {took:.1f} s, "
                f"fetched {fetched >> 10} KiB from parents")  # fmt: skip
         self.assertEqual(self.sha256, sha256(parent, f"/dev/mapper/virtman_{self.image}_image"))
@@ -44,12 +44,12 @@ class TestWrongBytes(Rotting, DeployedCase):
         self.assertEqual([], self.scrub(child))
 
     def test_a_read_fetches_the_hashes_that_it_needs_and_no_more(self):
-        node, leaves = self.nodes[0], f"virtman_{self.image}_leaves"
+        node, leaves = self.nodes[0], f"/dev/mapper/virtman_{self.image}_leaves"
         device = self.create(node, "vm")
-        before = read_bytes(node, leaves)
+        before = node.read_bytes(leaves)
         direct = ("iflag=direct", "bs=4k", "count=1", f"skip={self.size // 2 // BLOCK}")
         node.run(["dd", f"if={device}", "of=/dev/null", *direct])
-        fetched = read_bytes(node, leaves) - before
+        fetched = node.read_bytes(leaves) - before
         report(f"a cold read fetched {fetched >> 10} KiB of hashes")
         self.assertLessEqual(fetched, FEW)
 
