@@ -167,7 +167,7 @@ class TestProfile(DeployedCase):
         device = self.create(node, "vm1")
         self.read(node, device)
         self.kill(node, device)
-        time.sleep(25)  # longer than a boot that is over takes to be recorded
+        time.sleep(45)  # longer than a boot that is over takes to be recorded
         self.assertIsNone(self.profile())
 
     def test_a_node_warms_at_volts_word_below_its_cap_and_its_next_agent_goes_on(self):
