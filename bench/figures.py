@@ -53,6 +53,22 @@ CURVES = (
     ("after", "end_s", "{:.1f} s"),
 )
 
+READS = (
+    ("cache, over the image", "cache", "{:g}"),
+    ("design", "design", "{}"),
+    ("read at home", "at_home", "{:.1%}"),
+    ("source, for each read", "source", "{:.3f}"),
+    ("all links", "links", "{:.2f}"),
+    ("busiest host", "busiest", "{:.2f}"),
+)
+LOADS = (
+    ("cv of other traffic", "cv", "{:g}"),
+    ("parts", "weights", "{}"),
+    ("cv with the ring", "cv_after", "{:.2f}"),
+    ("busiest", "busiest", "{:.2f}"),
+    ("moved", "moved", "{:.0%}"),
+)
+
 
 def draw_times(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     """Draw boot times by the number of hosts."""
@@ -105,6 +121,12 @@ def _curves(results: Results) -> list[Table]:
     return [_lines(CURVES, ends)]
 
 
+def _ring(results: Results) -> list[Table]:
+    """Return what reads cost, and how evenly hosts are loaded."""
+    (run,) = results.runs
+    return [_lines(READS, run["reads"]), _lines(LOADS, run["loads"])]
+
+
 def _size(results: Results) -> list[Table]:
     """Return what to choose and to buy, and what boots wait for."""
     (run,) = results.runs
@@ -129,6 +151,7 @@ OF: Mapping[str, Callable[[Results], list[Table]]] = {
     "times": _times,
     "curves": _curves,
     "size": _size,
+    "ring": _ring,
 }
 """By the command that writes the file."""
 

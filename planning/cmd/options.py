@@ -50,6 +50,13 @@ def hosts(text: str) -> int:
     return int(text)
 
 
+def number(text: str) -> float:
+    """Return a number that is not negative."""
+    if not re.fullmatch(r"\d{1,6}(\.\d{1,9})?", text):
+        raise click.BadParameter(f"{text!r} is no number: write it like 2 or 0.25")
+    return float(text)
+
+
 def several(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
     """Return what reads values with commas between them, each once."""
 

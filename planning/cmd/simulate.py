@@ -12,6 +12,7 @@ import click
 from planning import measured
 from planning.cmd import options, table
 from planning.cmd.prefetch import prefetch
+from planning.cmd.ring import ring
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 
@@ -37,6 +38,7 @@ def main() -> None:
 
 
 main.add_command(prefetch)
+main.add_command(ring)
 
 _share = click.FloatRange(0, 1)
 _below_one = click.FloatRange(0, 1, max_open=True)

@@ -114,6 +114,7 @@ class TestResults(testtools.TestCase):
         self.make(simulate, "agree", "--group", "simgrid")
         self.make(simulate, "predict", "--site", "small", "--hosts", "4")
         self.make(simulate, "run", *site, "--boot-time", "1")
+        self.make(simulate, "ring", "--regions", "20", "--cache", "0.25", "--cv", "0.4")
         self.make(model, "times", "--designs", "cs_demand,trees_demand", *set_)
         self.make(model, "curves", "--designs", "cs_demand", "--hosts", "3", *set_)
         self.make(model, "size", *site, "--image", "8G", "--seconds", "40")
@@ -123,7 +124,7 @@ class TestResults(testtools.TestCase):
             "churn", "$ virtman-tool predict", "Commit not known; 2 processors (p), 8.0 GiB",
             "simgrid: 255 hosts, 64 pieces", "0.41 s", "+0.5%", "small", "racks-not-told",
             "1,000,000,000 bit/s", "trees_demand", "over one without waits", "1,048,576 bytes",
-            "fan-out", "the last VM is ready", "in time",
+            "read at home", "inverse", "fan-out", "the last VM is ready", "in time",
         ):  # fmt: skip
             assert part in text, part
         for picture in ("times.svg", "curves.svg"):

@@ -38,6 +38,30 @@ class SimulateTest(testtools.TestCase):
         self.assertLess(found["first_s"], found["last_s"] + 1e-9)
         self.assertIn("last/limit", self.simulate(*RUN)[1])
 
+    def test_a_ring_beside_trees(self):
+        words = ("ring", "--hosts", "7", "--regions", "70", "--cache", "0.25", "--cv", "0,0.4")
+        found = self.written(*words)
+        source = {one["design"]: one["source"] for one in found["reads"]}
+        self.assertEqual(0, source["ring"])
+        self.assertLess(0.1, source["trees"])
+        self.assertLess(source["trees"], source["alone"])
+        cv = {(one["cv"], one["weights"]): one["cv_after"] for one in found["loads"]}
+        self.assertLess(cv[0, "inverse"], 0.01)
+        self.assertLess(cv[0.4, "room"], cv[0.4, "equal"])
+        near = self.written(*words, "--racks", "2", "--own-rack")["reads"][-1]
+        self.assertEqual(near["source"], near["rack_to_rack"])
+
+    def test_a_ring_that_cannot_be(self):
+        for words, told in (
+            (("--cache", "0"), "no share of the image"),
+            (("--cache", "1.5"), "no share of the image"),
+            (("--cv", "-1"), "no number"),
+            (("--racks", "8"), "cannot fill 8 racks"),
+        ):
+            code, said = self.simulate("ring", *words)
+            self.assertNotEqual(0, code)
+            self.assertIn(told, said)
+
     def test_what_goes_wrong_meanwhile(self):
         (found,) = self.written(
             *RUN, "--deaths", "0.2", "--joins", "2", "--stragglers", "0.2", "--others", "0.3",

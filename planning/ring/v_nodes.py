@@ -1,0 +1,127 @@
+"""Who owns which part of an image in a ring, and how that follows traffic (ACStor, 3.4 and 3.6).
+
+Hosts own v-nodes, and each region of an image belongs to one of these. The paper has v-nodes at
+random points of a circle; here they lie at equal distances, hosts take turns in another order each
+time, and regions are dealt to v-nodes in turn. So what a host owns is as much as its v-nodes say,
+what is read in order comes from all, and those that come next to a host are all others alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+
+V_NODES = 1024
+"""Of a ring: with 64 hosts, a host's share is right to a sixteenth."""
+
+LOADED = 0.8
+"""Share of its rate that a loaded switch carries (Algorithm 2)."""
+
+_NO_LIMIT = 7
+"""More than the switches between any two hosts (Algorithm 2)."""
+
+_LEAST = 0.05
+
+
+def by_traffic(traffic: Mapping[str, float]) -> dict[str, float]:
+    """Return weights of hosts: the more traffic of its own, the less (Equation 1).
+
+    The paper's factor says how many v-nodes there are in all, which is fixed here. A host of less
+    than a twentieth of the mean counts as one of a twentieth: it has a link no larger than others.
+    """
+    total = sum(traffic.values())
+    if not total:
+        return dict.fromkeys(traffic, 1.0)
+    least = _LEAST * total / len(traffic)
+    return {host: total / max(own, least) for host, own in traffic.items()}
+
+
+def by_room(traffic: Mapping[str, float], asked: float) -> dict[str, float]:
+    """Return weights of hosts with which all have the same traffic in the end, if that can be.
+
+    :param asked: what all together are asked for; who has more traffic of its own than the others
+        come to with that gets nothing
+    """
+    left = sorted(traffic.values())
+    level = 0.0
+    for count in range(1, len(left) + 1):
+        level = (asked + sum(left[:count])) / count
+        if count == len(left) or level <= left[count]:
+            break
+    return {host: max(level - own, 0.0) for host, own in traffic.items()}
+
+
+def deal(weights: Mapping[str, float], total: int = V_NODES) -> dict[str, int]:
+    """Return how many v-nodes each host has, by weights that are not all 0; these add up to all."""
+    per_weight = total / sum(weights.values())
+    exact = {host: weight * per_weight for host, weight in weights.items()}
+    counts = {host: int(one) for host, one in exact.items()}
+    lacking = total - sum(counts.values())
+    nearest = sorted(exact, key=lambda host: (counts[host] - exact[host], host))
+    for host in nearest[:lacking]:
+        counts[host] += 1
+    return counts
+
+
+def remap(
+    owners: Sequence[str],
+    counts: Mapping[str, int],
+    likeness: Callable[[str, str], float] = lambda giver, taker: 0.0,
+) -> tuple[str, ...]:
+    """Return the owners of all v-nodes, so that each host has as many as it shall have.
+
+    No more change hands than have to. Who has too many gives to who is most like it (3.6).
+
+    :param owners: of all v-nodes; hosts without a count have left
+    :param likeness: of two hosts: how much of what one has the other has too
+    """
+    surplus = Counter(owners)
+    surplus.subtract(counts)
+    lacking = {host: -more for host, more in surplus.items() if more < 0}
+    found = list(owners)
+    for place, owner in enumerate(owners):
+        if surplus[owner] > 0:
+            taker = max(sorted(lacking), key=lambda host: likeness(owner, host))
+            found[place] = taker
+            surplus[owner] -= 1
+            lacking[taker] -= 1
+            if not lacking[taker]:
+                del lacking[taker]
+    return tuple(found)
+
+
+def even(hosts: Sequence[str], total: int = V_NODES) -> tuple[str, ...]:
+    """Return owners of all v-nodes, of which hosts have equal parts."""
+    found: list[str] = []
+    while len(found) < total:
+        turn = len(found)
+        found += sorted(hosts, key=lambda host: sha256(f"{turn}/{host}".encode()).digest())
+    return tuple(found[:total])
+
+
+def owner(
+    owners: Sequence[str], region: int, distance: Callable[[str], int], threshold: int = _NO_LIMIT
+) -> str:
+    """Return whom to ask for a region (Algorithm 1): its owner, or the next that is near enough.
+
+    :param distance: how many switches are between who asks and a host; 0 to itself
+    :param threshold: a host as far away as this is not asked
+    """
+    start = region % len(owners)
+    for place in range(start, start + len(owners)):
+        found = owners[place % len(owners)]
+        if distance(found) < threshold:
+            return found
+    return owners[start]
+
+
+def threshold(levels: Sequence[Sequence[float]]) -> int:
+    """Return from how many switches on a host is too far away (Algorithm 2).
+
+    :param levels: the load of each switch as a share of its rate, edge switches first
+    """
+    for level, switches in enumerate(levels):
+        if sum(load > LOADED for load in switches) > len(switches) / 2:
+            return 2 * level + 1
+    return _NO_LIMIT

@@ -1,0 +1,127 @@
+"""Parts of a ring: as large as weights say, changed no more than has to be, and near if asked."""
+
+from collections import Counter
+
+import testtools
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planning.ring import v_nodes
+
+HOSTS = [f"h{number:02}" for number in range(64)]
+WEIGHTS = st.dictionaries(
+    st.sampled_from(HOSTS), st.floats(0.01, 100), min_size=1, max_size=len(HOSTS)
+)
+
+
+class DealTest(testtools.TestCase):
+    @given(WEIGHTS)
+    def test_all_are_dealt_in_proportion(self, weights):
+        counts = v_nodes.deal(weights)
+        self.assertEqual(v_nodes.V_NODES, sum(counts.values()))
+        for host, count in counts.items():
+            exact = weights[host] / sum(weights.values()) * v_nodes.V_NODES
+            self.assertLess(abs(count - exact), 1 + 1e-6)
+
+    @given(WEIGHTS)
+    def test_who_has_more_traffic_gets_no_more(self, traffic):
+        for weights in (v_nodes.by_traffic(traffic), v_nodes.by_room(traffic, 100.0)):
+            for host, own in traffic.items():
+                for other, more in traffic.items():
+                    self.assertTrue(own > more or weights[host] >= weights[other])
+
+    @given(WEIGHTS, st.floats(0.01, 1000))
+    def test_room_is_filled_to_one_level(self, traffic, asked):
+        room = v_nodes.by_room(traffic, asked)
+        self.assertAlmostEqual(asked, sum(room.values()), delta=asked * 1e-6)
+        levels = [traffic[host] + more for host, more in room.items() if more]
+        self.assertLess(max(levels) - min(levels), 1e-6 * max(levels))
+        for host, more in room.items():
+            self.assertTrue(more or traffic[host] >= max(levels) * (1 - 1e-9))
+
+    def test_without_traffic_all_are_alike(self):
+        self.assertEqual({"a": 1.0, "b": 1.0}, v_nodes.by_traffic({"a": 0.0, "b": 0.0}))
+
+    def test_a_host_without_traffic_does_not_get_all(self):
+        weights = v_nodes.by_traffic({"a": 0.0, "b": 10.0, "c": 10.0})
+        self.assertEqual(30.0, weights["a"] / weights["b"])
+
+
+class RemapTest(testtools.TestCase):
+    @given(WEIGHTS, WEIGHTS)
+    def test_the_fewest_change_hands(self, before, after):
+        owners = v_nodes.remap(v_nodes.even(sorted(before)), v_nodes.deal(before))
+        wanted = v_nodes.deal(after)
+        found = v_nodes.remap(owners, wanted)
+        counts = {host: count for host, count in wanted.items() if count}
+        self.assertEqual(counts, dict(Counter(found)))
+        had = Counter(owners)
+        fewest = sum(max(0, count - had[host]) for host, count in counts.items())
+        changed = sum(one != other for one, other in zip(owners, found, strict=True))
+        self.assertEqual(fewest, changed)
+
+    def test_who_is_most_alike_takes_over(self):
+        owners = v_nodes.even(["a", "b", "c"], 12)
+        found = v_nodes.remap(
+            owners, {"a": 2, "b": 5, "c": 5}, lambda giver, taker: float(taker == "c")
+        )
+        changed = [new for old, new in zip(owners, found, strict=True) if old != new]
+        self.assertEqual(["c", "b"], changed)
+
+    def test_who_leaves_gives_all(self):
+        found = v_nodes.remap(v_nodes.even(["a", "b", "c"]), v_nodes.deal({"a": 1, "b": 1}))
+        self.assertEqual({"a": 512, "b": 512}, dict(Counter(found)))
+
+    def test_equal_parts(self):
+        counts = Counter(v_nodes.even(HOSTS[:7]))
+        self.assertLessEqual(max(counts.values()) - min(counts.values()), 1)
+
+
+class OwnerTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.owners = v_nodes.even(HOSTS)
+
+    def asked(self, threshold, reader=0):
+        """Return whom a reader asks for each region; hosts of one rack have the same last digit."""
+
+        def distance(host):
+            if host == HOSTS[reader]:
+                return 0
+            return 1 if int(host[1:]) % 10 == reader % 10 else 3
+
+        return [
+            v_nodes.owner(self.owners, region, distance, threshold)
+            for region in range(2 * v_nodes.V_NODES)
+        ]
+
+    def test_it_is_the_owner_if_all_are_near_enough(self):
+        self.assertEqual([*self.owners] * 2, self.asked(7))
+
+    def test_who_is_too_far_away_is_not_asked(self):
+        found = self.asked(3)
+        near = set(HOSTS[0::10])
+        self.assertEqual(near, set(found))
+        self.assertTrue(
+            all(
+                one == owner
+                for one, owner in zip(found, self.owners, strict=False)
+                if owner in near
+            )
+        )
+        counts = Counter(found)
+        self.assertLess(max(counts.values()), 2 * len(found) / len(near))
+
+    def test_a_host_asks_itself_at_least(self):
+        self.assertEqual({HOSTS[0]}, set(self.asked(1)))
+        owners = v_nodes.even(HOSTS[1:])
+        self.assertEqual(owners[5], v_nodes.owner(owners, 5, lambda host: 3, 1))
+
+    def test_a_level_of_switches_that_is_loaded_is_not_passed(self):
+        for levels, threshold in (
+            ([[0.1, 0.9], [0.5], [0.2]], 7),
+            ([[0.9, 0.9], [0.5], [0.9]], 1),
+            ([[0.1, 0.2], [0.9, 0.81, 0.8], [0.9]], 3),
+            ([[0.1, 0.2], [0.9, 0.1], [0.9]], 5),
+        ):
+            self.assertEqual(threshold, v_nodes.threshold(levels))
