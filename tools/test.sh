@@ -150,6 +150,7 @@ run_tests() {
     export VIRTMAN_FIGURES=$PWD/$repository/figures
     : > "$VIRTMAN_FIGURES"
     [ -e "$repository/.stestr/format" ] || "${tests[@]}" init
+    [ ! -e "tests/$part/durations" ] || python tools/durations.py load "$repository" "tests/$part/durations"
     report "$repository/report" "$("${tests[@]}" list "$@" | wc -l)" \
         "${tests[@]}" run "${options[@]}" "$@"
     cat "$VIRTMAN_FIGURES"
