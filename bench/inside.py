@@ -167,11 +167,12 @@ def remove(*vms: str) -> object:
 
 
 def replay(device: str, trace: str) -> object:
-    """Read a device as the trace says; return the seconds of each read."""
+    """Read a device as the trace says; return when each read began and how long it took."""
     reads = json.loads(Path(trace).read_text())
     opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
     memory = memoryview(mmap.mmap(-1, max(length for _, _, length in reads)))
     owed, taken = 0.0, []
+    begin = time.monotonic()
     for pause, offset, length in reads:
         owed += pause
         if owed > _SHORT:
@@ -180,7 +181,7 @@ def replay(device: str, trace: str) -> object:
             owed -= time.monotonic() - slept
         asked = time.monotonic()
         os.preadv(opened, [memory[:length]], offset)
-        taken.append(time.monotonic() - asked)
+        taken.append((asked - begin, time.monotonic() - asked))
     return taken
 
 

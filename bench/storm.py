@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 from statistics import median, quantiles
 from typing import Any
 
@@ -31,6 +32,7 @@ from lab.rootfs import TOP
 BED = "bench-storm"
 PROGRAMS = TOP / "lab/images/peers"
 WORKLOADS = ("replay", "boot")
+LONGEST_WAITS = 5
 WAITED = 0.01  # seconds: a read that took longer was not answered by memory
 LOOK = 1.0  # seconds
 
@@ -59,7 +61,8 @@ class Setting:
 class Boots:
     """What boots at once took; seconds since all nodes were asked for a VM, one a node.
 
-    :ivar waits: seconds of each read that memory did not answer, in all VMs
+    :ivar waits: of each read that memory did not answer, in all VMs: the seconds from the VM's
+        device to its begin, and those that it took
     :ivar source: bytes that the source sent
     :ivar sent: bytes that each node sent
     :ivar received: seconds, and bytes that a node had received by then, on average
@@ -68,7 +71,7 @@ class Boots:
 
     attached: Sequence[float]
     ready: Sequence[float]
-    waits: Sequence[float]
+    waits: Sequence[tuple[float, float]]
     source: int
     sent: Sequence[int]
     received: Sequence[tuple[float, float]]
@@ -133,7 +136,8 @@ def entry(
 ) -> dict[str, Any]:
     """Return one entry of ``runs``."""
     carried = setting.working_set / setting.link if setting.link else 0.0
-    waits = sorted(1000 * one for one in cold.waits)
+    waits = sorted(1000 * took for _, took in cold.waits)
+    longest = sorted(cold.waits, key=itemgetter(1), reverse=True)[:LONGEST_WAITS]
     return {
         "peer": peer,
         "workload": setting.workload,
@@ -156,6 +160,7 @@ def entry(
         "stall_p50_ms": median(waits) if waits else None,
         "stall_p99_ms": quantiles(waits, n=100, method="inclusive")[98] if len(waits) > 1 else None,
         "stall_max_ms": waits[-1] if waits else None,
+        "longest_waits": [{"begin_s": asked, "ms": 1000 * took} for asked, took in longest],
         "ready_s": sorted(cold.ready),
         "sent_bytes": sorted(cold.sent),
         "received": cold.received,
@@ -250,7 +255,7 @@ class _Storm:
         before = [node.sent_bytes() for node in (self._site.storage, *nodes)]
         begin = time.monotonic()
 
-        def boot(node: Node) -> tuple[float, float, list[float]]:
+        def boot(node: Node) -> tuple[float, float, list[tuple[float, float]]]:
             disk = peer.create(node)
             attached = time.monotonic() - begin
             reads = self._replay(node, disk) if self._workload == "replay" else []
@@ -269,17 +274,16 @@ class _Storm:
         return Boots(
             attached=[attached for attached, _, _ in booted],
             ready=[ready for _, ready, _ in booted],
-            waits=[one for _, _, reads in booted for one in reads if one > WAITED],
+            waits=[one for _, _, reads in booted for one in reads if one[1] > WAITED],
             source=source,
             sent=others,
             received=received.curve,
             processors=busy,
         )
 
-    def _replay(self, node: Node, disk: str) -> list[float]:
+    def _replay(self, node: Node, disk: str) -> list[tuple[float, float]]:
         done = node.run([*INSIDE, "replay", disk, "/host/trace.json"], timeout=LONGEST)
-        taken: list[float] = json.loads(done.stdout)
-        return taken
+        return [(asked, took) for asked, took in json.loads(done.stdout)]
 
     def _guest(self, node: Node, disk: str, *options: str, keeps: bool = True) -> None:
         guest = Guest(node, f"guest{next(self._guests)}", disk, keeps=keeps)

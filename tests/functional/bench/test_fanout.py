@@ -18,7 +18,7 @@ RUN = {
 }  # fmt: skip
 MORE_OF_RUN = {
     "profile_covers", "floor_s", "attached_s", "reads_s", "ready_s", "sent_bytes", "received",
-    "processors_busy",
+    "processors_busy", "longest_waits",
 }  # fmt: skip
 RATIOS = {
     "replay_last_over_limit", "cold_over_warm_replay", "cold_over_warm_boot", "source_over_set",
@@ -32,7 +32,7 @@ def booted(nodes, link_rate, peers, workload, progress):
     """Return the runs of boots that took these times, and read nothing that came ahead."""
     link = storm.bytes_per_second(link_rate) if link_rate else 0
     setting = storm.Setting(nodes, link, workload, 80_000_000, 20.0, 25.0, 0.97)
-    waits = [0.02, 0.4] if workload == "replay" else []
+    waits = [(3.0, 0.02), (1.0, 0.4)] if workload == "replay" else []
     cold = storm.Boots([2.0, 3.0], [31.0, 40.0], waits, 83_000_000, [0, 9], [(1.0, 5.0)], 1.5)
     warm = storm.Boots([1.0, 2.0], [21.0, 20.0], [], 0, [0, 0], [(1.0, 0.0)], 1.1)
     return [storm.entry(peer, setting, cold, warm, None) for peer in peers]
