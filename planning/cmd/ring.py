@@ -12,8 +12,6 @@ from planning.cmd import options, table
 from planning.ring import balance, reading, v_nodes
 from planning.ring.reading import Answered, Site
 
-_ALL, _OWN_RACK = v_nodes.threshold([]), v_nodes.threshold([[0.0], [1.0]])
-
 
 def _share(text: str) -> float:
     share = options.number(text)
@@ -95,7 +93,7 @@ def ring(
             designs = {
                 "alone": reading.alone(site),
                 "trees": reading.trees(site),
-                "ring": reading.ring(site, _OWN_RACK if own_rack else _ALL),
+                "ring": reading.ring(site, v_nodes.OWN_RACK if own_rack else v_nodes.ANYWHERE),
             }
             reads += [
                 {"cache": share, "design": name, **_shares(one)} for name, one in designs.items()

@@ -15,11 +15,8 @@ from hashlib import sha256
 V_NODES = 1024
 """Of a ring: with 64 hosts, a host's share is right to a sixteenth."""
 
-LOADED = 0.8
-"""Share of its rate that a loaded switch carries (Algorithm 2)."""
-
-_NO_LIMIT = 7
-"""More than the switches between any two hosts (Algorithm 2)."""
+ANYWHERE, OWN_RACK = 7, 3
+"""From how many switches on a host is too far away to be asked: those of Algorithm 2."""
 
 _LEAST = 0.05
 
@@ -64,17 +61,13 @@ def deal(weights: Mapping[str, float], total: int = V_NODES) -> dict[str, int]:
     return counts
 
 
-def remap(
-    owners: Sequence[str],
-    counts: Mapping[str, int],
-    likeness: Callable[[str, str], float] = lambda giver, taker: 0.0,
-) -> tuple[str, ...]:
+def remap(owners: Sequence[str], counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return the owners of all v-nodes, so that each host has as many as it shall have.
 
-    No more change hands than have to. Who has too many gives to who is most like it (3.6).
+    No more change hands than have to. The paper has who gives one choose whose cache is most like
+    its own (3.6); here who lacks most gets it, as parts of a ring have nothing in common.
 
     :param owners: of all v-nodes; hosts without a count have left
-    :param likeness: of two hosts: how much of what one has the other has too
     """
     surplus = Counter(owners)
     surplus.subtract(counts)
@@ -82,7 +75,7 @@ def remap(
     found = list(owners)
     for place, owner in enumerate(owners):
         if surplus[owner] > 0:
-            taker = max(sorted(lacking), key=lambda host: likeness(owner, host))
+            taker = max(sorted(lacking), key=lambda host: lacking[host])
             found[place] = taker
             surplus[owner] -= 1
             lacking[taker] -= 1
@@ -101,7 +94,7 @@ def even(hosts: Sequence[str], total: int = V_NODES) -> tuple[str, ...]:
 
 
 def owner(
-    owners: Sequence[str], region: int, distance: Callable[[str], int], threshold: int = _NO_LIMIT
+    owners: Sequence[str], region: int, distance: Callable[[str], int], threshold: int
 ) -> str:
     """Return whom to ask for a region (Algorithm 1): its owner, or the next that is near enough.
 
@@ -114,14 +107,3 @@ def owner(
         if distance(found) < threshold:
             return found
     return owners[start]
-
-
-def threshold(levels: Sequence[Sequence[float]]) -> int:
-    """Return from how many switches on a host is too far away (Algorithm 2).
-
-    :param levels: the load of each switch as a share of its rate, edge switches first
-    """
-    for level, switches in enumerate(levels):
-        if sum(load > LOADED for load in switches) > len(switches) / 2:
-            return 2 * level + 1
-    return _NO_LIMIT

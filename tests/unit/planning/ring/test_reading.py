@@ -3,10 +3,10 @@
 import testtools
 
 from planning.errors import Invalid
-from planning.ring import reading
+from planning.ring import reading, v_nodes
 from planning.ring.reading import Site
 
-FAR, NEAR = 7, 3
+FAR, NEAR = v_nodes.ANYWHERE, v_nodes.OWN_RACK
 
 
 class ReadingTest(testtools.TestCase):
