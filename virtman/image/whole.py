@@ -5,12 +5,14 @@ come in order, one of each stripe at a time: a node that copies is a little behi
 which copy too, and ahead of its children. What came for the copy alone leaves memory again once it
 is on the disk.
 
-VMs go first. No piece is asked for while one of them waits, unless they never cease to; then it is
-one now and then. And all limits for what is fetched ahead of VMs apply here too.
+VMs go first. Nothing is asked for while one of them waits, unless they never cease to; then it is
+some now and then. No request takes a link for long, as VMs of other nodes wait behind it, of which
+nobody here knows. And all limits for what is fetched ahead of VMs apply here too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
@@ -28,7 +30,7 @@ from virtman.image.comparison import Comparison
 from virtman.image.copies import Copies
 from virtman.image.share import SharedCap
 from virtman.model import copying, hashtree
-from virtman.model.copying import PIECE, Copy, Held
+from virtman.model.copying import PIECE, Copy, Held, Pace
 from virtman.model.hashtree import BLOCK
 from virtman.model.naming import Device
 
@@ -39,9 +41,6 @@ LOOK = 0.5
 
 _PATIENCE, _AGAIN = 0.2, 0.01
 """Seconds for which a piece waits for VMs that read all the time, and between two looks at them."""
-
-_TOGETHER = 4
-"""Pieces that are asked for at once while no VM reads."""
 
 _UNSETTLED, _UNSETTLED_S = 32 * 1024 * 1024, 5.0
 """Bytes, and seconds, after which what came is brought to the disk: a power cut costs no more."""
@@ -242,34 +241,33 @@ class Copier:
 
     def _work(self, lane: Sequence[int]) -> None:
         """Fetch the pieces of a lane in order."""
+        pace = Pace()
         try:
             with open(self._copy.path, "r+b", buffering=0) as file:
                 at = 0
                 while at < len(lane) and not self._over.is_set():
-                    taken = self._take(lane, at)
-                    self._fetch(file.fileno(), taken)
+                    together = PIECE if self._is_read() else pace.length
+                    taken = _taken(lane, at, together)
+                    self._fetch(file.fileno(), taken, pace)
                     at += len(taken)
         except (OSError, KernelFailure) as err:
             self._failure = self._failure or err
             self._over.set()
 
-    def _take(self, lane: Sequence[int], at: int) -> Sequence[int]:
-        """Return what is asked for together: pieces that lie behind each other."""
-        end = at + 1
-        while end < len(lane) and lane[end] == lane[end - 1] + 1 and end - at < _TOGETHER:
-            end += 1
-        return lane[at : at + 1 if self._is_read() else end]
-
-    def _fetch(self, descriptor: int, taken: Sequence[int]) -> None:
-        for start, length in self._parts(taken):
-            if not self._await_turn(length):
-                return
-            data = self._from_parents(start, length)
-            if self._over.is_set():  # the image may have been left since
-                return
-            os.pwrite(descriptor, data, start)
-            with self._lock:
-                self._fetched += length
+    def _fetch(self, descriptor: int, taken: Sequence[int], pace: Pace) -> None:
+        for start, size in self._parts(taken):
+            at, end = start, start + size
+            while at < end:
+                length = min(pace.length, end - at)
+                if not self._await_turn(length):
+                    return
+                data = self._from_parents(at, length, pace)
+                if self._over.is_set():  # the image may have been left since
+                    return
+                os.pwrite(descriptor, data, at)
+                with self._lock:
+                    self._fetched += length
+                at += length
         with self._lock:
             self._came += taken
 
@@ -297,11 +295,15 @@ class Copier:
         """Tell whether a VM waits for what it reads of the image."""
         return sysfs.is_read(self._origin)
 
-    def _from_parents(self, start: int, length: int) -> bytes:
+    def _from_parents(self, start: int, length: int, pace: Pace) -> bytes:
         if start >= self._layout.leaves_at:
-            return self._caches.read_leaves(start - self._layout.leaves_at, length)
+            with _timed(pace, length):
+                return self._caches.read_leaves(start - self._layout.leaves_at, length)
         lacked = [one for one in _pieces(start, length) if self._caches.lacks(*one)]
-        data = self._caches.read(start, length)
+        if not lacked:
+            return self._caches.read(start, length)
+        with _timed(pace, length):
+            data = self._caches.read(start, length)
         with self._lock:
             self._passing += lacked
         return data
@@ -337,6 +339,22 @@ class Copier:
             return not self._may()
 
         return sorted({at // PIECE for at in self._comparison.wrong(pause)})
+
+
+@contextlib.contextmanager
+def _timed(pace: Pace, length: int) -> Iterator[None]:
+    """Have a pace know how long a request takes."""
+    begin = time.monotonic()
+    yield
+    pace.came(length, time.monotonic() - begin)
+
+
+def _taken(lane: Sequence[int], at: int, length: int) -> Sequence[int]:
+    """Return the next piece, and those behind it in the image that one request can have too."""
+    end = at + 1
+    while end < len(lane) and lane[end] == lane[end - 1] + 1 and (end + 1 - at) * PIECE <= length:
+        end += 1
+    return lane[at:end]
 
 
 def _pieces(start: int, length: int) -> Iterator[tuple[int, int]]:
