@@ -12,7 +12,6 @@ nobody here knows. And all limits for what is fetched ahead of VMs apply here to
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -256,18 +255,25 @@ class Copier:
 
     def _fetch(self, descriptor: int, taken: Sequence[int], pace: Pace) -> None:
         for start, size in self._parts(taken):
+            lacked = self._lacked(start, size)
             at, end = start, start + size
             while at < end:
-                length = min(pace.length, end - at)
+                length = min(pace.length, end - at) if lacked else end - at
                 if not self._await_turn(length):
                     return
-                data = self._from_parents(at, length, pace)
+                begin = time.monotonic()
+                data = self._read(at, length)
+                if lacked:
+                    pace.came(length, time.monotonic() - begin)
                 if self._over.is_set():  # the image may have been left since
                     return
                 os.pwrite(descriptor, data, at)
                 with self._lock:
                     self._fetched += length
                 at += length
+            if end <= self._layout.leaves_at:
+                with self._lock:
+                    self._passing += lacked
         with self._lock:
             self._came += taken
 
@@ -295,18 +301,17 @@ class Copier:
         """Tell whether a VM waits for what it reads of the image."""
         return sysfs.is_read(self._origin)
 
-    def _from_parents(self, start: int, length: int, pace: Pace) -> bytes:
+    def _lacked(self, start: int, length: int) -> list[tuple[int, int]]:
+        """Return what of a part memory does not have; the leaves are not looked for there."""
+        found = list(_pieces(start, length))
         if start >= self._layout.leaves_at:
-            with _timed(pace, length):
-                return self._caches.read_leaves(start - self._layout.leaves_at, length)
-        lacked = [one for one in _pieces(start, length) if self._caches.lacks(*one)]
-        if not lacked:
-            return self._caches.read(start, length)
-        with _timed(pace, length):
-            data = self._caches.read(start, length)
-        with self._lock:
-            self._passing += lacked
-        return data
+            return found
+        return [one for one in found if self._caches.lacks(*one)]
+
+    def _read(self, start: int, length: int) -> bytes:
+        if start >= self._layout.leaves_at:
+            return self._caches.read_leaves(start - self._layout.leaves_at, length)
+        return self._caches.read(start, length)
 
     def _settle(self) -> None:
         """Have on the disk what came, write that down, and have memory give up what is so."""
@@ -339,14 +344,6 @@ class Copier:
             return not self._may()
 
         return sorted({at // PIECE for at in self._comparison.wrong(pause)})
-
-
-@contextlib.contextmanager
-def _timed(pace: Pace, length: int) -> Iterator[None]:
-    """Have a pace know how long a request takes."""
-    begin = time.monotonic()
-    yield
-    pace.came(length, time.monotonic() - begin)
 
 
 def _taken(lane: Sequence[int], at: int, length: int) -> Sequence[int]:
