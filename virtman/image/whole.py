@@ -5,9 +5,8 @@ come in order, one of each stripe at a time: a node that copies is a little behi
 which copy too, and ahead of its children. What came for the copy alone leaves memory again once it
 is on the disk.
 
-VMs go first. Nothing is asked for while one of them waits, unless they never cease to; then it is
-some now and then. No request takes a link for long, as VMs of other nodes wait behind it, of which
-nobody here knows. And all limits for what is fetched ahead of VMs apply here too.
+VMs go first. No piece is asked for while one of them waits, unless they never cease to; then it is
+one now and then. And all limits for what is fetched ahead of VMs apply here too.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from virtman.image.comparison import Comparison
 from virtman.image.copies import Copies
 from virtman.image.share import SharedCap
 from virtman.model import copying, hashtree
-from virtman.model.copying import PIECE, Copy, Held, Pace
+from virtman.model.copying import PIECE, Copy, Held
 from virtman.model.hashtree import BLOCK
 from virtman.model.naming import Device
 
@@ -40,6 +39,9 @@ LOOK = 0.5
 
 _PATIENCE, _AGAIN = 0.2, 0.01
 """Seconds for which a piece waits for VMs that read all the time, and between two looks at them."""
+
+_TOGETHER = 4
+"""Pieces that are asked for at once while no VM reads."""
 
 _UNSETTLED, _UNSETTLED_S = 32 * 1024 * 1024, 5.0
 """Bytes, and seconds, after which what came is brought to the disk: a power cut costs no more."""
@@ -240,40 +242,34 @@ class Copier:
 
     def _work(self, lane: Sequence[int]) -> None:
         """Fetch the pieces of a lane in order."""
-        pace = Pace()
         try:
             with open(self._copy.path, "r+b", buffering=0) as file:
                 at = 0
                 while at < len(lane) and not self._over.is_set():
-                    together = PIECE if self._is_read() else pace.length
-                    taken = _taken(lane, at, together)
-                    self._fetch(file.fileno(), taken, pace)
+                    taken = self._take(lane, at)
+                    self._fetch(file.fileno(), taken)
                     at += len(taken)
         except (OSError, KernelFailure) as err:
             self._failure = self._failure or err
             self._over.set()
 
-    def _fetch(self, descriptor: int, taken: Sequence[int], pace: Pace) -> None:
-        for start, size in self._parts(taken):
-            lacked = self._lacked(start, size)
-            at, end = start, start + size
-            while at < end:
-                length = min(pace.length, end - at) if lacked else end - at
-                if not self._await_turn(length):
-                    return
-                begin = time.monotonic()
-                data = self._read(at, length)
-                if lacked:
-                    pace.came(length, time.monotonic() - begin)
-                if self._over.is_set():  # the image may have been left since
-                    return
-                os.pwrite(descriptor, data, at)
-                with self._lock:
-                    self._fetched += length
-                at += length
-            if end <= self._layout.leaves_at:
-                with self._lock:
-                    self._passing += lacked
+    def _take(self, lane: Sequence[int], at: int) -> Sequence[int]:
+        """Return what is asked for together: pieces that lie behind each other."""
+        end = at + 1
+        while end < len(lane) and lane[end] == lane[end - 1] + 1 and end - at < _TOGETHER:
+            end += 1
+        return lane[at : at + 1 if self._is_read() else end]
+
+    def _fetch(self, descriptor: int, taken: Sequence[int]) -> None:
+        for start, length in self._parts(taken):
+            if not self._await_turn(length):
+                return
+            data = self._from_parents(start, length)
+            if self._over.is_set():  # the image may have been left since
+                return
+            os.pwrite(descriptor, data, start)
+            with self._lock:
+                self._fetched += length
         with self._lock:
             self._came += taken
 
@@ -301,17 +297,14 @@ class Copier:
         """Tell whether a VM waits for what it reads of the image."""
         return sysfs.is_read(self._origin)
 
-    def _lacked(self, start: int, length: int) -> list[tuple[int, int]]:
-        """Return what of a part memory does not have; the leaves are not looked for there."""
-        found = list(_pieces(start, length))
-        if start >= self._layout.leaves_at:
-            return found
-        return [one for one in found if self._caches.lacks(*one)]
-
-    def _read(self, start: int, length: int) -> bytes:
+    def _from_parents(self, start: int, length: int) -> bytes:
         if start >= self._layout.leaves_at:
             return self._caches.read_leaves(start - self._layout.leaves_at, length)
-        return self._caches.read(start, length)
+        lacked = [one for one in _pieces(start, length) if self._caches.lacks(*one)]
+        data = self._caches.read(start, length)
+        with self._lock:
+            self._passing += lacked
+        return data
 
     def _settle(self) -> None:
         """Have on the disk what came, write that down, and have memory give up what is so."""
@@ -344,14 +337,6 @@ class Copier:
             return not self._may()
 
         return sorted({at // PIECE for at in self._comparison.wrong(pause)})
-
-
-def _taken(lane: Sequence[int], at: int, length: int) -> Sequence[int]:
-    """Return the next piece, and those behind it in the image that one request can have too."""
-    end = at + 1
-    while end < len(lane) and lane[end] == lane[end - 1] + 1 and (end + 1 - at) * PIECE <= length:
-        end += 1
-    return lane[at:end]
 
 
 def _pieces(start: int, length: int) -> Iterator[tuple[int, int]]:

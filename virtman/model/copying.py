@@ -22,12 +22,6 @@ from virtman.model.hashtree import BLOCK, DIGEST
 PIECE = 64 * 1024
 """Bytes of which it is known whether they are there."""
 
-SHORTEST, LONGEST = 16 * 1024, 4 * PIECE
-"""Bytes of a request."""
-
-_REQUEST_S = 0.01
-"""Seconds that one is to take: so long waits whoever reads behind it on the same link."""
-
 _TOGETHER = 1024 * 1024
 """Bytes of digests that are read at once, of 128 MiB of the image: a large image has many."""
 
@@ -146,27 +140,6 @@ class Held:
     def encoded(self) -> bytes:
         """Return what makes the same again."""
         return bytes(self._bits)
-
-
-class Pace:
-    """How much is asked for at once: what comes in a moment, as VMs wait behind it.
-
-    On links that are slow, or that others fill, these are parts of a piece.
-
-    :ivar length: bytes of the next request
-    """
-
-    def __init__(self) -> None:
-        self.length = SHORTEST
-
-    def came(self, length: int, seconds: float) -> None:
-        """Take notice of how long a request took that had to be fetched.
-
-        One that somebody else had asked for before is fast, and tells little: so requests become
-        twice as long at most, and as short as they have to be.
-        """
-        fitting = int(length * _REQUEST_S / max(seconds, 1e-6)) // SHORTEST * SHORTEST
-        self.length = max(SHORTEST, min(fitting, 2 * self.length, LONGEST))
 
 
 def complete(layout: Layout, held: Held, stripes: int) -> tuple[int, ...]:

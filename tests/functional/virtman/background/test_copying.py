@@ -107,15 +107,6 @@ class CopyingCase(TestCase):
             for number in range((offset - MIB) // PIECE, (offset - MIB + length - 1) // PIECE + 1)
         ]
 
-    def fetched_bytes(self):
-        """Bytes of the image that were fetched, as often as they were."""
-        export = f"virtman_{IMAGE}_export"
-        return sum(
-            length
-            for name, offset, length in self.node.kernel.ahead
-            if name.startswith(export) and offset < MIB + SIZE
-        )
-
     def table(self, role):
         return self.node.kernel.state()["dm"].get(f"virtman_{IMAGE}_{role}")
 
@@ -158,7 +149,7 @@ class WholeTest(CopyingCase):
     def test_zeros_are_neither_fetched_nor_stored(self):
         self.hydrate()
         self.assertEqual({*range(4 * MIB // PIECE), SIZE // PIECE - 1}, set(self.fetched()))
-        self.assertEqual(4 * MIB, self.fetched_bytes())
+        self.assertEqual(len(self.fetched()), len(set(self.fetched())) + 1)  # a gap in the first
         stored = 4 * MIB + SIZE // 128
         self.assertEqual(stored, self.node.agent.copies.get(IMAGE).needs)
         self.assertLess(self.file().stat().st_blocks * 512, stored + PIECE)
@@ -527,7 +518,7 @@ class WrongTest(CopyingCase):
         self.useFixture(fixtures.MockPatchObject(whole.Copier, "_wrong", rotten))
         self.hydrate()
         self.assertEqual([[5], []], rounds)
-        self.assertEqual(4 * MIB + PIECE, self.fetched_bytes())
+        self.assertEqual(2, self.fetched().count(5))
         self.assert_whole()
 
     def test_leaves_are_checked_too(self):
@@ -559,8 +550,7 @@ class WrongTest(CopyingCase):
         self.assert_fed()
         self.node.kernel.ahead.clear()
         self.go_on()
-        self.assertEqual({3 * MIB // PIECE}, set(self.fetched()))
-        self.assertEqual(PIECE, self.fetched_bytes())
+        self.assertEqual([3 * MIB // PIECE], self.fetched())
         self.assert_whole()
 
     def test_the_scrub_that_comes_by_itself_reads_copies(self):

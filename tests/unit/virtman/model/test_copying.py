@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from virtman.model import copying, hashtree
-from virtman.model.copying import LONGEST, PIECE, SHORTEST, Held, Layout, Pace
+from virtman.model.copying import PIECE, Held, Layout
 from virtman.model.hashtree import BLOCK, DIGEST
 from virtman.model.sizes import REGION
 
@@ -98,30 +98,3 @@ class ZerosTest(testtools.TestCase):
         self.assertEqual(sum(kinds) * BLOCK, copying.stored(parts, ZEROS))
         for (start, length), (after, _) in itertools.pairwise(found):
             self.assertLess(start + length, after)
-
-
-class PaceTest(testtools.TestCase):
-    def after(self, rate, requests=20):
-        """Return the bytes of a request after some at so many bytes a second."""
-        pace = Pace()
-        for _ in range(requests):
-            pace.came(pace.length, pace.length / rate)
-        return pace.length
-
-    def test_a_request_has_what_comes_in_a_hundredth_of_a_second(self):
-        self.assertEqual(2 * SHORTEST, self.after(3_300_000))
-        self.assertEqual(PIECE, self.after(7_000_000))
-
-    def test_it_is_never_too_short_or_too_long(self):
-        self.assertEqual(SHORTEST, self.after(1000))
-        self.assertEqual(LONGEST, self.after(10**9))
-        self.assertEqual(0, LONGEST % PIECE)
-
-    def test_requests_grow_step_by_step_and_fall_at_once(self):
-        self.assertEqual(4 * SHORTEST, self.after(10**9, 2))
-        pace = Pace()
-        for _ in range(9):
-            pace.came(pace.length, 0.0)
-        self.assertEqual(LONGEST, pace.length)
-        pace.came(pace.length, 10.0)
-        self.assertEqual(SHORTEST, pace.length)
