@@ -190,14 +190,15 @@ class TestScrub(CacheCase):
         wrong = range(0, cached, MIB + BLOCK)
         # else a scrub heals a block while the next one rots
         with self.agent_held():
-            # what the VM reads itself must not count as fetched by scrubs
             wait_until(lambda: self.is_answered_by_the_cache(cached), "all cached", 60, 0.2)
-            before, scrubs = self.fetched(), self.scrubs()
             rot(self.node, BEHIND, content, wrong)
             self.assertFalse(self.read_start(cached) == content[:cached])
-        wait_until(lambda: self.read_start(cached) == content[:cached], "all healed", 120, 1)
+            before, scrubs = self.fetched(), self.scrubs()
+        # what the VM reads itself must not count as fetched by scrubs: it reads after these
+        wait_until(lambda: self.scrubs() > scrubs + 1, "a scrub from begin to end", 120, 0.2)
         scrubs = self.scrubs() - scrubs
         fetched = self.fetched() - before
+        wait_until(lambda: self.read_start(cached) == content[:cached], "all healed", 120, 1)
         said = re.findall(r"the cache was wrong at bytes \((.*?)\)", self.log())
         found = sorted(int(at) for words in said for at in re.findall(r"\d+", words))
         self.assertEqual(sorted({*found} & {*wrong}), found)
