@@ -136,8 +136,9 @@ def entry(
 ) -> dict[str, Any]:
     """Return one entry of ``runs``."""
     carried = setting.working_set / setting.link if setting.link else 0.0
-    waits = sorted(1000 * took for _, took in cold.waits)
-    longest = sorted(cold.waits, key=itemgetter(1), reverse=True)[:LONGEST_WAITS]
+    by_length = sorted(cold.waits, key=itemgetter(1))
+    waits = [1000 * took for _, took in by_length]
+    longest = by_length[: -LONGEST_WAITS - 1 : -1]
     return {
         "peer": peer,
         "workload": setting.workload,
