@@ -101,4 +101,4 @@ def exists(command, words):
 
 def _plain(path):
     """Return a route's path with its variables in the form of the documentation."""
-    return path.replace("path:", "").replace("<", "{").replace(">", "}")
+    return path.replace("<", "{").replace(">", "}")

@@ -19,7 +19,7 @@ RAISED: Final = "volt.raised"
 """Under which a request's environment has what went wrong with a heartbeat."""
 
 _ROUTE: Final = next(route for route in ROUTES if route.handler is hosts.heartbeat)
-_PATH: Final = re.compile(_ROUTE.path.replace("<path:host>", f"({PATTERN})") + r"\Z")
+_PATH: Final = re.compile(_ROUTE.path.replace("<host>", f"({PATTERN})") + r"\Z")
 _LENGTH: Final = re.compile(r"[0-9]{1,7}\Z")
 
 

@@ -19,7 +19,7 @@ def document(routes: Iterable[Route]) -> Schema:
     """Return the OpenAPI document of these routes."""
     paths: dict[str, Schema] = {}
     for route in routes:
-        path = re.sub(r"<(?:path:)?(\w+)>", r"{\1}", route.path)
+        path = re.sub(r"<(\w+)>", r"{\1}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, path)
     return {
         "openapi": "3.1.0",

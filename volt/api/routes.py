@@ -57,8 +57,8 @@ _IMAGE: Final = "/v1/images/<image>"
 _PROFILES: Final = f"{_IMAGE}/profiles"
 _PROFILE: Final = f"{_PROFILES}/<workload>"
 _WARMUPS: Final = f"{_IMAGE}/warmups"
-_PLACE: Final = f"{_IMAGE}/hosts/<path:host>"
-_HOST: Final = "/v1/hosts/<path:host>"
+_PLACE: Final = f"{_IMAGE}/hosts/<host>"
+_HOST: Final = "/v1/hosts/<host>"
 _IMPORT: Final = "/v1/imports/<image>"
 _RACK: Final = "/v1/racks/<rack>"
 _BYTES: Final = "application/octet-stream"
@@ -190,7 +190,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             query=schemas.FORCED,
         ),
         Route(
-            *("PUT", f"{_IMAGE}/makers/<path:host>", images.keep, "layer:keep"),
+            *("PUT", f"{_IMAGE}/makers/<host>", images.keep, "layer:keep"),
             "Make a layer known that a host has made, and serves.",
             {200: of(Image), 201: of(Image)},
             (404, 409),
@@ -198,7 +198,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             largest=LARGEST_IMAGE,
         ),
         Route(
-            *("DELETE", f"{_IMAGE}/makers/<path:host>", images.drop, "layer:drop"),
+            *("DELETE", f"{_IMAGE}/makers/<host>", images.drop, "layer:drop"),
             "Forget a layer that a host has made, or that the host has it.",
             {200: of(Image), 204: None},
             (404, 409),
@@ -307,7 +307,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             has_etag=True,
         ),
         Route(
-            *("PUT", f"{_WARMUPS}/<path:host>", warmups.tell, "warmup:tell"),
+            *("PUT", f"{_WARMUPS}/<host>", warmups.tell, "warmup:tell"),
             "Say how far a host is with warming an image.",
             {204: None},
             (404,),
@@ -443,7 +443,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
             has_etag=True,
         ),
         Route(
-            *("DELETE", f"{_IMAGE}/holds/<path:host>", holds.release, "hold:release"),
+            *("DELETE", f"{_IMAGE}/holds/<host>", holds.release, "hold:release"),
             "Let go of what a host needed that says so itself, or has expired.",
             {204: None},
             (409,),

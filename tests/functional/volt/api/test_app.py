@@ -86,7 +86,7 @@ class TestHeartbeat(TestCase):
     def test_it_is_refused_alike_either_way(self):
         self.assert_alike(400, body="{")
         self.assert_alike(400, body='{"images": {"A/b": {"generation": 1}}}')
-        self.assert_alike(400, path="/v1/hosts/a/b/heartbeat")
+        self.assert_alike(400, path="/v1/hosts/A/heartbeat")
         self.assert_alike(400, path="/v1/hosts/a/heartbeat?more=1")
         self.assert_alike(401, HTTP_AUTHORIZATION="Bearer nobody's")
 
