@@ -35,6 +35,7 @@ class Memory:
             and (not kind.mixed or node.foreign > 0)
             and (not kind.of_rack or node.rack == pick.rack)
             and kind.stray in (None, node.stray)
+            and (not kind.fast or (node.speed or 0) >= pick.speed)
             and (not kind.entry or node.level < ROOTS)
             and (not kind.root or ROOTS <= node.level <= INSIDE)
         )

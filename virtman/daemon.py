@@ -75,10 +75,10 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
 
     :raises VirtmanError: if options contradict each other
     """
-    agent = _agent(conf)
+    card = Card(conf.export.ip, conf.export.bandwidth)
+    agent = _agent(conf, card)
     agent.stack.prepare()
     moves, arrivals, journeys = _journeys(conf, agent)
-    card = Card(conf.export.ip, conf.export.bandwidth)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     boots = Boots(agent, _boots(conf), heartbeat.hasten)
     copying = Copying(agent, agent.copies, boots.options.how.cap, heartbeat.hasten)
@@ -114,7 +114,7 @@ def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
         agent.stores.suspension.stop()
 
 
-def _agent(conf: cfg.ConfigOpts) -> Agent:
+def _agent(conf: cfg.ConfigOpts, card: Card) -> Agent:
     folder = Path(conf.agent.state_dir)
     images = folder / "images"
     for one in (folder, images):
@@ -135,13 +135,13 @@ def _agent(conf: cfg.ConfigOpts) -> Agent:
     space = Space(records, _backing(conf, records), _limits(conf))
     copies = Copies(folder / "copies", Path(conf.whole.folder or folder / "whole"), space)
     copies.prepare()
+    volt = VoltClient(
+        conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack, card.speed
+    )
     return Agent(
         host,
         stack,
-        Remembering(
-            VoltClient(conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack),
-            memory,
-        ),
+        Remembering(volt, memory),
         Stores(stack, records, space),
         Times(
             conf.image.keep_time,

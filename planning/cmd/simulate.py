@@ -123,6 +123,12 @@ _below_one = click.FloatRange(0, 1, max_open=True)
     help="Whether Volt knows the racks.",
 )
 @click.option(
+    "--speeds-told/--no-speeds-told",
+    default=True,
+    show_default=True,
+    help="Whether Volt knows how fast hosts' links are.",
+)
+@click.option(
     "--measured",
     "bed",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -284,6 +290,7 @@ def _scenario(given: dict[str, Any]) -> Scenario:
         ahead=given["prefetch"],
         window=given["window"],
         knows_racks=given["racks_told"],
+        knows_speeds=given["speeds_told"],
         attach_s=costs.attach_s if given["attach"] is None else given["attach"],
         cascades=given["cascade"],
     )

@@ -105,11 +105,20 @@ class Feeding:
                 if self._places.holds(host.name):
                     self._places.leave(host.name)
             for one in self._coming:
-                rack = one.rack if self._scenario.design.knows_racks else None
-                self._places.join(Newcomer(one.name, rack))
+                self._places.join(self._newcomer(one))
             if self._gone or self._coming:
                 self._env.process(self._connect(CONNECT_S if self._gone else 0.0))
             self._gone, self._coming = [], []
+
+    def _newcomer(self, host: placed.Host) -> Newcomer:
+        """Return what a host tells Volt of itself."""
+        design = self._scenario.design
+        speed = self._wiring.speed(self._number[host.name])
+        return Newcomer(
+            host.name,
+            host.rack if design.knows_racks else None,
+            speed=speed if design.knows_speeds else None,
+        )
 
     def _connect(self, delay_s: float) -> Generator[simpy.Event, Any, None]:
         """Have all hosts read from where Volt has placed them."""

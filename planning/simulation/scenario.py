@@ -103,7 +103,8 @@ class Design:
     :ivar window: pieces in flight for each stripe, at most
     :ivar attach_s: seconds until the last host has its devices, and
     :ivar attach_first_s: until the first one has, if they take processors from each other
-    :ivar knows_racks: whether Volt is told the racks
+    :ivar knows_racks: whether Volt is told the racks, and
+    :ivar knows_speeds: whether it is told how fast the links of hosts are
     :ivar cascades: whether a host can only be attached when its parent is, as in the VirtMan
         paper; else all are attached at once
     """
@@ -113,6 +114,7 @@ class Design:
     window: int = 2
     policy: Policy = Policy.IN_ORDER
     knows_racks: bool = True
+    knows_speeds: bool = True
     attach_s: float = measured.BED.attach_s
     attach_first_s: float | None = None
     cascades: bool = False

@@ -25,13 +25,17 @@ class Wiring:
     def __init__(self, cluster: Cluster, dice: Random) -> None:
         left = 1 - cluster.others
         slow = set(dice.sample(range(cluster.hosts), round(cluster.stragglers * cluster.hosts)))
-        links = [
+        self._speeds = [
             cluster.link * (_STRAGGLER if host in slow else 1.0) for host in range(cluster.hosts)
         ]
-        ends = [cluster.source_link, *links, *[cluster.uplink] * cluster.racks]
+        ends = [cluster.source_link, *self._speeds, *[cluster.uplink] * cluster.racks]
         pairs = [rate * left for rate in ends for _ in "ud"]
         self.capacity = [math.inf, cluster.core * left, cluster.machine, *pairs]
         self._hosts = cluster.hosts
+
+    def speed(self, host: int) -> int:
+        """Return the speed of a host's link in bytes a second, whatever others take of it."""
+        return int(self._speeds[host])
 
     def up(self, host: int) -> int:
         """Return the link by which a host sends; that of the source is host -1."""

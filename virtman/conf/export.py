@@ -18,6 +18,6 @@ OPTS = [
         min=0,
         help="Speed of the link with this address in Mbit/s. 0: what the network card reports. "
         "Set it if the card does not know its speed (virtual cards), or if the network behind it "
-        "is slower.",
+        "is slower. Volt has nobody who feeds others wait for a host with a slower link.",
     ),
 ]

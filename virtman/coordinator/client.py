@@ -46,6 +46,7 @@ class VoltClient(Connection, Coordinator):
     """Volt at a URL; for operators too, who make images known.
 
     :param rack: label of hosts that share a switch; None if that is not known
+    :param speed: of this host's link in bytes/s; 0 if that is not known
     """
 
     def __init__(
@@ -55,11 +56,13 @@ class VoltClient(Connection, Coordinator):
         timeout: float,
         access: Access | None = None,
         rack: str | None = None,
+        speed: Callable[[], int] = lambda: 0,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__(url, timeout, access, pause)
         self.host = host
         self.rack = rack
+        self.speed = speed
 
     def image(self, name: str) -> ImageInfo:
         """Return what Volt knows of an image."""
@@ -174,7 +177,7 @@ class VoltClient(Connection, Coordinator):
 
     def join(self, image: str, portal: Portal) -> Placement:
         """Take a place in an image's trees."""
-        body = {"portal": asdict(portal), "rack": self.rack}
+        body = {"portal": asdict(portal), "rack": self.rack, "speed": self.speed() or None}
         return _placement(self._call("PUT", self._own(image), body))
 
     def placement(self, image: str) -> Placement:

@@ -28,6 +28,7 @@ from volt.model.objects import (
     State,
     Told,
     Warming,
+    Wiring,
 )
 from volt.model.profiles import BOOT, Condition
 from volt.placement import shapes
@@ -155,10 +156,11 @@ def new_image(
     return NewImage(name, size, shape, stripes, fanout, source, source_proof, foreign_children)
 
 
-def join(body: bytes) -> tuple[Portal, str | None]:
-    """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and rack."""
+def join(body: bytes) -> tuple[Portal, Wiring]:
+    """Parse the body of PUT /v1/images/{image}/hosts/{host}: portal and wiring."""
     content = _load(body, schemas.JOIN)
-    return transport.parse(content["portal"]), content.get("rack")
+    wiring = Wiring(content.get("rack"), content.get("speed"))
+    return transport.parse(content["portal"]), wiring
 
 
 def state(body: bytes) -> StateChange:

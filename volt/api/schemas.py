@@ -158,6 +158,7 @@ JOIN = Schema(
         "properties": {
             "portal": PORTAL,
             "rack": RACK | {"type": ["string", "null"]},
+            "speed": {"type": ["integer", "null"], "minimum": 1, "maximum": LARGEST},
         },
         "required": ["portal"],
         "additionalProperties": False,

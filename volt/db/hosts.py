@@ -34,7 +34,7 @@ from volt.db.models import (
     NodeRow,
     PlacementRow,
 )
-from volt.model.objects import Report, State
+from volt.model.objects import Report, State, Wiring
 
 UNKNOWN = "?"
 """What stands for disks of which it is not known whether they are those of a host's holds."""
@@ -70,7 +70,7 @@ _ADD: Mapping[str, Any] = {
     "mysql": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
     "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
 }
-_HELD = ("name", "rack", "draining", "overloaded", "taking", "needs")
+_HELD = ("name", "rack", "speed", "draining", "overloaded", "taking", "needs")
 _LOCKED = (
     select(*(_TABLE.c[name] for name in _HELD))
     .where(among(_TABLE.c.name, "names"))
@@ -82,8 +82,10 @@ _TAKING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(taking=bind
 _NEEDING = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(needs=bindparam("to_needs"))
 )
-_MOVED = (
-    update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(rack=bindparam("to_rack"))
+_WIRED = (
+    update(_TABLE)
+    .where(_TABLE.c.name == bindparam("in_name"))
+    .values(rack=bindparam("to_rack"), speed=bindparam("to_speed"))
 )
 _PLACES: Any = PlacementRow.__table__
 _CONFIRMED = (
@@ -132,6 +134,7 @@ class Held:
 
     name: str
     rack: str | None
+    speed: int | None
     draining: bool
     overloaded: bool
     taking: bool
@@ -141,6 +144,11 @@ class Held:
     def feeds(self) -> bool:
         """Whether it may be given children."""
         return not (self.draining or self.overloaded)
+
+    @property
+    def wiring(self) -> Wiring:
+        """How it is connected."""
+        return Wiring(self.rack, self.speed)
 
 
 def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
@@ -165,11 +173,14 @@ def _lock(session: Session, names: Collection[str]) -> dict[str, Held]:
     return {row.name: Held(*row) for row in rows}
 
 
-def move(session: Session, racks: Mapping[str, str | None]) -> None:
-    """Note in which racks these hosts, whose rows are held, are now."""
-    rows = [{"in_name": name, "to_rack": rack} for name, rack in sorted(racks.items())]
+def wire(session: Session, wirings: Mapping[str, Wiring]) -> None:
+    """Note how these hosts, whose rows are held, are connected now."""
+    rows = [
+        {"in_name": name, "to_rack": wirings[name].rack, "to_speed": wirings[name].speed}
+        for name in sorted(wirings)
+    ]
     if rows:
-        session.connection().execute(_MOVED, rows)
+        session.connection().execute(_WIRED, rows)
 
 
 def heard(session: Session, reports: Mapping[str, Report]) -> None:

@@ -115,6 +115,7 @@ class ImageRow(Sourced, Base):
 class HostRow(Base):
     """What a host says of itself and an operator of it.
 
+    ``rack`` and ``speed`` are those of its wiring, see ``objects.Wiring``.
     ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
     ``taking`` tells whether the host has shares of caps, ``needs`` stands for the disks for
     which it has holds; it is empty if there are none.
@@ -124,6 +125,7 @@ class HostRow(Base):
 
     name: Mapped[str] = mapped_column(Name, primary_key=True)
     rack: Mapped[str | None] = mapped_column(Name)
+    speed: Mapped[int | None] = mapped_column(BigInteger)
     draining: Mapped[bool] = mapped_column(default=False)
     overloaded: Mapped[bool] = mapped_column(default=False)
     taking: Mapped[bool] = mapped_column(default=False)
@@ -236,6 +238,7 @@ class NodeRow(Base):
     host: Mapped[str] = mapped_column(Name, primary_key=True)
     stripe: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     rack: Mapped[str | None] = mapped_column(Name)
+    speed: Mapped[int | None] = mapped_column(BigInteger)
     parent: Mapped[str | None] = mapped_column(Name)
     standby: Mapped[str | None] = mapped_column(Name)
     level: Mapped[int]

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     CompoundSelect,
     Connection,
@@ -40,7 +41,7 @@ _NODE = tuple(
     _TABLE.c[name]
     for name in (
         "stripe", "host", "rack", "parent", "level", "inner", "fed", "foreign", "accepting",
-        "whole", "stray",
+        "whole", "stray", "speed",
     )
 )  # fmt: skip
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
@@ -110,7 +111,11 @@ def _kinds(picks: Iterable[Pick]) -> _Kinds:
 
 
 def _counts(picks: Iterable[Pick]) -> dict[str, int]:
-    return {f"count{number}": pick.count for number, pick in enumerate(picks)}
+    return {
+        name: value
+        for number, pick in enumerate(picks)
+        for name, value in ((f"count{number}", pick.count), (f"speed{number}", pick.speed))
+    }
 
 
 def _picked(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iterator[_Read]:
@@ -175,7 +180,7 @@ def _picking(kinds: _Kinds, stripes: int) -> CompoundSelect[Any]:
 @cache
 def _picking_together(kinds: _Kinds) -> Select[Any]:
     """Return the query of the same in several images and stripes."""
-    counts = (f"count{number}" for number in range(len(kinds)))
+    counts = (f"{name}{number}" for number in range(len(kinds)) for name in ("count", "speed"))
     return _together(
         union_all(
             *(
@@ -190,7 +195,9 @@ def _picking_together(kinds: _Kinds) -> Select[Any]:
 
 def _said(name: str) -> ColumnElement[Any]:
     """Return what the lines of the statement say under that name."""
-    return literal_column(f"said.{name}", Text if name in ("image", "host", "rack") else Integer)
+    if name in ("image", "host", "rack"):
+        return literal_column(f"said.{name}", Text)
+    return literal_column(f"said.{name}", BigInteger if name.startswith("speed") else Integer)
 
 
 def _together(query: Any, *names: str) -> Select[Any]:
@@ -230,6 +237,8 @@ def _first(
         where.append(here.level.between(ROOTS, INSIDE))
     if kind.open:
         where.append(here.open == true())
+    if kind.fast:
+        where.append(here.speed >= told(f"speed{number}"))
     if kind.mixed:
         where.append(here.foreign > 0)
     order = (here.level, here.host) if not kind.lowest else (here.level.desc(), here.host.desc())

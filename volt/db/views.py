@@ -51,7 +51,7 @@ def host(row: HostRow, now: int) -> Host:
     content = json.loads(row.report)
     reports = {name: ImageReport.of(one) for name, one in content.pop("images", {}).items()}
     report = replace(Report(reports, **content), overloaded=row.overloaded)
-    return Host(row.name, row.rack, row.draining, now - row.seen, report)
+    return Host(row.name, row.rack, row.speed, row.draining, now - row.seen, report)
 
 
 def images(

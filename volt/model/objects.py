@@ -487,11 +487,26 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Wiring:
+    """How a host is connected: the label of its rack, and the speed of its link in bytes/s.
+
+    None is what is not known.
+    """
+
+    rack: str | None = None
+    speed: int | None = None
+
+
+@dataclass(frozen=True)
 class Host:
-    """A host as it last reported; ``silent`` is the seconds since then, as Volt counts."""
+    """A host as it last reported; ``silent`` is the seconds since then, as Volt counts.
+
+    ``rack`` and ``speed`` are those of its wiring.
+    """
 
     host: str
     rack: str | None
+    speed: int | None
     draining: bool
     silent: int
     report: Report

@@ -20,7 +20,7 @@ then, the source feeds *spare* leaves too, until a slot comes free.
 from collections.abc import Iterable
 
 from volt.errors import HostPlaced
-from volt.placement.links import Newcomer, Node, PartTooSmall, Totals
+from volt.placement.links import MUCH_FASTER, Newcomer, Node, PartTooSmall, Totals
 from volt.placement.part import (
     ENTRIES,
     ENTRIES_OF_RACK,
@@ -28,6 +28,7 @@ from volt.placement.part import (
     LEAVES_OF_RACK,
     LOWEST,
     LOWEST_ENTRIES,
+    LOWEST_FAST_OF_RACK,
     LOWEST_OF_RACK,
     MIXED_OF_RACK,
     OPEN,
@@ -121,19 +122,19 @@ class Forest(Places):
         inner = self._next_inner(newcomer.rack) if newcomer.feeds else None
         for tree in sorted(self._trees, key=lambda tree: tree is not inner):
             node = Node(newcomer.host, newcomer.rack, None, 1, inner=False)
-            node.accepting = newcomer.feeds
+            node.accepting, node.speed = newcomer.feeds, newcomer.speed
             if tree is inner:
                 tree.add_inner(node)
             else:
                 tree.add_leaf(node)
-        self._balance()
+        self._settle()
 
     def leave(self, host: str) -> None:
         """Remove a host; raises HostUnknown if it has no place."""
         self._know_heirs(host)
         for tree in self._trees:
             tree.remove(host)
-        self._balance()
+        self._settle()
 
     def drain(self, host: str) -> None:
         """Make a host feed nobody any more; raises HostUnknown if it has no place."""
@@ -143,7 +144,7 @@ class Forest(Places):
             node = tree.nodes[host]
             if node.inner:
                 tree.demote(node)
-        self._balance()
+        self._settle()
 
     def overload(self, host: str) -> None:
         """Give a host no new children; raises HostUnknown if it has no place."""
@@ -160,7 +161,7 @@ class Forest(Places):
         inner = self._next_inner(rack)
         if inner is not None and not self.inner_in(host):
             inner.promote(inner.nodes[host])
-        self._balance()
+        self._settle()
 
     def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:
         """Return who could be given the host as a child, best first."""
@@ -194,6 +195,30 @@ class Forest(Places):
         most = max(needs.values())
         needy = [tree for tree in self._trees if most - needs[tree] < self.limits.fanout]
         return min(needy, key=lambda tree: tree.totals.inner)
+
+    def _settle(self) -> None:
+        """Have slots for all, as far as that can be, and slow hosts where they hold up fewest."""
+        self._balance()
+        for tree in self._trees:
+            self._sink(tree)
+
+    def _sink(self, tree: Tree) -> None:
+        """Let slow hosts change places with faster ones, where they feed such that feed others.
+
+        Each time a faster host comes nearer to the root, so this ends.
+        """
+        exchanged, left = 0, set[str]()
+        while (slow := tree.slow_above(left)) is not None:
+            assert slow.speed is not None
+            count = self._change.others + exchanged + 1
+            self._pick([Pick(LOWEST_FAST_OF_RACK, count, slow.rack, MUCH_FASTER * slow.speed)])
+            self._surround(slow.host)
+            faster = tree.faster_below(slow)
+            if faster is None:
+                left.add(slow.host)
+            else:
+                tree.exchange(slow, faster)
+                exchanged += 1
 
     def _balance(self) -> None:
         """Let hosts feed another tree while its source feeds spares for lack of slots."""

@@ -5,6 +5,12 @@ from dataclasses import dataclass
 
 from volt.placement.levels import INSIDE, ROOTS
 
+MUCH_FASTER = 2
+"""How many times faster a link is than one that holds it up.
+
+Links come in steps of 2.5 at least: 1, 10, 25, 40 and 100 Gbit/s.
+"""
+
 
 class PartTooSmall(Exception):
     """A change needs hosts that this part of the trees does not hold: take the whole."""
@@ -20,11 +26,15 @@ class Totals:
 
 @dataclass(frozen=True)
 class Newcomer:
-    """A host that joins; ``feeds`` is false for one that must not feed others."""
+    """A host that joins; ``feeds`` is false for one that must not feed others.
+
+    ``speed`` is that of its link in bytes/s, None if that is not known.
+    """
 
     host: str
     rack: str | None = None
     feeds: bool = True
+    speed: int | None = None
 
 
 @dataclass(slots=True)
@@ -36,6 +46,7 @@ class Node:
     other racks. A host that is not ``accepting`` gets no new ones. A leaf is ``stray`` if its
     parent is of another rack.
     One that is ``whole`` has all of the image: it needs no parent, whatever hangs above it.
+    ``speed`` is that of the link in bytes/s; None if that is not known.
     """
 
     host: str
@@ -48,6 +59,7 @@ class Node:
     accepting: bool = True
     whole: bool = False
     stray: bool = False
+    speed: int | None = None
 
     @property
     def is_entry(self) -> bool:
@@ -70,6 +82,12 @@ class Node:
     def is_home_of(self, other: "Node") -> bool:
         """Tell whether the other host is of the same rack; those of unknown racks are of one."""
         return self.rack == other.rack
+
+    def holds_up(self, other: "Node") -> bool:
+        """Tell whether the link of the other host is known to be much faster than this one's."""
+        if self.speed is None or other.speed is None:
+            return False
+        return other.speed >= MUCH_FASTER * self.speed
 
 
 @dataclass(frozen=True)

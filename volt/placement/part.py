@@ -29,6 +29,8 @@ class Kind:
     """Whether they are leaves that hosts of another rack feed; None: either."""
     mixed: bool = False
     """Only those that feed hosts of other racks."""
+    fast: bool = False
+    """Only those whose link has the speed that the pick names, or more."""
     of_rack: bool = False
     """Only those of the rack that the pick names."""
     lowest: bool = False
@@ -54,13 +56,22 @@ ROOTS_OF_RACK = Kind(inner=True, stray=False, root=True, of_rack=True)
 LOWEST_OF_RACK = Kind(inner=True, stray=False, of_rack=True, lowest=True, in_full=True)
 
 
+LOWEST_FAST_OF_RACK = Kind(
+    inner=True, stray=False, fast=True, of_rack=True, lowest=True, in_full=True
+)
+
+
 @dataclass(frozen=True)
 class Pick:
-    """So many hosts of a kind, in each stripe; of those of unknown racks where ``rack`` is None."""
+    """So many hosts of a kind, in each stripe; of those of unknown racks where ``rack`` is None.
+
+    ``speed`` is in bytes/s, for kinds that ask for one.
+    """
 
     kind: Kind
     count: int
     rack: str | None = None
+    speed: int = 0
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,17 @@ class Places(ABC):
             self.restore(stripe, node)
             if kind is not None and kind.in_full:
                 in_full.add(node.host)
-        if in_full:
-            for (stripe, node), _ in (yield Ask(around=in_full)):
+        yield from self._surrounding(in_full)
+
+    def _surround(self, host: str) -> None:
+        """Take in whom a host feeds, and who feeds it; nothing if this is no part."""
+        if self._stored is not None:
+            read(self._surrounding({host}), self._stored)
+
+    def _surrounding(self, hosts: Collection[str]) -> Reading:
+        """Take in hosts with their children, and who feeds those that are here."""
+        if hosts:
+            for (stripe, node), _ in (yield Ask(around=hosts)):
                 self.restore(stripe, node)
         missing = [links.missing_parents() for links in self._stripes]
         if any(missing):

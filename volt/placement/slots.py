@@ -54,14 +54,15 @@ class Slots(Links):
         slots = self._limits.source_slots
         return slots is None or self.totals.at_source < slots
 
-    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, bool, int, str]:
+    def parent_order(self, node: Node, parent: Node) -> tuple[bool, bool, bool, bool, int, str]:
         """Return by what parents for a host are sorted, the best first.
 
         One that is whole depends on nobody: what it sends comes from nobody else.
         """
+        is_slow = parent.holds_up(node)
         is_foreign, limit = parent.is_foreign_to(node), self._limits.foreign_children
         is_full = is_foreign and limit is not None and parent.foreign >= limit
-        return is_full, is_foreign, not parent.whole, parent.level, parent.host
+        return is_full, is_foreign, is_slow, not parent.whole, parent.level, parent.host
 
     def has_entry(self, node: Node) -> bool:
         """Tell whether the host's rack has an entry."""

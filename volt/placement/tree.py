@@ -8,6 +8,8 @@ rack (``volt.placement.levels``). Hence the depth of N hosts of one rack is at m
 under, nor much which rack's: leaves stay in their own where there is room.
 """
 
+from collections.abc import Collection, Iterator
+
 from volt.placement.links import Node, PartTooSmall
 from volt.placement.slots import Slot, Slots
 
@@ -72,6 +74,56 @@ class Tree(Slots):
             self.unhang(spare)
             self.add_leaf(spare)
 
+    def slow_above(self, but: Collection[str]) -> Node | None:
+        """Return a slow host that feeds a faster inner one, the nearest to the root of these.
+
+        Only of hosts of which anything changed, and but for those that are named.
+        """
+        found = {
+            slow.host: slow
+            for name in self.changed
+            for slow, fed in self._inner_links(self.nodes[name])
+            if slow.holds_up(fed) and slow.host not in but
+        }
+        return min(found.values(), key=lambda one: (one.level, one.host), default=None)
+
+    def faster_below(self, slow: Node) -> Node | None:
+        """Return a much faster inner host of a slow one's rack, the lowest that may take its place.
+
+        That is one that is lower, and whom the slow one would not hold up more of in its place.
+        """
+        fit = [
+            one
+            for one in self.of_rack(slow.rack)
+            if one.inner
+            and slow.holds_up(one)
+            and one.level > slow.level
+            and one.host != slow.parent
+            and one.accepting
+            and slow.accepting
+            and self.is_complete(one)
+            and not any(child.inner and slow.holds_up(child) for child in self.below(one))
+        ]
+        return max(fit, key=lambda one: (one.level, one.host), default=None)
+
+    def exchange(self, upper: Node, lower: Node) -> None:
+        """Let two inner hosts of a rack change places: parents, levels, and whom they feed.
+
+        The lower one may hang anywhere below the upper one, but not the other way round.
+        """
+        above, below = (upper.level, upper.is_entry), (lower.level, lower.is_entry)
+        parent, other_parent = upper.parent, lower.parent
+        fed_above = [child for child in self.children(upper) if child is not lower]
+        fed_below = self.children(lower)
+        for one in (*fed_below, lower, *fed_above, upper):
+            self.unhang(one)
+        self._put(lower, parent, *above)
+        for child in fed_above:
+            self._put(child, lower.host, child.level, child.is_entry)
+        self._put(upper, lower.host if other_parent == upper.host else other_parent, *below)
+        for child in fed_below:
+            self._put(child, upper.host, child.level, child.is_entry)
+
     def lowest_inner(self) -> list[Node]:
         """Return the inner hosts farthest from the root, of those whose links are all here."""
         return self._lowest([node for node in self.nodes.values() if node.inner])
@@ -91,6 +143,19 @@ class Tree(Slots):
         into = sum(self.comes_in(node) for node in of_rack)
         rooms = sum(self.fanout - node.fed for node in of_rack if node.inner)
         return into - rooms - sum(node.foreign for node in of_rack)
+
+    def _inner_links(self, node: Node) -> Iterator[tuple[Node, Node]]:
+        """Return the links between inner hosts that this one has, parents first."""
+        if not node.inner:
+            return
+        if node.parent in self.nodes:
+            yield self.nodes[node.parent], node
+        yield from ((node, child) for child in self.below(node) if child.inner)
+
+    def _put(self, node: Node, parent: str | None, level: int, entry: bool) -> None:
+        """Hang a host at a level that is known."""
+        self.hang(node, parent, entry)
+        node.level = level
 
     def _lowest(self, inner: list[Node]) -> list[Node]:
         lowest = max((node.level for node in inner), default=0)

@@ -25,7 +25,7 @@ from volt.db.lines import add
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.db.placements import Key
 from volt.errors import HostUnknown, PlacementStale
-from volt.model.objects import Placement, State
+from volt.model.objects import Placement, State, Wiring
 from volt.registry import images, placing
 from volt.registry.batches import Batches, Turns
 from volt.transport import Portal, columns
@@ -41,7 +41,10 @@ class _Join:
     image: str
     host: str
     portal: Portal
-    rack: str | None
+    wiring: Wiring
+
+
+_UNKNOWN = Wiring()
 
 
 class Placements:
@@ -77,13 +80,13 @@ class Placements:
             return tuple(placements.placements(session, [(image, host) for image in of_host]))
 
     def join(
-        self, image: str, host: str, portal: Portal, rack: str | None = None
+        self, image: str, host: str, portal: Portal, wiring: Wiring = _UNKNOWN
     ) -> tuple[Placement, bool]:
         """Give the host a place, or its present place a new portal; return it and if it is new.
 
         Raises ImageUnknown, HostUnknown.
         """
-        placement, is_new = self._joins.run(None, _Join(image, host, portal, rack))
+        placement, is_new = self._joins.run(None, _Join(image, host, portal, wiring))
         if placement is None:  # there is no such image, or somebody removed the host just now
             return self.show(image, host), is_new
         return placement, is_new
@@ -107,11 +110,11 @@ class Placements:
             joins = {key: one for key, one in wanted.items() if key[0] in known}
             present = placements.standings(session, joins)
             _wait(session, [one for key, one in joins.items() if key not in present])
-            racks = {one.host: one.rack for one in joins.values()}
-            held = hosts.hold(session, racks)
-            hosts.alive(session, racks)
-            hosts.move(
-                session, {host: rack for host, rack in racks.items() if held[host].rack != rack}
+            wirings = {one.host: one.wiring for one in joins.values()}
+            held = hosts.hold(session, wirings)
+            hosts.alive(session, wirings)
+            hosts.wire(
+                session, {host: one for host, one in wirings.items() if held[host].wiring != one}
             )
         return {key for key in joins if key not in present or present[key].is_leaving}
 

@@ -37,7 +37,7 @@ def join(session: Session, new: Mapping[ImageRow, Collection[Held]]) -> dict[Ima
 
 
 def _joining(hosts: Collection[Held]) -> _Act:
-    newcomers = [Newcomer(host.name, host.rack, host.feeds) for host in hosts]
+    newcomers = [Newcomer(host.name, host.rack, host.feeds, host.speed) for host in hosts]
 
     def do(places: Places) -> None:
         for newcomer in newcomers:

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from lab.volt import Volt
-from volt.model.objects import ImageReport, NewImage, Report
+from volt.model.objects import ImageReport, NewImage, Report, Wiring
 from volt.placement.rules import Shape
 from volt.transport import Portal
 
@@ -44,7 +44,7 @@ def create_image(ground, image=IMAGE):
 
 
 def join(ground, number, image=IMAGE, is_ready=True):
-    ground.placements.join(image, name(number), portal(number), rack(number))
+    ground.placements.join(image, name(number), portal(number), Wiring(rack(number)))
     if is_ready:
         confirm(ground, number, image)
 

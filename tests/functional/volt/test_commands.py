@@ -24,6 +24,7 @@ from volt.model.objects import (
     Report,
     Told,
     Warming,
+    Wiring,
 )
 from volt.model.profiles import parse
 from volt.placement.rules import Shape
@@ -113,7 +114,7 @@ class TestCommands(TestCase):
         new = NewImage("demo", 1 << 20, Shape.FOREST, 2, 2, there, **hashed)
         self.ground.images.create(new, datetime.now(UTC))
         for host in ("node1", "node2", "node3"):
-            self.ground.placements.join("demo", host, portal, "r1")
+            self.ground.placements.join("demo", host, portal, Wiring("r1"))
         for words, said in (
             (("--copies", "all"), "its hosts: as soon as it comes"),
             (("--after", "60"), "its hosts: 60 s after it came"),

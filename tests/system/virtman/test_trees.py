@@ -13,8 +13,17 @@ class TestForest(DeployedCase):
     size = 33 * MIB + 512  # neither a whole number of regions nor of stripes
     gpt = True  # a kernel that sees this table reads the disk's far end before anybody else
 
+    @classmethod
+    def start_agents(cls):
+        slow, *others = cls.nodes
+        cls.deployment.start_agent(slow, {"export": {"bandwidth": 1000}})
+        cls.deployment.start_agents(others, {"export": {"bandwidth": 10_000}})
+
     def test_the_deepest_node_has_the_source_byte_for_byte(self):
-        devices = each(self.nodes, lambda node: self.create(node, f"vm-{node.name}"))
+        slow, *others = self.nodes
+        devices = [self.create(slow, f"vm-{slow.name}")]
+        devices += each(others, lambda node: self.create(node, f"vm-{node.name}"))
+        self.assertEqual([], self.inner_below(slow.name))
         depths = self.deployment.depths(self.image)
         self.assertGreaterEqual(max(map(max, depths.values())), 3)
         before = self.storage.sent_bytes()
@@ -23,6 +32,16 @@ class TestForest(DeployedCase):
         sent = (self.storage.sent_bytes() - before) / self.size
         report(f"source sent {sent:.2f} images to {len(self.nodes)} nodes, depths {depths}")
         self.assertLess(sent, 1.5)
+
+    def inner_below(self, host):
+        """Hosts that feed others, and that this one feeds in the same stripe."""
+        trees = self.deployment.volt.get(f"/v1/images/{self.image}/trees")["trees"]
+        return [
+            node["host"]
+            for tree in trees
+            for node in tree["nodes"]
+            if node["inner"] and node["parent"] == host
+        ]
 
 
 class TestChain(DeployedCase):

@@ -16,8 +16,8 @@ def show(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def join(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Place the host."""
-    portal, rack = parsing.join(request.get_data())
-    placement, is_new = service.placements.join(image, host, portal, rack)
+    portal, wiring = parsing.join(request.get_data())
+    placement, is_new = service.placements.join(image, host, portal, wiring)
     if is_new:
         metrics.JOINS.inc()
     return vars(placement), 201 if is_new else 200

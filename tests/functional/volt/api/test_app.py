@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from tests.functional.volt import crowd
 from tests.functional.volt.base import TestCase
 from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
-from volt.model.objects import CapKind
+from volt.model.objects import CapKind, Wiring
 
 LIMIT = 1024 * 1024
 
@@ -94,7 +94,9 @@ class TestHeartbeat(TestCase):
         self.ground.caps.put(CapKind.RACK, "r", 1000)
         crowd.create_image(self.ground)
         for number, rack in ((1, "r"), (2, "s")):
-            self.ground.placements.join(crowd.IMAGE, f"h{number}", crowd.portal(number), rack)
+            self.ground.placements.join(
+                crowd.IMAGE, f"h{number}", crowd.portal(number), Wiring(rack)
+            )
         for usual, intervals in ((5.0, [2.0, 5.0, 5.0]), (1.0, [1.0, 1.0, 1.0])):
             client = self.ground.client(self.ground.serve(interval=usual))
             found = [

@@ -10,14 +10,15 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import TreesCase, portal
 from tests.places import Memory
-from volt.db import forests
+from volt.db import forests, reading
 from volt.db.models import ImageRow
-from volt.model.objects import Report
+from volt.model.objects import Report, Wiring
 from volt.placement import part, shapes
-from volt.placement.part import Change
+from volt.placement.part import LOWEST_FAST_OF_RACK, Ask, Change, Pick
 from volt.placement.rules import Rules, Shape
 
 HOSTS = 60
+GIGABIT = 125_000_000  # bytes/s
 RULES = Rules(Shape.FOREST, 2, 3, 1)
 
 
@@ -28,7 +29,7 @@ class TestParts(TreesCase):
         dice = random.Random(3)
         for number in range(HOSTS):
             rack = dice.choice([None, "r1", "r2", "r3"])
-            self.placements.join("y", f"h{number:02}", portal(), rack)
+            self.placements.join("y", f"h{number:02}", portal(), Wiring(rack))
         for number in range(0, HOSTS, 7):
             self.ground.hosts.drain(f"h{number:02}", True)
             report = Report({}, overloaded=True)
@@ -61,7 +62,9 @@ class TestParts(TreesCase):
     def test_what_changes_of_several_images_read_is_what_each_reads_alone(self):
         self.create("z", 3, 3)
         for number in range(20):
-            self.placements.join("z", f"h{number:02}", portal(), "r1" if number % 3 else None)
+            self.placements.join(
+                "z", f"h{number:02}", portal(), Wiring("r1" if number % 3 else None)
+            )
         with Session(self.ground.engine) as session:
             changes = {
                 session.get(ImageRow, "x"): Change(joins=2),  # nobody is there
@@ -79,7 +82,9 @@ class TestParts(TreesCase):
                     assert held == expected, (image.name, stripe)
 
     def test_a_change_makes_few_statements_however_many_hosts_there_are(self):
-        assert self.statements(lambda: self.placements.join("y", "new", portal(), "r1")) <= 26
+        assert (
+            self.statements(lambda: self.placements.join("y", "new", portal(), Wiring("r1"))) <= 26
+        )
         assert self.statements(lambda: self.ground.hosts.heartbeat("new", Report({}))) <= 5
         assert self.statements(lambda: self.placements.leave("y", "new")) <= 17
 
@@ -109,7 +114,7 @@ class TestRacks(TreesCase):
         joining = [f"r{rack}-{one}" for rack in range(self.COUNT) for one in range(self.SIZE)]
         random.Random(1).shuffle(joining)
         for host in joining:
-            self.placements.join("x", host, portal(), host[:2])
+            self.placements.join("x", host, portal(), Wiring(host[:2]))
 
     def ways_in(self, hosts):
         """Return how many hosts of each rack are fed from elsewhere, in each stripe."""
@@ -136,7 +141,7 @@ class TestRacks(TreesCase):
         for ways in self.ways_in(self.hosts(0, 1, 3, 4, 5)):
             assert max(ways.values()) <= 4
         for host in self.hosts(2):
-            self.placements.join("x", host, portal(), "r2")
+            self.placements.join("x", host, portal(), Wiring("r2"))
         for ways in self.ways_in(self.hosts(*range(self.COUNT))):
             assert max(ways.values()) <= 4
 
@@ -146,3 +151,50 @@ class TestRacks(TreesCase):
         found = self.images.parents("x", "r1-0", 8)
         assert found
         assert [one.depth for one in found] == [depths[one.stripe][one.host] for one in found]
+
+
+class TestSpeeds(TreesCase):
+    """Slow hosts in trees that a database holds."""
+
+    def held_up(self):
+        """Return inner hosts that much slower ones feed."""
+        with Session(self.ground.engine) as session:
+            places = forests.whole(session, session.get(ImageRow, "x"))
+        return [
+            (stripe, node.host)
+            for stripe in range(len(places.totals))
+            for node in places.nodes(stripe)
+            if node.inner and node.parent and places.node(node.parent, stripe).holds_up(node)
+        ]
+
+    def test_hosts_that_came_first_and_are_slow_hold_up_nobody_who_feeds_others(self):
+        speeds = [GIGABIT] * 6 + [10 * GIGABIT] * 12 + [25 * GIGABIT] * 6
+        for number, speed in enumerate(speeds):
+            self.placements.join("x", f"h{number:02}", portal(), Wiring(speed=speed))
+            assert self.held_up() == []
+        joined = [f"h{number:02}" for number in range(len(speeds))]
+        self.check_trees(joined)
+        for host in joined[6:20:2]:
+            self.placements.leave("x", host)
+            assert self.held_up() == []
+        self.placements.join("x", joined[6], portal(), Wiring(speed=GIGABIT))
+        assert self.held_up() == []
+        assert self.ground.hosts.show(joined[6]).speed == GIGABIT
+
+    def test_a_change_reads_the_lowest_of_those_that_are_fast_enough(self):
+        for number in range(24):
+            rack, speed = (None, "r1")[number % 2], (None, GIGABIT, 10 * GIGABIT)[number % 3]
+            self.placements.join("x", f"h{number:02}", portal(), Wiring(rack, speed))
+        with Session(self.ground.engine) as session:
+            image = session.get(ImageRow, "x")
+            whole = forests.whole(session, image)
+            rules = Rules(Shape.FOREST, image.stripes, image.fanout)
+            stored = reading._Stored(session.connection(), image), Memory(whole, rules)
+            for rack in (None, "r1"):
+                for speed in (GIGABIT, 10 * GIGABIT, 11 * GIGABIT):
+                    ask = Ask(picks=[Pick(LOWEST_FAST_OF_RACK, 2, rack, speed)])
+                    found, expected = (
+                        sorted((stripe, node.host) for (stripe, node), _ in one.read(ask))
+                        for one in stored
+                    )
+                    assert found == expected

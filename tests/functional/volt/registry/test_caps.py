@@ -7,7 +7,7 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import TreesCase, portal
 from volt import errors
-from volt.model.objects import Cap, CapKind, ImageReport, Report
+from volt.model.objects import Cap, CapKind, ImageReport, Report, Wiring
 
 IMAGE, RACK, HOST = CapKind
 
@@ -29,7 +29,7 @@ class CapsCase(TreesCase):
 
     def join_rack(self, rack, *hosts, image="x"):
         for host in hosts:
-            self.placements.join(image, host, portal(), rack)
+            self.placements.join(image, host, portal(), Wiring(rack))
 
     def takers(self):
         return {(cap.kind, cap.name): (cap.takers, cap.granted) for cap in self.caps.index()}
@@ -171,7 +171,7 @@ class TestShares(CapsCase):
         hosts = [f"h{number}" for number in range(24)]
 
         def boot(host):
-            self.placements.join("x", host, portal(), "r")
+            self.placements.join("x", host, portal(), Wiring("r"))
             return self.beat(host, "x")
 
         with ThreadPoolExecutor(12) as pool:
@@ -225,5 +225,5 @@ class TestPlacements(CapsCase):
 
     def test_who_joins_is_told_at_once(self):
         self.caps.put(RACK, "r", 100)
-        joined, _ = self.placements.join("x", "a", portal(), "r")
+        joined, _ = self.placements.join("x", "a", portal(), Wiring("r"))
         assert joined.capped is True

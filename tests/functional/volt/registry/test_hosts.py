@@ -13,7 +13,7 @@ from volt import errors
 from volt.background.brake import FEW
 from volt.background.reaper import Reaper
 from volt.db.clock import ClockTable
-from volt.model.objects import ImageReport, Report, State
+from volt.model.objects import ImageReport, Report, State, Wiring
 from volt.placement import shapes
 from volt.placement.rules import Shape
 from volt.registry.hosts import Hosts
@@ -280,7 +280,7 @@ class TestRacks(HostsCase):
         self.create("paper", stripes=1, fanout=4)
         racks = {f"h{number:02}": f"r{number % 3}" for number in range(30)}
         for host, rack in racks.items():
-            self.placements.join("paper", host, portal(), rack)
+            self.placements.join("paper", host, portal(), Wiring(rack))
         (tree,) = self.images.trees("paper").trees
         across = [n.host for n in tree.nodes if n.parent and racks[n.parent] != racks[n.host]]
         # By chance two of three links would cross.
@@ -288,9 +288,9 @@ class TestRacks(HostsCase):
 
     def test_the_search_names_those_of_the_rack_first(self):
         for number in range(12):
-            self.placements.join("x", f"h{number}", portal(number), f"r{number % 2}")
+            self.placements.join("x", f"h{number}", portal(number), Wiring(f"r{number % 2}"))
         self.hosts.heartbeat("asker", Report({}))
-        self.placements.join("x", "asker", portal(), "r1")
+        self.placements.join("x", "asker", portal(), Wiring("r1"))
         named = self.images.parents("x", "asker", 4)
         assert named
         for stripe in (0, 1):

@@ -10,7 +10,7 @@ from tests.functional.volt.registry.base import NOW, portal
 from tests.functional.volt.registry.test_profiles import ProfilesCase
 from volt import errors
 from volt.db.changes import Change, Changes
-from volt.model.objects import Chosen, Progress, Report, Warming, Warmup
+from volt.model.objects import Chosen, Progress, Report, Warming, Warmup, Wiring
 
 ALL = Chosen()
 
@@ -22,7 +22,7 @@ class TestWarmups(ProfilesCase):
         self.store()
         for host in ("a", "b"):
             self.ground.hosts.heartbeat(host, Report({}))
-        self.placements.join("x", "c", portal(), "r1")
+        self.placements.join("x", "c", portal(), Wiring("r1"))
 
     def ask(self, chosen=ALL, workload="boot"):
         return {one.host: one.state for one in self.warmups.ask("v", workload, chosen, NOW)}

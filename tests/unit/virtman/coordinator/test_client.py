@@ -3,6 +3,7 @@
 import itertools
 import json
 from base64 import b64decode
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 
@@ -296,10 +297,13 @@ class CoordinatorTest(CoordinatorCase):
         )
         self.assertEqual(255, len(body["detail"]))
 
-    def test_a_host_says_in_which_rack_it_is(self):
-        self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})
-        self.reached(VoltClient("http://volt", "a", 5, rack="r1")).join("i", Portal(**PORTAL))
-        self.assertEqual("r1", self.wire.asked[-1][2]["rack"])
+    def test_a_host_says_in_which_rack_it_is_and_how_fast_its_link_is(self):
+        for speed, told in (125_000_000, 125_000_000), (0, None):
+            self.answers({"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []})
+            volt = VoltClient("http://volt", "a", 5, rack="r1", speed=partial(int, speed))
+            self.reached(volt).join("i", Portal(**PORTAL))
+            body = self.wire.asked[-1][2]
+            self.assertEqual(("r1", told), (body["rack"], body["speed"]))
 
     def test_a_connection_that_volt_had_ended_is_made_anew(self):
         self.wire.errors = [requests.ConnectionError("closed")]

@@ -40,6 +40,8 @@ SHAPES = [
     Rules(FOREST, 4, 4),
 ]
 RACKS = st.sampled_from([None, "r1", "r2", "r3"])
+GIGABIT = 125_000_000  # bytes/s
+SPEEDS = st.sampled_from([None, GIGABIT, 10 * GIGABIT, 10 * GIGABIT, 25 * GIGABIT])
 
 
 def grow(rules, count):
@@ -131,6 +133,18 @@ def check_source(forest, stripe):
         assert not (spares and rooms)
 
 
+def held_up(forest):
+    """Return inner hosts whose parents' links are much slower than their own."""
+    return [
+        (stripe, node.host)
+        for stripe in range(len(forest.totals))
+        for node in forest.nodes(stripe)
+        if node.inner
+        and node.parent is not None
+        and forest.node(node.parent, stripe).holds_up(node)
+    ]
+
+
 def is_foreign(forest, stripe, host):
     node = forest.node(host, stripe)
     if node.parent is None or node.rack is None:
@@ -157,6 +171,8 @@ class Life(RuleBasedStateMachine):
         self.number = 0
         self.draining = set()
         self.overloaded = set()
+        self.is_free = not self.with_racks
+        """Whether no host was ever kept from a place by its rack or by what it may feed."""
 
     def change(self, act, hosts=(), racks=None, joins=0, others=0):
         before = copy.deepcopy(self.forest)
@@ -187,14 +203,16 @@ class Life(RuleBasedStateMachine):
                 if node.host not in gone:
                     result.restore(stripe, node)
         check(result, always_accepting=not self.overloaded)
+        if self.is_free:
+            assert not held_up(result)
 
-    @rule(rack=RACKS, feeds=st.sampled_from([True, True, True, False]))
-    def join(self, rack, feeds):
+    @rule(rack=RACKS, feeds=st.sampled_from([True, True, True, False]), speed=SPEEDS)
+    def join(self, rack, feeds, speed):
         host = f"h{self.number:04}"
         self.number += 1
         if not feeds:
             self.draining.add(host)
-        newcomer = Newcomer(host, rack if self.with_racks else None, feeds)
+        newcomer = Newcomer(host, rack if self.with_racks else None, feeds, speed)
         racks = {newcomer.rack: 1} if newcomer.rack else {}
         joins, others = (1, 0) if feeds else (1, 1)
         self.change(lambda forest: forest.join(newcomer), (), racks, joins, others)
@@ -259,6 +277,7 @@ class Life(RuleBasedStateMachine):
                 self.change(lambda forest: forest.relieve(host), [host], others=1)
             else:
                 self.overloaded.add(host)
+                self.is_free = False
                 self.change(lambda forest: forest.overload(host), [host], others=1)
                 assert parents_of(self.forest) == before
 
@@ -266,6 +285,8 @@ class Life(RuleBasedStateMachine):
     def all_is_well(self):
         if hasattr(self, "forest"):
             check(self.forest, always_accepting=not self.overloaded)
+            if self.is_free:
+                assert not held_up(self.forest)
 
 
 class LifeWithoutRacks(Life):
@@ -368,6 +389,35 @@ class TestForest(testtools.TestCase):
         self.assertRaises(errors.HostPlaced, forest.join, Newcomer("h0"))
         self.assertRaises(errors.HostUnknown, forest.leave, "h1")
         self.assertRaises(errors.HostUnknown, forest.edge, "h1", 0)
+
+    def test_slow_hosts_feed_leaves_only_if_they_came_first(self):
+        for rules in (Rules(FOREST, 2, 2), Rules(TREE, 1, 2)):
+            forest = shapes.empty(rules)
+            for number in range(60):
+                forest.join(Newcomer(f"h{number:02}", speed=GIGABIT * (1 if number < 8 else 10)))
+            check(forest)
+            for stripe in range(rules.stripes):
+                inner = {node.host for node in forest.nodes(stripe) if node.inner}
+                for number in range(8):
+                    assert not inner & set(forest.children(f"h{number:02}", stripe))
+
+    def test_a_leaf_hangs_below_a_host_that_is_as_fast_if_that_has_room(self):
+        forest = shapes.empty(Rules(FOREST, 2, 3))
+        for number in range(60):
+            forest.join(Newcomer(f"h{number:02}", speed=GIGABIT * (1 if number % 10 == 3 else 10)))
+        check(forest)
+        slow = [f"h{number:02}" for number in range(3, 60, 10)]
+        fed = [
+            child for host in slow for stripe in (0, 1) for child in forest.children(host, stripe)
+        ]
+        assert sum(map(len, fed)) <= len(slow)
+
+    def test_links_of_about_the_same_speed_change_no_places(self):
+        even, uneven = shapes.empty(Rules(FOREST, 2, 2)), shapes.empty(Rules(FOREST, 2, 2))
+        for number in range(60):
+            even.join(Newcomer(f"h{number:02}"))
+            uneven.join(Newcomer(f"h{number:02}", speed=10 * GIGABIT + number % 10 * GIGABIT))
+        assert edges_of(even) == edges_of(uneven)
 
     def test_a_part_without_the_children_of_a_host_does_not_guess(self):
         forest = shapes.empty(Rules(CHAIN, 1, 1))
