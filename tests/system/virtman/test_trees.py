@@ -35,7 +35,7 @@ class TestForest(DeployedCase):
 
     def inner_below(self, host):
         """Hosts that feed others, and that this one feeds in the same stripe."""
-        trees = self.deployment.volt.get(f"/v1/images/{self.image}/trees")["trees"]
+        trees = self.deployment.trees(self.image)["trees"]
         return [
             node["host"]
             for tree in trees
