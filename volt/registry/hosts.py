@@ -1,6 +1,7 @@
 """Who is there: what hosts say of themselves, and what becomes of those who fall silent."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -30,6 +31,9 @@ GATHERING = 0.2
 
 EXPELLED = 100
 """Hosts taken out of an image's trees in one transaction: joins wait for no more."""
+
+EXPIRED = 1_000
+"""Silent hosts that are looked for at once."""
 
 _PLACES: Any = PlacementRow.__table__
 _NODES: Any = NodeRow.__table__
@@ -170,7 +174,7 @@ class Hosts:
             return views.host(row, hosts.tick(session))
 
     def _reconsider(self, host: str) -> None:
-        for image in self._images([host]):
+        for image in self._placed([host]):
             self._placements.reconsider(image, host)
 
     @retried
@@ -195,12 +199,10 @@ class Hosts:
         With ``before``, those that were seen at that tick or later stay as they are. So do
         those of an image whose trees cannot be changed: dead hosts of others shall not stay too.
         """
-        ordered = sorted(names)
-        for first in range(0, len(ordered), EXPELLED):
-            some = ordered[first : first + EXPELLED]
-            for image in self._images(some):
-                self._expel(image, some, before)
-        return self._forget(ordered, before)
+        for image, placed in self._placed(names).items():
+            for first in range(0, len(placed), EXPELLED):
+                self._expel(image, placed[first : first + EXPELLED], before)
+        return self._forget(sorted(names), before)
 
     def _expel(self, image: str, names: Collection[str], before: int | None) -> None:
         try:
@@ -216,7 +218,7 @@ class Hosts:
         They go however many they are: an operator says that they are dead.
         """
         before, gone = self._tick() - expiry, 0
-        while names := self.silent(before, EXPELLED):
+        while names := self.silent(before, EXPIRED):
             expired = self.expire(names, before)
             if not expired:  # they are back just now
                 break
@@ -244,10 +246,18 @@ class Hosts:
         return len(gone)
 
     @retried
-    def _images(self, names: Iterable[str]) -> list[str]:
+    def _placed(self, names: Iterable[str]) -> dict[str, list[str]]:
+        """Return images, and which of these hosts have a place in each."""
+        found: dict[str, list[str]] = defaultdict(list)
         with self._reading.begin() as session:
-            images = select(PlacementRow.image).where(PlacementRow.host.in_(names)).distinct()
-            return sorted(session.scalars(images))
+            places = select(PlacementRow.image, PlacementRow.host).where(
+                PlacementRow.host.in_(names)
+            )
+            for image, host in session.execute(
+                places.order_by(PlacementRow.image, PlacementRow.host)
+            ):
+                found[image].append(host)
+        return found
 
     @retried
     def suspects(
