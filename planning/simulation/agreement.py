@@ -133,6 +133,9 @@ def _replays() -> Iterator[Case]:
         Replay(7, 100, "prefetch", 73.4e6, 19.5, (5.6, 16.7), 43.6),
         Replay(7, 100, "no prefetch", 73.4e6, 19.5, (6.0, 10.1), 38.2),
         Replay(7, 100, "star", 73.4e6, 19.5, (6.2, 8.8), 63.3),
+        Replay(15, 25, "no prefetch", 73.0e6, 28.3, (12.9, 26.9), 88.6),
+        Replay(15, 8, "prefetch", 73.0e6, 28.9, (15.0, 28.9), 121.8),
+        Replay(15, 8, "no prefetch", 73.0e6, 27.0, (14.0, 25.1), 149.8),
     ):
         yield row.case
 

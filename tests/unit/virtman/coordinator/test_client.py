@@ -223,7 +223,7 @@ class CoordinatorTest(CoordinatorCase):
                       "source_chap": CHAP}  # fmt: skip
         self.assertEqual(
             [
-                ("PUT", own, {"portal": PORTAL, "rack": None}),
+                ("PUT", own, {"portal": PORTAL, "rack": None, "speed": None}),
                 ("PATCH", own, {"state": "ready", "generation": 4}),
                 ("PATCH", own, {"state": "leaving"}),
                 ("DELETE", own, None),
