@@ -52,6 +52,7 @@ class Forest(Places):
         counted = [Totals() for _ in range(limits.stripes)] if totals is None else totals
         self.limits = limits
         self._trees = [Tree(limits, one) for one in counted]
+        self._exchanged = 0
         super().__init__(self._trees)
 
     def picks(self, change: Change) -> list[Pick]:
@@ -207,10 +208,10 @@ class Forest(Places):
 
         Each time a faster host comes nearer to the root, so this ends.
         """
-        exchanged, left = 0, set[str]()
+        left = set[str]()
         while (slow := tree.slow_above(left)) is not None:
             assert slow.speed is not None
-            count = self._change.others + exchanged + 1
+            count = self._change.others + self._exchanged + 1  # those who did come no more
             self._pick([Pick(LOWEST_FAST_OF_RACK, count, slow.rack, MUCH_FASTER * slow.speed)])
             self._surround(slow.host)
             faster = tree.faster_below(slow)
@@ -218,7 +219,7 @@ class Forest(Places):
                 left.add(slow.host)
             else:
                 tree.exchange(slow, faster)
-                exchanged += 1
+                self._exchanged += 1
 
     def _balance(self) -> None:
         """Let hosts feed another tree while its source feeds spares for lack of slots."""

@@ -8,7 +8,7 @@ from volt.placement.levels import INSIDE, ROOTS
 MUCH_FASTER = 2
 """How many times faster a link is than one that holds it up.
 
-Links come in steps of 2.5 at least: 1, 10, 25, 40 and 100 Gbit/s.
+Most links have 1, 10, 25 or 100 Gbit/s, so those of two kinds differ by more.
 """
 
 

@@ -224,10 +224,11 @@ class Life(RuleBasedStateMachine):
     def join_together(self, count):
         names = [f"h{self.number + one:04}" for one in range(count)]
         self.number += count
+        speeds = (None, GIGABIT, 10 * GIGABIT, 25 * GIGABIT) if self.with_speeds else (None,)
 
         def act(forest):
-            for host in names:
-                forest.join(Newcomer(host))
+            for number, host in enumerate(names):
+                forest.join(Newcomer(host, speed=speeds[number % len(speeds)]))
 
         self.change(act, joins=count)
 
