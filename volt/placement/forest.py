@@ -220,6 +220,7 @@ class Forest(Places):
             else:
                 tree.exchange(slow, faster)
                 self._exchanged += 1
+        tree.unsettled.clear()
 
     def _balance(self) -> None:
         """Let hosts feed another tree while its source feeds spares for lack of slots."""

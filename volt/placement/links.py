@@ -115,6 +115,8 @@ class Links:
         """Hosts of which anything changed since."""
         self.moved: set[str] = set()
         """Hosts that were given a parent since."""
+        self.unsettled: set[str] = set()
+        """Hosts that hang elsewhere or feed otherwise since slow ones were last looked for."""
         self._below: dict[str | None, set[str]] = {}
         self._open: dict[str, Node] = {}
         self._entries: dict[str, Node] = {}
@@ -191,6 +193,7 @@ class Links:
         self._review(node)
         self.changed.add(node.host)
         self.moved.add(node.host)
+        self.unsettled.add(node.host)
 
     def level_below(self, parent: str | None, node: Node, entry: bool) -> int:
         """Return the level that a host has below this parent."""
@@ -217,6 +220,7 @@ class Links:
             node.accepting = accepting
             self._review(node)
             self.changed.add(node.host)
+            self.unsettled.add(node.host)
 
     def set_inner(self, node: Node, inner: bool) -> None:
         """Let the host feed others in this stripe, or be a leaf."""
@@ -227,6 +231,7 @@ class Links:
             node.stray = not inner and self.crosses(node, node.parent)
             self._review(node)
         self.changed.add(node.host)
+        self.unsettled.add(node.host)
 
     def forget(self, host: str) -> None:
         """Drop a host that was unhung for good."""

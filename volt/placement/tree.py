@@ -77,11 +77,11 @@ class Tree(Slots):
     def slow_above(self, but: Collection[str]) -> Node | None:
         """Return a slow host that feeds a faster inner one, the nearest to the root of these.
 
-        Only of hosts of which anything changed, and but for those that are named.
+        Only of hosts that are unsettled, and but for those that are named.
         """
         found = {
             slow.host: slow
-            for name in self.changed
+            for name in self.unsettled & self.nodes.keys()
             for slow, fed in self._inner_links(self.nodes[name])
             if slow.holds_up(fed) and slow.host not in but
         }
