@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from bench import (
     recording,
     report,
     results,
+    resume,
+    ring,
     sharing,
     storm,
     volt,
@@ -246,12 +248,11 @@ def measure_whole(
     if max(vms) > nodes:
         raise click.BadParameter("must not be above --nodes", param_hint="--vms")
     also = whole.Also(rates, written, vms)
-    try:
-        with report.Progress(f"{nodes} nodes, {link_rate}") as progress:
-            runs = whole.measure(nodes, link_rate, size, also, progress)
-    except LabError as err:
-        raise click.ClickException(str(err)) from err
-    _done(target, "whole", runs, whole.ratios(runs))
+
+    def measure(progress: report.Progress) -> Iterator[dict[str, Any]]:
+        return whole.measure(nodes, link_rate, size, also, progress)
+
+    runs = _collected("whole", f"{nodes} nodes, {link_rate}", measure, whole.ratios, target)
     if plot is not None:
         picture.draw_copies(runs, plot)
 
@@ -264,19 +265,47 @@ def measure_whole(
 @_plot
 @_json
 def measure_content(link_rate: str, plot: Path | None, target: Path | None) -> None:
-    """Read and boot a new version of a server where the earlier one is cached, and more."""
+    """Read and boot a new version where the earlier one is cached, a ring, and more."""
     rate = None if link_rate == "none" else link_rate
-    runs: list[dict[str, Any]] = []
-    try:
-        with report.Progress("content") as progress:
-            for run in sharing.measure(rate, progress):
-                runs.append(run)
-                _write(target, results.of("content", runs, sharing.ratios(runs)))
-    except LabError as err:
-        raise click.ClickException(str(err)) from err
-    report.show(results.of("content", runs, sharing.ratios(runs)))
+
+    def measure(progress: report.Progress) -> Iterator[dict[str, Any]]:
+        return itertools.chain(sharing.measure(rate, progress), ring.measure(rate, progress))
+
+    runs = _collected("content", "content", measure, _sharing, target)
     if plot is not None:
         picture.draw_sharing(runs, plot)
+
+
+def _sharing(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    return {**sharing.ratios(runs), **ring.ratios(runs)}
+
+
+@main.command("resume")
+@click.option(
+    "--nodes", type=click.IntRange(1, 16), default=4, show_default=True,
+    help="On which clones are resumed; two more serve them.",
+)  # fmt: skip
+@click.option(
+    "--clones", type=click.IntRange(1, 8), default=2, show_default=True, help="On each node."
+)
+@click.option(
+    "--link-rate", default="100M", show_default=True,
+    help="Of each node's link, both ways; none for no limit.",
+)  # fmt: skip
+@_plot
+@_json
+def measure_resume(
+    nodes: int, clones: int, link_rate: str, plot: Path | None, target: Path | None
+) -> None:
+    """Resume VMs from a suspended image, and boot as many; replay policies of prefetch."""
+    rate = None if link_rate == "none" else link_rate
+
+    def measure(progress: report.Progress) -> Iterator[dict[str, Any]]:
+        return resume.measure(nodes, clones, rate, progress)
+
+    runs = _collected("resume", "resume", measure, resume.ratios, target)
+    if plot is not None:
+        picture.draw_resumes(runs, plot)
 
 
 @main.command("hops")
@@ -308,16 +337,11 @@ def measure_openstack(
     """Boot servers of one snapshot or image in a real OpenStack, by VirtMan and without."""
     _known("mode", modes, openstack.MODES)
     rate = None if link_rate == "none" else link_rate
-    runs: list[dict[str, Any]] = []
-    try:
-        with report.Progress("openstack") as progress:
-            for run in openstack.measure(modes, servers, rate, progress):
-                runs.append(run)
-                _write(target, results.of("openstack", runs, openstack.ratios(runs)))
-    except LabError as err:
-        raise click.ClickException(str(err)) from err
-    finally:
-        report.show(results.of("openstack", runs))
+
+    def measure(progress: report.Progress) -> Iterator[dict[str, Any]]:
+        return openstack.measure(modes, servers, rate, progress)
+
+    _collected("openstack", "openstack", measure, openstack.ratios, target)
 
 
 @main.command("traces")
@@ -380,6 +404,30 @@ def _numbers(text: str) -> list[int]:
     if len(numbers) != len(text.split(",")) or not all(1 <= one <= 64 for one in numbers):
         raise click.BadParameter(f"{text!r} is no number from 1 to 64, nor some with commas")
     return numbers
+
+
+def _collected(
+    bench: str,
+    label: str,
+    measure: Callable[[report.Progress], Iterator[dict[str, Any]]],
+    ratios: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]],
+    target: Path | None,
+) -> list[dict[str, Any]]:
+    """Return what a bench finds, and print it; the file has what is there already if it fails.
+
+    :param label: of the progress that is shown
+    :raises click.ClickException: if the lab fails
+    """
+    runs: list[dict[str, Any]] = []
+    try:
+        with report.Progress(label) as progress:
+            for run in measure(progress):
+                runs.append(run)
+                _write(target, results.of(bench, runs, ratios(runs)))
+    except LabError as err:
+        raise click.ClickException(str(err)) from err
+    report.show(results.of(bench, runs, ratios(runs)))
+    return runs
 
 
 def _done(

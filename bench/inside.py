@@ -7,6 +7,8 @@ remove VM...            take those of ``bare`` away
 processor               print the processor seconds that the agent's processes have taken
 images TIMES            ask the agent for its images so many times; print the seconds of each
 replay DEVICE TRACE     read a device as a boot did, with its pauses
+reread DEVICE IMAGE PIECES SEED
+                        read so many pieces of 64 KiB at random; page caches keep nothing of them
 serve DEVICE IP         serve a device to everybody, as LIO does without VirtMan
 withdraw                serve it no more
 login IP                log in to what another node serves so; print the disk
@@ -15,10 +17,12 @@ cache DEVICE            put bcache before a read-only device; print the device t
 uncache                 take that away
 """
 
+import fcntl
 import http.client
 import json
 import mmap
 import os
+import random
 import re
 import socket
 import struct
@@ -30,8 +34,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 SOCKET = "/run/virtman/agent.sock"
+ASK_EVERY = 0.5  # seconds between two questions to an agent
 FOLDER = Path("/var/tmp/bare")  # noqa: S108  # a node is nobody else's
 BARE = "iqn.2026-11.org.virtman.bench:bare"
 PORT = 3270  # not that of VirtMan's targets
@@ -49,6 +55,7 @@ _PID, _PARENT = 128, 132
 _GROUP_FROM_END = {12: 32, 13: 48}
 """Where a version of the kernel's record has the thread group."""
 _KTHREADD = 2
+_FLUSH, _FORGOTTEN = 0x1261, 16  # BLKFLSBUF of linux/fs.h, and after how many reads
 _LINGER = 0.5
 _SHORT = 0.004  # seconds: shorter pauses are taken together
 
@@ -111,6 +118,18 @@ class Agent(http.client.HTTPConnection):
         self.sock.connect(SOCKET)
 
 
+def ask(method: str, path: str, body: object = None) -> Any:
+    """Return what the agent answers; its errors end the program."""
+    agent = Agent("localhost")
+    agent.request(method, path, None if body is None else json.dumps(body))
+    answer = agent.getresponse()
+    text = answer.read()
+    agent.close()
+    if answer.status >= 400:
+        raise SystemExit(text.decode())
+    return json.loads(text)
+
+
 def create(image: str, *vms: str) -> object:
     """Create VMs; return the seconds that each took, and what processes ended meanwhile."""
 
@@ -127,9 +146,13 @@ def create(image: str, *vms: str) -> object:
 
 
 def images(times: str) -> object:
-    """Ask the agent for its images; return the seconds of each time."""
+    """Ask the agent for its images; return the seconds of each time.
+
+    It takes a while, so that heartbeats, which look at all images too, come in between.
+    """
     taken = []
     for _ in range(int(times)):
+        time.sleep(ASK_EVERY)
         begun = time.monotonic()
         agent = Agent("localhost")
         agent.request("GET", "/v1/images")
@@ -183,6 +206,26 @@ def replay(device: str, trace: str) -> object:
         os.preadv(opened, [memory[:length]], offset)
         taken.append((asked - begin, time.monotonic() - asked))
     return taken
+
+
+def reread(device: str, image: str, pieces: str, seed: str) -> object:
+    """Read pieces at random; return how many seconds that took.
+
+    What exports have of the image in memory is forgotten now and then, as if it were much larger.
+    """
+    dice, size = random.Random(seed), 64 * 1024  # noqa: S311 - no secret
+    opened = os.open(device, os.O_RDONLY | os.O_DIRECT)
+    exports = [os.open(one, os.O_RDONLY) for one in Path("/dev/mapper").glob(
+        f"virtman_{image}_export*")]  # fmt: skip
+    memory = mmap.mmap(-1, size)
+    length = os.lseek(opened, 0, os.SEEK_END) // size
+    begin = time.monotonic()
+    for number in range(int(pieces)):
+        os.preadv(opened, [memory], dice.randrange(length) * size)
+        if number % _FORGOTTEN == 0:
+            for export in exports:
+                fcntl.ioctl(export, _FLUSH)
+    return time.monotonic() - begin
 
 
 def serve(device: str, ip: str) -> object:
@@ -343,7 +386,8 @@ if __name__ == "__main__":
     verbs: dict[str, Callable[..., object]] = {
         "create": create, "images": images, "bare": bare, "remove": remove, "memory": memory,
         "processor": processor,
-        "replay": replay, "serve": serve, "withdraw": withdraw, "login": login, "logout": logout,
+        "replay": replay, "reread": reread, "serve": serve,
+        "withdraw": withdraw, "login": login, "logout": logout,
         "cache": cache, "uncache": uncache,
     }  # fmt: skip
     print(json.dumps(verbs[verb](*arguments)))

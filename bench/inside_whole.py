@@ -21,9 +21,8 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
-from bench.inside import Agent
+from bench.inside import ask
 
 _LOOK = 0.1  # seconds
 _PAUSE = 0.02  # seconds between two reads
@@ -35,7 +34,7 @@ def copy(image: str, start: str, rate: str) -> object:
     """Have all of an image here."""
     time.sleep(max(0.0, float(start) - time.time()))
     begun = time.time()
-    _ask("POST", f"/v1/images/{image}/hydrate", {"rate": int(rate)})
+    ask("POST", f"/v1/images/{image}/hydrate", {"rate": int(rate)})
     copied = None
     while True:
         state, verdict = _state(image)
@@ -50,22 +49,11 @@ def copy(image: str, start: str, rate: str) -> object:
 
 def _state(image: str) -> tuple[str, str]:
     """Return how far the copy is; it is whole once the image is read from it."""
-    shown = _ask("GET", f"/v1/images/{image}", None)
+    shown = ask("GET", f"/v1/images/{image}")
     found = shown["copy"]
     if found["state"] == "whole" and not shown["local"]:
         return "checking", ""
     return found["state"], found["verdict"]
-
-
-def _ask(method: str, path: str, body: object) -> Any:
-    agent = Agent("localhost")
-    agent.request(method, path, None if body is None else json.dumps(body))
-    answer = agent.getresponse()
-    text = answer.read()
-    agent.close()
-    if answer.status >= 400:
-        raise SystemExit(text.decode())
-    return json.loads(text)
 
 
 def read(device: str, file: str, seed: str) -> object:
@@ -85,7 +73,7 @@ def read(device: str, file: str, seed: str) -> object:
 def boot(image: str, vm: str, pieces: str, seconds: str) -> object:
     """Boot a VM as a guest does that reads in order, and thinks after each piece."""
     begun, pause = time.monotonic(), float(seconds) / int(pieces)
-    device = _ask("PUT", f"/v1/instances/{vm}", {"image": image})["device"]
+    device = ask("PUT", f"/v1/instances/{vm}", {"image": image})["device"]
     created = time.monotonic() - begun
     with open(device, "rb", buffering=0) as opened:
         for number in range(int(pieces)):

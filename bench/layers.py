@@ -17,13 +17,14 @@ from lab.waiting import wait_until
 BOOT = 15.0  # seconds that a guest thinks in all while it boots
 OWN = 64  # of so many pieces of a boot a VM has written one
 _INSIDE = ["python3", "-m", "bench.inside_whole"]
+_TAKEN = "/var/tmp/layers"  # noqa: S108 - on a storage node of the bench's own
 _CHUNK = 65536
 
 Run = dict[str, Any]
 
 
 def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
-    """Have all of a disk written, and committed; the layer goes to another node as a whole.
+    """Have all of a disk written, and committed; the layer goes to the storage node.
 
     Then it is checkpointed, and again after one percent of it has changed.
 
@@ -31,14 +32,17 @@ def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
     :param size: bytes of the disk
     :param rate: bytes a second of a link
     """
-    first, second, *_ = site.nodes
+    first, storage = site.nodes[0], site.storage
     _inside(first, "write", device, str(size // _CHUNK), "1")
     begun = time.time()
     layer = _virtman(first, "commit", "--json", vm, "all")
     kept = time.time()
-    copied = _inside(second, "copy", "all", "0", "0")["copied"]
-    _release(second, "all")
+    storage.run(["mkdir", "-p", _TAKEN])
+    storage.run(site.deployment.taking(storage, "all", _TAKEN), timeout=LONGEST)
+    taken = time.time()
     _remove(first, "all")
+    site.deployment.remove_source(storage, "all")
+    storage.run(["rm", f"{_TAKEN}/all.layer"])
     whole = _virtman(first, "checkpoint", "--json", vm)
     _inside(first, "write", device, str(size // _CHUNK // 100), "1")
     changed = _virtman(first, "checkpoint", "--json", vm)
@@ -51,7 +55,7 @@ def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
         "layer_bytes": layer["length"],
         "limit_s": size / rate,
         "committed_s": kept - begun,
-        "elsewhere_s": copied - begun,
+        "taken_s": taken - begun,
         "checkpoint_bytes": whole["length"],
         "changed_bytes": changed["length"],
     }
@@ -154,7 +158,7 @@ def _at_once(nodes: Sequence[Node], work: Callable[[Node], Any]) -> tuple[list[A
 def ratios(commit: Mapping[str, Any], boots: Mapping[str, Any]) -> dict[str, float]:
     """Return what these runs say."""
     return {
-        "commit_over_link": commit["elsewhere_s"] / commit["limit_s"],
+        "commit_over_link": commit["taken_s"] / commit["limit_s"],
         "checkpoint_over_all": commit["changed_bytes"] / commit["checkpoint_bytes"],
         "second_boot_over_first": max(boots["second_s"]) / max(boots["first_s"]),
     }

@@ -13,6 +13,7 @@ _PICTURES = {
     "storm": plot.draw,
     "whole": plot.draw_copies,
     "content": plot.draw_sharing,
+    "resume": plot.draw_resumes,
     "times": figures.draw_times,
     "curves": figures.draw_curves,
 }

@@ -1,4 +1,4 @@
-"""Boots at once, copies of whole images, and images that share blocks, as pictures."""
+"""Boots at once, copies of whole images, shared blocks, and resumed VMs, as pictures."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,8 +75,8 @@ def draw_sharing(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(10, _PAGE), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(13, _PAGE), layout="constrained")
+    left, right, last = figure.subplots(1, 3)
     versions = [run for run in runs if "delta_bytes" in run]
     for name, label in (("bytes", "all"), ("received_bytes", "received"), ("delta_bytes", "new")):
         left.plot([run["run"] for run in versions], [run[name] / MIB for run in versions], "o",
@@ -86,8 +86,56 @@ def draw_sharing(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
     names = ("bytes", "cached_bytes", "unique_bytes")
     right.bar(("all", "cached", "unique"), [family[name] / MIB for name in names])
     right.set(title=f"{family['images']} images of one base", ylabel="MiB")
+    again = [run for run in runs if run["run"] == "re-reads"]
+    for name, label in (("source_bytes", "by the source"), ("sent_bytes", "by all")):
+        shares = [run[name] / run["read_bytes"] for run in again]
+        last.plot([run["design"] for run in again], shares, "o", label=label)
+    last.set(title="sent for each byte re-read", ylim=(0, None))
+    last.legend()
     left.set_ylim(bottom=0)
     left.legend()
+    FigureCanvasAgg(figure)
+    figure.savefig(file, format=file.suffix[1:])
+
+
+def draw_resumes(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
+    """Draw resumed VMs beside boots, what they received, and how long policies have VMs wait."""
+    # takes long to load
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    found = {run["run"]: run for run in runs}
+    figure = Figure(figsize=(15, _PAGE), layout="constrained")
+    times, sizes, waits = figure.subplots(1, 3)
+    at_once, boots, alone = (found[name] for name in ("at once", "boots", "alone"))
+    rows = {
+        "resumed: runs": at_once["ran_s"],
+        "resumed: answers": at_once["answered_s"],
+        "booted: ready": boots["ready_s"],
+    }
+    for place, seconds in enumerate(rows.values()):
+        times.plot(seconds, [place] * len(seconds), "o", alpha=0.6)
+    times.set(title=f"{at_once['clones']} VMs on {at_once['nodes']} nodes", xlabel="s")
+    times.set_yticks(range(len(rows)), list(rows))
+    times.invert_yaxis()
+    times.set_xlim(left=0)
+    bars = {
+        "touched": found["touched"]["touched_bytes"][0],
+        "first": alone["received_bytes"],
+        "second": alone["second_received_bytes"],
+        "source, to all": at_once["source_sent_bytes"],
+    }
+    sizes.bar(list(bars), [one / MIB for one in bars.values()])
+    sizes.set(title="a clone touches, and its node receives", ylabel="MiB")
+    replayed = [run for run in runs if run["run"] == "policy"]
+    for policy in sorted({run["policy"] for run in replayed}):
+        of_it = [run for run in replayed if run["policy"] == policy]
+        names = [f"{run['workload']}, {run['link_bits_s'] / 1e6:g} Mbit/s" for run in of_it]
+        waits.plot(names, [run["waited_s"] for run in of_it], "o", label=policy)
+    waits.set(title="a VM waits in all, by policy of prefetch", ylabel="s")
+    waits.tick_params(axis="x", rotation=30)
+    waits.set_ylim(bottom=0)
+    waits.legend()
     FigureCanvasAgg(figure)
     figure.savefig(file, format=file.suffix[1:])
 

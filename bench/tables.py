@@ -125,7 +125,7 @@ WHOLE = (
     ("longest read of a VM at letting go", "pause_own_s", "{:.2f} s"),
     ("  of a VM on a node below", "pause_others_s", "{:.2f} s"),
     ("reads from a whole image over those of the disk", "reads_over_disk", "{:.2f}"),
-    ("a commit until another node has it over size / link", "commit_over_link", "{:.2f}"),
+    ("a commit until storage has it over size / link", "commit_over_link", "{:.2f}"),
     ("bytes of a checkpoint after 1 % changed over all", "checkpoint_over_all", "{:.3f}"),
     ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),
 )
@@ -140,6 +140,13 @@ SHARING = (
     ("cache that images of one base take, over unique bytes", "cache_over_unique", "{:.2f}"),
     ("a table of 10,000 runs is loaded in", "table_load_s", "{:.2f} s"),
     ("images listed with such tables, over without", "list_over_without", "{:.2f}"),
+)
+RESUMED = (
+    ("last clone answers, over the last of as many boots", "last_answer_over_boot", "{:.2f}"),
+    ("first clone of a node: received over touched", "received_over_touched", "{:.2f}"),
+    ("sent by sources to all, over what any clone touched", "source_over_union", "{:.2f}"),
+    ("second clone of a node: received over the first", "second_clone_over_first", "{:.3f}"),
+    ("one more clone on an idle node runs after", "running_s", "{:.2f} s"),
 )
 
 CLUSTERS = (
@@ -285,6 +292,15 @@ def _sharing(results: Results) -> list[Table]:
     return [_ratios("images that share", SHARING, results)]
 
 
+def _resumed(results: Results) -> list[Table]:
+    """Return what resumed VMs took, and what policies of prefetch do by replays."""
+    of_policies = [
+        {**run, "rate": run["link_bits_s"] / 8} for run in results.runs if run["run"] == "policy"
+    ]
+    replayed = Results("prefetch", results.origin, of_policies)
+    return [_ratios("resumed VMs", RESUMED, results), *tables(replayed)]
+
+
 def _ratios(title: str, rows: Sequence[tuple[str, str, str]], results: Results) -> Table:
     ratios = results.ratios or {}
     return Table(["", title], [[row, _cell(ratios[name], form)] for row, name, form in rows])
@@ -314,6 +330,7 @@ _OF: Mapping[str, Callable[[Results], list[Table]]] = {
     "openstack": _openstack,
     "whole": _whole,
     "content": _sharing,
+    "resume": _resumed,
     **figures.OF,
 }
 

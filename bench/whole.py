@@ -23,12 +23,14 @@ from bench.peers.virtman import SHAPES, vm
 from bench.report import Progress, Step
 from lab import Bed, Disk
 from lab.deployment import Deployment
+from lab.errors import CommandFailed
 from lab.network import bytes_per_second
 from lab.node import Node
 
 BED = "bench-whole"
 APART = 5.0  # seconds between two nodes that begin one after the other
 READ = 15.0  # seconds for which reads of a VM are looked at
+HARMLESS = 64  # a copy at one of so many parts of a link: few reads of VMs meet it
 STARTED = 3.0  # seconds within which a VM has begun to read
 SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
 _INSIDE = ["python3", "-m", "bench.inside_whole"]
@@ -58,30 +60,31 @@ class Also:
     vms: Sequence[int] = ()
 
 
-def measure(nodes: int, link_rate: str, size: int, also: Also, progress: Progress) -> list[Run]:
-    """Return the entries of ``runs``; all have the same nodes."""
+def measure(nodes: int, link_rate: str, size: int, also: Also, progress: Progress) -> Iterator[Run]:
+    """Yield the entries of ``runs``, each as soon as it is measured; all have the same nodes."""
     with Bed(BED, link_rate) as bed:
         whole = _Whole(bed, link_rate, size)
         whole.start(nodes, progress.step("nodes", nodes))
-        runs = [
-            whole.copy_all("at once", 0.0, progress.step("all at once", nodes)),
-            whole.copy_all("apart", APART, progress.step("one after the other", nodes)),
-        ]
-        usual = (("no copy", None), ("capped", whole.rate // 2), ("uncapped", 0))
-        for name, rate in (*usual, *((f"at {rate}", rate) for rate in also.rates)):
-            runs.append(whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1)))
-        runs.append(whole.let_go("letting go", progress.step("letting go", 2)))
-        runs.append(whole.commit("commit", progress.step("commit and checkpoints", 1)))
-        runs.append(whole.boot("boots", progress.step("boots of layers", 1)))
+        yield whole.copy_all("at once", 0.0, progress.step("all at once", nodes))
+        yield whole.copy_all("apart", APART, progress.step("one after the other", nodes))
+        yield whole.alone("no copy", None, progress.step("a VM reads", 1))
+        capped = whole.rate // HARMLESS
+        yield whole.alone("capped", capped, progress.step("a VM reads, capped", 1))
+        for name, rate in (("uncapped", 0), *((f"at {rate}", rate) for rate in also.rates)):
+            yield whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1))
+        yield whole.let_go("letting go", progress.step("letting go", 2))
+        yield whole.commit("commit", progress.step("commit and checkpoints", 1))
+        yield whole.boot("boots", progress.step("boots of layers", 1))
         for vms, written in itertools.product(also.vms, also.written):
             step = progress.step(f"{vms} VMs write {written} bytes", 1)
-            runs.append(whole.cluster(vms, written, step))
-        return runs
+            yield whole.cluster(vms, written, step)
 
 
 def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return what the runs of one bed say about each other."""
+    """Return what the runs of one bed say about each other; nothing before all are there."""
     found = {run["run"]: run for run in runs}
+    if "boots" not in found:
+        return {}
     at_once, none, ended = found["at once"], found["no copy"], found["letting go"]
     reads = ended["reads"]
     return {
@@ -118,9 +121,15 @@ class _Whole:
         self._nodes = self._bed.start_nodes(names, "256M")
         self._site = Site(self._deployment, self._storage, self._nodes)
         self._deployment.start_volt()
-        self._deployment.start_agents(
-            self._nodes,
-            {"profile": {"record": 0, "prefetch": False}, "store": {"reserve": _RESERVE}},
+        self._site.each(
+            lambda node: self._deployment.start_agent(
+                node,
+                {
+                    "profile": {"record": 0, "prefetch": False},
+                    "store": {"reserve": _RESERVE},
+                    "peers": {"ip": node.address},
+                },
+            )
         )
         step.advance(nodes)
 
@@ -146,27 +155,38 @@ class _Whole:
             "busiest_node_sent_bytes": max(others),
         }
 
-    def beside(self, name: str, rate: int | None, step: Step) -> Run:
-        """Have a VM read blocks that are cold at first, beside copies on all nodes.
+    def alone(self, name: str, rate: int | None, step: Step) -> Run:
+        """Have a VM read blocks that are cold at first; beside copies, if there is a rate.
 
-        :param rate: bytes a second of a copy, 0 for no limit; None for no copy at all
+        These take longer than the reads are looked at.
+
+        :param rate: bytes a second of a copy
         """
         last = self._nodes[-1]
         with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
             time.sleep(STARTED)
-            begun, copied = time.time(), time.time() + READ
-            fetched = None
-            if rate is None:
-                time.sleep(READ)
-            else:
-                found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
-                begun, copied = found[-1]["begun"], found[-1]["copied"]
-                fetched = copied - begun
-            until = min(copied, begun + READ)
-            taken = [seconds for when, seconds in end() if begun <= when < until]
+            if rate is not None:
+                words = ["virtman", "image", "hydrate", image, "--rate", str(rate)]
+                self._site.each(lambda node: node.run(words))
+            begun = time.time()
+            time.sleep(READ)
+            reads = end()
             step.advance()
-        about = {"run": name, "rate": rate, "fetched_s": fetched}
-        return about | {"reads": len(taken)} | _times(taken)
+        return _seen(name, rate, None, reads, begun, begun + READ)
+
+    def beside(self, name: str, rate: int, step: Step) -> Run:
+        """Have a VM read blocks that are cold at first, beside copies on all nodes.
+
+        :param rate: bytes a second of a copy, 0 for no limit
+        """
+        last = self._nodes[-1]
+        with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
+            time.sleep(STARTED)
+            found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
+            begun, copied = found[-1]["begun"], found[-1]["copied"]
+            reads = end()
+            step.advance()
+        return _seen(name, rate, copied - begun, reads, begun, min(copied, begun + READ))
 
     def let_go(self, name: str, step: Step) -> Run:
         """Have one node let go of its parents while VMs read there and below it; read its copy."""
@@ -243,8 +263,10 @@ class _Whole:
         self._deployment.remove_source(self._storage, image)
 
     def _leave(self, node: Node, image: str) -> None:
-        # there is none on nodes that were asked for none
-        node.run(["virtman", "image", "release", image], check=False, timeout=LONGEST)
+        release = ["virtman", "image", "release", image]
+        done = node.run(release, check=False, timeout=LONGEST)
+        if done.status and "virtman.copy.unknown" not in done.stderr:
+            raise CommandFailed(node.name, release, done.status, done.stdout, done.stderr)
         self._deployment.drop(node, image)
 
     def _sent(self) -> list[int]:
@@ -279,6 +301,15 @@ def _reading(node: Node, device: str) -> Iterator[Callable[[], Reads]]:
             yield end
         finally:
             stop.touch()
+
+
+def _seen(
+    name: str, rate: int | None, fetched: float | None, reads: Reads, since: float, until: float
+) -> Run:
+    """Return what the reads took that began in that time."""
+    taken = [seconds for when, seconds in reads if since <= when < until]
+    about = {"run": name, "rate": rate, "fetched_s": fetched}
+    return about | {"reads": len(taken)} | _times(taken)
 
 
 def _times(seconds: Sequence[float]) -> dict[str, float]:

@@ -64,20 +64,27 @@ class Guest:
         self._pid: int | None = None
         self._started = 0.0
 
-    def boot(self, *options: str) -> None:
-        """Start QEMU, perhaps with more options, without waiting for the guest."""
+    def boot(self, *options: str, console: str = "") -> None:
+        """Start QEMU, perhaps with more options, without waiting for the guest.
+
+        :param console: path of a socket at which one can talk to the guest; empty for none
+        """
         self._started = time.monotonic()
         drive = f"file={self.device},format=raw,if=none,id=disk,cache=none"
         if not self._keeps:
             drive += ",snapshot=on"
+        serial, log = ["-serial", "stdio"], self._log
+        if console:
+            kept = f"socket,id=console,path={console},server=on,wait=off,logfile=/host/{log}"
+            serial, log = ["-chardev", kept, "-serial", "chardev:console"], f"{self.name}.qemu"
         self._pid = self.node.spawn(
             [
                 *("qemu-system-x86_64", "-machine", "pc", "-accel", "tcg,thread=single,tb-size=32"),
-                *("-m", str(MEMORY), "-nodefaults", "-display", "none", "-serial", "stdio"),
+                *("-m", str(MEMORY), "-nodefaults", "-display", "none", *serial),
                 *("-drive", drive, "-device", f"virtio-blk-pci,drive=disk,serial={self.name}"),
                 *options,
             ],
-            log=self._log,
+            log=log,
         )
 
     @property

@@ -21,7 +21,7 @@ def faults(trees: Json, hosts: Collection[str], closed: Collection[str] = ()) ->
         where = f"image {trees['image']}, stripe {tree['stripe']}"
         for fault in _tree_faults(trees, tree["nodes"], set(hosts), set(closed)):
             yield f"{where}: {fault}"
-    if trees["stripes"] > 1:
+    if trees["stripes"] > 1 and trees["shape"] != "ring":  # there any host feeds any other
         feeding = Counter(
             host
             for tree in trees["trees"]
@@ -87,12 +87,14 @@ def _slot_faults(trees: Json, nodes: list[Json], closed: set[str]) -> Iterator[s
     children = Counter(node["parent"] for node in nodes)
     inner = {node["host"] for node in nodes if node["inner"]}
     for host in sorted(children.keys() - {None}):
-        if children[host] > trees["fanout"]:
+        if children[host] > trees["fanout"] and trees["shape"] != "ring":
             yield f"{host} feeds {children[host]}"
         if host not in inner:
             yield f"{host} feeds others, but is a leaf"
         if host in closed:
             yield f"{host} feeds others, but must not"
+    if trees["shape"] == "ring":  # each group has an owner, which Volt does not show
+        return
     spares = children[None] - (trees["fanout"] if trees["stripes"] == 1 else 1)
     free = [host for host in inner - closed if children[host] < trees["fanout"]]
     if spares > 0 and free:
@@ -141,6 +143,8 @@ def _bound(trees: Json, hosts: int, racks: int) -> int:
         return 1
     if trees["fanout"] == 1:
         return hosts
+    if trees["shape"] == "ring":  # an owner feeds two other groups
+        return 2 + _levels(2, hosts)
     of_racks = _levels(trees["fanout"], racks) + 1 if racks > 1 else 0
     return 2 + _levels(trees["fanout"], hosts) + of_racks
 

@@ -55,11 +55,16 @@ def making(file: Path) -> Iterator[Path]:
     part.unlink(missing_ok=True)
     try:
         yield part
-        _sync(part)
-        part.rename(file)
+        put(part, file)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def put(part: Path, file: Path) -> None:
+    """Have what was written take the place of a file, for good once this returns."""
+    _sync(part)
+    part.rename(file)
     _sync(file.parent)
 
 

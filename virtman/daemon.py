@@ -78,7 +78,6 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     agent = _agent(conf, card)
     agent.stack.prepare()
-    moves, arrivals, journeys = _journeys(conf, agent)
     heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
     boots = Boots(agent, _boots(conf), heartbeat.hasten)
     copying = Copying(agent, agent.copies, boots.options.how.cap, heartbeat.hasten)
@@ -87,6 +86,7 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     commits = Commits(agent, layers)  # first, as VMs of this node may need what it serves
     checkpoints = Checkpoints(commits, Path(conf.agent.state_dir) / "checkpoints")
     checkpoints.prepare()
+    moves, arrivals, journeys = _journeys(conf, agent, commits)
     services: list[Service] = [commits, boots, copying, checkpoints]
     services += _services(conf, heartbeat, boots, copying)
     services += [_metrics(conf, boots, copying), *journeys]
@@ -208,7 +208,9 @@ def _services(
     return services
 
 
-def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequence[Service]]:
+def _journeys(
+    conf: cfg.ConfigOpts, agent: Agent, commits: Commits
+) -> tuple[Moves, Arrivals, Sequence[Service]]:
     """Make what sends VMs to other hosts, and takes them, with what goes on beside the API."""
     given = conf.peers
     credentials = Credentials(agent.coordinator, Path(conf.agent.state_dir), given.ip, given.port)
@@ -218,7 +220,7 @@ def _journeys(conf: cfg.ConfigOpts, agent: Agent) -> tuple[Moves, Arrivals, Sequ
     if given.ip:
         from virtman.migration.peer_server import Listener, Remote  # noqa: PLC0415 - a server of its own
 
-        listener = Listener(Remote(moves, arrivals), credentials)
+        listener = Listener(Remote(moves, arrivals, commits), credentials)
         services += [arrivals, renewal(credentials), listener]
     return moves, arrivals, services
 

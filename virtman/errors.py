@@ -349,6 +349,20 @@ class LayerUnknown(VirtmanError):
     status = 404
 
 
+class LayerComing(VirtmanError):
+    """Another command has a layer come to this storage node."""
+
+    code = "virtman.layer.coming"
+    status = 409
+
+
+class LayerWrong(VirtmanError):
+    """What a node sent of a layer is not what Volt knows."""
+
+    code = "virtman.layer.wrong"
+    status = 502
+
+
 class LayerFileInvalid(VirtmanError):
     """A file is none of a layer that was exported, or was changed since."""
 
@@ -388,6 +402,13 @@ class NicsAttached(VirtmanError):
     """The VM has network cards, which all that are resumed would have too."""
 
     code = "virtman.suspended.nics"
+    status = 409
+
+
+class SessionsOpen(VirtmanError):
+    """Somebody is logged in to the VM, and would be in all that are resumed."""
+
+    code = "virtman.suspended.sessions"
     status = 409
 
 

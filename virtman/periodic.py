@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sys
 import threading
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 
 from virtman.errors import VirtmanError
 
 LOG = logging.getLogger(__name__)
+
+_CALLS = 6
+"""Of what a turn that takes too long is doing: the last so many calls are logged."""
 
 
 class Periodic:
@@ -20,6 +26,7 @@ class Periodic:
     :param period: seconds from the end of a turn to the next one, after a failure too
     :param first: seconds before the first turn
     :param woken: when this is set the next turn comes at once; set during a turn it counts
+    :param patience: seconds after which it is logged where a turn is; None for never
     :ivar period: may be changed at any time
     """
 
@@ -31,11 +38,13 @@ class Periodic:
         *,
         first: float = 0.0,
         woken: threading.Event | None = None,
+        patience: float | None = None,
     ) -> None:
         self.period = period
         self._turn = turn
         self._first = first
         self._woken = woken or threading.Event()
+        self._patience = patience
         self._stopped = threading.Event()
         # One that waits for a parent or for Volt ends with the process.
         self._thread = threading.Thread(target=self.run, name=name, daemon=True)
@@ -81,7 +90,8 @@ class Periodic:
         """Take a turn; return the seconds until the next one."""
         pause = None
         try:
-            pause = self._turn()
+            with self._watched():
+                pause = self._turn()
         except VirtmanError as err:
             LOG.warning("%s: %s", self._thread.name, err)
         except Exception:
@@ -89,3 +99,23 @@ class Periodic:
             level = logging.DEBUG if self.is_stopped else logging.ERROR
             LOG.log(level, "%s failed", self._thread.name, exc_info=True)
         return self.period if pause is None else pause
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Have it logged if a turn takes too long: the kernel, or a disk, may give no answer."""
+        if self._patience is None:
+            yield
+            return
+        watch = threading.Timer(self._patience, self._tell, [threading.get_ident()])
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
+
+    def _tell(self, thread: int) -> None:
+        frame = sys._current_frames().get(thread)
+        calls = "".join(traceback.format_stack(frame)[-_CALLS:]) if frame else ""
+        text = "%s has taken %g s and is not over; it waits here:\n%s"
+        LOG.warning(text, self._thread.name, self._patience, calls)

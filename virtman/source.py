@@ -73,7 +73,7 @@ class Base:
 
     def trees(self, but: str) -> Mapping[str, KeptTree]:
         """Return the hash trees of all that this host serves, but of one image."""
-        own = {one.name: _kept(one.name) for one in _HASHES.glob("*")}
+        own = {one.name: kept_tree(one.name) for one in _HASHES.glob("*")}
         return {name: tree for name, tree in {**own, **self.beside}.items() if name != but}
 
 
@@ -142,7 +142,7 @@ def add(
     naming.check("image", image)
     naming.check("host", where.host)
     coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
-    kept = kept or _kept(image)
+    kept = kept or kept_tree(image)
     if layered:
         path = _unpacked(path, kept, coordinator)
     size = _size(path)
@@ -236,7 +236,7 @@ def carry(old: str, image: str, host: str, volt: str, access: Access) -> Sequenc
 def _leaves(image: str, served: Mapping[str, KeptTree] | None = None) -> Iterator[memoryview]:
     """Give the leaves of an image's hash tree, without reading them all."""
     try:
-        with ((served or {}).get(image) or _kept(image)).mapped() as leaves:
+        with ((served or {}).get(image) or kept_tree(image)).mapped() as leaves:
             yield leaves
     except FileNotFoundError as err:
         raise InvalidRequest(
@@ -245,7 +245,8 @@ def _leaves(image: str, served: Mapping[str, KeptTree] | None = None) -> Iterato
         ) from err
 
 
-def _kept(image: str) -> KeptTree:
+def kept_tree(image: str) -> KeptTree:
+    """Return the hash tree of an image that this storage node serves, or is to serve."""
     return KeptTree(_HASHES / image)
 
 
@@ -321,11 +322,11 @@ def _layer(path: str, coordinator: VoltClient) -> Layer | None:
     """Return what a file lies on, if it is a layer's."""
     with open(path, "rb") as file:
         file.seek(layer_format.DESCRIPTION)
-        said = layer_format.describe(file.read(layer_format.DESCRIPTION))
+        said = layer_format.describe(file.read(layer_format.LONGEST))
     if said is None:
         return None
     _check_parent(path, said.parent, said.origin, coordinator)
-    return Layer(said.parent, said.disk_size)
+    return Layer(said.parent, said.disk_size, said.suspended)
 
 
 def _check_parent(path: str, parent: str, origin: str, coordinator: VoltClient) -> None:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 _BLOCK = Path("/sys/class/block")
+_MAPPER = Path("/dev/mapper")
 _HASHES = Path("/sys/module/dm_verity/parameters/prefetch_cluster")
 _CACHE_SETS = Path("/sys/fs/bcache")
 _PAGE = 4096
@@ -49,6 +50,11 @@ def sectors(name: str) -> int:
 def block_size(device: str) -> int:
     """Return the bytes of the smallest block that a device reads and writes."""
     return int((_BLOCK / kernel_name(device) / "queue/logical_block_size").read_text())
+
+
+def mapper_names() -> list[str]:
+    """Names of all device-mapper devices that have a node, be it of one that has gone."""
+    return [one.name for one in _MAPPER.iterdir()] if _MAPPER.is_dir() else []
 
 
 def is_suspended(device: str) -> bool:

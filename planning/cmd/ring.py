@@ -83,8 +83,9 @@ def ring(
 ) -> None:
     """Compare a ring with trees, where caches are small.
 
-    At first: what VMs cost that read an image again and again. Then: how evenly hosts are loaded
-    if their parts of the ring follow their other traffic (ACStor, 5.4.2).
+    At first: what VMs cost that read an image again and again, alone, in trees, in a ring of Volt,
+    in the same if caches kept what was used last, and in a ring of ACStor. Then: how evenly hosts
+    are loaded if their parts of the ring follow their other traffic (ACStor, 5.4.2).
     """
     with options.reported():
         reads = []
@@ -93,6 +94,8 @@ def ring(
             designs = {
                 "alone": reading.alone(site),
                 "trees": reading.trees(site),
+                "one-cache": reading.shaped(site, keeps_owned=False),
+                "volt": reading.shaped(site, keeps_owned=True),
                 "ring": reading.ring(site, v_nodes.OWN_RACK if own_rack else v_nodes.ANYWHERE),
             }
             reads += [

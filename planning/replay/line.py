@@ -12,6 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from virtman.model.buffering import Connection
 
+LINES = (Connection(7.2e6 / 8, 0.12), Connection(25e6 / 8, 0.001))
+"""A slow line over a long way, as in vTube (5.1), and one that a host has for itself."""
+
 
 class Line:
     """What of an image has come to a client, and what is on its way.

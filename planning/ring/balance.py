@@ -9,6 +9,7 @@ from statistics import mean, pstdev
 
 from planning.errors import check
 from planning.ring import v_nodes
+from volt.placement.v_nodes import by_traffic, deal, remap
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def balances(own: Mapping[str, float], asked: float) -> list[Balance]:
     before = v_nodes.even(sorted(own))
     weights = {
         "equal": dict.fromkeys(own, 1.0),
-        "inverse": v_nodes.by_traffic(own),
+        "inverse": by_traffic(own),
         "room": v_nodes.by_room(own, asked),
     }
     return [_balance(name, own, asked, before, one) for name, one in weights.items()]
@@ -60,8 +61,8 @@ def _balance(
     before: tuple[str, ...],
     weights: Mapping[str, float],
 ) -> Balance:
-    counts = v_nodes.deal(weights)
-    after = v_nodes.remap(before, counts)
+    counts = deal(weights, v_nodes.V_NODES)
+    after = remap(before, counts)
     carried = [own[host] + asked * counts[host] / v_nodes.V_NODES for host in own]
     average = mean(carried)
     moved = sum(one != other for one, other in zip(before, after, strict=True))

@@ -11,6 +11,7 @@ from random import Random
 from planning import placed
 from planning.errors import check
 from planning.ring import v_nodes
+from virtman.model import keeping
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 
@@ -148,8 +149,7 @@ def trees(site: Site) -> Answered:
     caches = {host: _Cache(site.cache) for host in site.names}
     usual = shapes.usual(Shape.FOREST)
     rules = Rules(Shape.FOREST, usual.stripes, usual.fanout)
-    hosts = [placed.Host(name, f"rack{site.rack(name)}") for name in site.names]
-    places = placed.place(hosts, rules)
+    places = placed.place(_hosts(site), rules)
     parents = [
         {node.host: node.parent for node in places.nodes(stripe)} for stripe in range(rules.stripes)
     ]
@@ -161,6 +161,40 @@ def trees(site: Site) -> Answered:
             asked.append((one, caches[one]))
             one = above[one]
         return asked
+
+    return _answer(site, ask)
+
+
+def shaped(site: Site, keeps_owned: bool) -> Answered:
+    """Have hosts ask as in a ring that Volt places, whose owners read from the source.
+
+    :param keeps_owned: whether caches keep what the agent's rule says, what is owned first; else
+        what was used last, whoever asked for it
+    """
+    usual = shapes.usual(Shape.RING)
+    rules = Rules(Shape.RING, usual.stripes, usual.fanout)
+    places = placed.place(_hosts(site), rules)
+    parents = [
+        {node.host: node.parent for node in places.nodes(stripe)} for stripe in range(rules.stripes)
+    ]
+    caches = {host: _Cache(site.cache) for host in site.names}
+    kept = dict.fromkeys(site.names, frozenset(range(rules.stripes)))
+    if keeps_owned:
+        room = site.cache / site.regions
+        for host, all_of_them in kept.items():
+            owns = frozenset(places.inner_in(host))
+            kept[host] = keeping.kept(owns, rules.stripes, room) or all_of_them
+    nothing = _Cache(0)
+
+    def ask(host: str, region: int) -> list[tuple[str, _Cache]]:
+        asked: list[tuple[str, _Cache]] = []
+        stripe, one = region % rules.stripes, host
+        while True:
+            asked.append((one, caches[one] if stripe in kept[one] else nothing))
+            parent = parents[stripe][one]
+            if parent is None:
+                return asked
+            one = parent
 
     return _answer(site, ask)
 
@@ -199,6 +233,10 @@ def ring(site: Site, threshold: int) -> Answered:
         return asked if there == host else [(host, private[host]), *asked]
 
     return _answer(site, ask)
+
+
+def _hosts(site: Site) -> list[placed.Host]:
+    return [placed.Host(name, f"rack{site.rack(name)}") for name in site.names]
 
 
 def _groups(site: Site) -> list[list[str]]:

@@ -4,11 +4,11 @@ Hosts own v-nodes, and each region of an image belongs to one of these. The pape
 random points of a circle; here they lie at equal distances, hosts take turns in another order each
 time, and regions are dealt to v-nodes in turn. So what a host owns is as much as its v-nodes say,
 what is read in order comes from all, and those that come next to a host are all others alike.
+How many each host has, and who gives some to whom, Volt's own code says (``volt/placement``).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 
@@ -17,21 +17,6 @@ V_NODES = 1024
 
 ANYWHERE, OWN_RACK = 7, 3
 """From how many switches on a host is too far away to be asked: those of Algorithm 2."""
-
-_LEAST = 0.05
-
-
-def by_traffic(traffic: Mapping[str, float]) -> dict[str, float]:
-    """Return weights of hosts: the more traffic of its own, the less (Equation 1).
-
-    The paper's factor says how many v-nodes there are in all, which is fixed here. A host of less
-    than a twentieth of the mean counts as one of a twentieth: it has a link no larger than others.
-    """
-    total = sum(traffic.values())
-    if not total:
-        return dict.fromkeys(traffic, 1.0)
-    least = _LEAST * total / len(traffic)
-    return {host: total / max(own, least) for host, own in traffic.items()}
 
 
 def by_room(traffic: Mapping[str, float], asked: float) -> dict[str, float]:
@@ -47,41 +32,6 @@ def by_room(traffic: Mapping[str, float], asked: float) -> dict[str, float]:
         if count == len(left) or level <= left[count]:
             break
     return {host: max(level - own, 0.0) for host, own in traffic.items()}
-
-
-def deal(weights: Mapping[str, float], total: int = V_NODES) -> dict[str, int]:
-    """Return how many v-nodes each host has, by weights that are not all 0; these add up to all."""
-    per_weight = total / sum(weights.values())
-    exact = {host: weight * per_weight for host, weight in weights.items()}
-    counts = {host: int(one) for host, one in exact.items()}
-    lacking = total - sum(counts.values())
-    nearest = sorted(exact, key=lambda host: (counts[host] - exact[host], host))
-    for host in nearest[:lacking]:
-        counts[host] += 1
-    return counts
-
-
-def remap(owners: Sequence[str], counts: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the owners of all v-nodes, so that each host has as many as it shall have.
-
-    No more change hands than have to. The paper has who gives one choose whose cache is most like
-    its own (3.6); here who lacks most gets it, as parts of a ring have nothing in common.
-
-    :param owners: of all v-nodes; hosts without a count have left
-    """
-    surplus = Counter(owners)
-    surplus.subtract(counts)
-    lacking = {host: -more for host, more in surplus.items() if more < 0}
-    found = list(owners)
-    for place, owner in enumerate(owners):
-        if surplus[owner] > 0:
-            taker = max(sorted(lacking), key=lambda host: lacking[host])
-            found[place] = taker
-            surplus[owner] -= 1
-            lacking[taker] -= 1
-            if not lacking[taker]:
-                del lacking[taker]
-    return tuple(found)
 
 
 def even(hosts: Sequence[str], total: int = V_NODES) -> tuple[str, ...]:

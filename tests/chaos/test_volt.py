@@ -24,6 +24,7 @@ IMAGES = (
     {"name": "three", "stripes": 3, "fanout": 3},
     {"name": "paper", "shape": "tree"},
     {"name": "chain", "shape": "chain"},
+    {"name": "ring", "shape": "ring", "stripes": 4, "fanout": 16},
 )
 WORKERS = {"postgresql": 4, "mariadb": 4, "sqlite": 1}
 

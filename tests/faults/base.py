@@ -178,7 +178,7 @@ class FaultCase(DeployedCase):
     def _revive(self, node):
         node.wait_up()
         self.make_ssd(node)
-        self.deployment.start_agent(node, self.options)
+        self.start_agent(node)
         for where, vm in self.created:
             if where is node:
                 wait_until(lambda vm=vm: self.show(node, vm)["state"] == "ready", vm, 90, 0.5)

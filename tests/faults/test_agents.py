@@ -56,8 +56,7 @@ class StopCase(DeployedCase):
             self.start(node)
 
     def start(self, node):
-        peers = {"peers": {"ip": node.address}} if self.node_count > 1 else {}
-        self.deployment.start_agent(node, self.options | peers, AGENT)
+        self.start_agent(node, program=AGENT)
 
     def stop_everywhere(self, what, node, begin, act, settle):
         """Do the same again and again, with a node's agent dying at another step each time.
@@ -219,6 +218,7 @@ class TestMoves(StopCase):
 
     name = "faults-moves"
     node_count = 2
+    peers = True
 
     def test_clone_from(self):
         self.stop_clone(self.nodes[0])
@@ -301,7 +301,7 @@ class TestTakeover(LoadedCase):
                 wait_until(lambda pid=pid: has_ended(self.node, pid), "the command", 60, 0.1)
                 if number == 0:
                     time.sleep(AWAY)
-                self.deployment.start_agent(self.node, self.options)
+                self.start_agent(self.node)
                 self.await_settled()
                 self.virtman(self.node, "destroy", "vm2", check=False)
         self.assertEqual(VM, self.listed())

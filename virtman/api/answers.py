@@ -117,6 +117,7 @@ class AheadAnswer(TypedDict):
     used: int
     missed: int
     strange: int
+    head: int
     seconds: float
     window: int
     verdict: str

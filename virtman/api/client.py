@@ -218,14 +218,18 @@ class Client:
         body = {"as": naming.check("layer", name), "final": final}
         return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/commit", body))
 
-    def suspend(self, vm: str, name: str, qmp: str, *, forced: bool = False) -> LayerAnswer:
+    def suspend(
+        self, vm: str, name: str, qmp: str, *, forced: bool = False, saved: str = ""
+    ) -> LayerAnswer:
         """Begin to make a suspended image of a VM, which goes on after a moment.
 
         :param name: of the layer that has its disk and its memory
         :param qmp: socket at which the VM's QEMU answers nobody else
-        :param forced: although it has network cards
+        :param forced: although it has network cards, or somebody is logged in
+        :param saved: file with the memory of a VM that QEMU saved elsewhere; that QEMU never ran
         """
-        body = {"as": naming.check("layer", name), "qmp": qmp, "force": forced}
+        body: dict[str, object] = {"as": naming.check("layer", name), "qmp": qmp, "force": forced}
+        body |= {"saved": saved} if saved else {}
         return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/suspend", body))
 
     def suspended(self, image: str) -> tuple[Suspended, str]:
@@ -418,17 +422,21 @@ class Client:
         show: Callable[[AheadAnswer], object] = lambda ahead: None,
         *,
         workload: str = BOOT,
+        until: Callable[[AheadAnswer], bool] = lambda ahead: False,
     ) -> AheadAnswer:
         """Have fetched what VMs will read of an image; return once it is there.
 
         :param workload: whose profile says what that is
         :param show: called with how far it is now and then
+        :param until: tells whether enough is there already
         :raises ImageUnknown: if the image was left meanwhile
         """
         path = f"/v1/images/{naming.check('image', image)}/warm"
         ahead = self._call("POST", path, {"workload": naming.check("workload", workload)})
         while ahead is None or ahead["state"] == "fetching":
             if ahead is not None:
+                if until(ahead):
+                    break
                 show(ahead)
             time.sleep(_LOOK)
             found = [one for one in self.images() if one["image"] == image]

@@ -196,13 +196,15 @@ class Api(Rest):
 
     def suspend(self, request: Request, vm: str) -> Answer:
         """Begin to make a suspended image of a VM; the body has its name, and QEMU's socket."""
-        body = body_of(request, **{"as": str, "qmp": str, "force": bool})
+        body = body_of(request, **{"as": str, "qmp": str, "force": bool, "saved": str})
         if not {"as", "qmp"} <= body.keys():
             raise InvalidRequest(
-                'the body must be {"as": "<name>", "qmp": "<path>"}, and can have "force": true'
+                'the body must be {"as": "<name>", "qmp": "<path>"}, and can have "force": true '
+                'and "saved": "<path>"'
             )
-        forced = body.get("force", False)
-        return 202, _committed(self.commits.suspend(vm, body["as"], body["qmp"], forced=forced))
+        forced, saved = body.get("force", False), body.get("saved", "")
+        begun = self.commits.suspend(vm, body["as"], body["qmp"], forced=forced, saved=saved)
+        return 202, _committed(begun)
 
     def show_suspended(self, request: Request, image: str) -> Answer:
         """Return what it takes to resume VMs of a suspended image, and what has their memory."""

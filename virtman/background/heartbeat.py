@@ -7,8 +7,11 @@ from virtman.coordinator.interface import Report
 from virtman.image.attachment import look
 from virtman.node.agent import Agent
 from virtman.periodic import Periodic
+from virtman.stack.transport import transport
 
 _FIRST_INTERVAL = 1.0
+_PATIENCE = 15.0
+"""Seconds of one; Volt takes a host for dead that sends none for about as long."""
 
 
 class Heartbeat:
@@ -18,7 +21,9 @@ class Heartbeat:
         self.agent = agent
         self.card = card
         self.overload = overload
-        self._rounds = Periodic("heartbeat", self._turn, _FIRST_INTERVAL, woken=agent.needs_changed)
+        self._rounds = Periodic(
+            "heartbeat", self._turn, _FIRST_INTERVAL, woken=agent.needs_changed, patience=_PATIENCE
+        )
 
     def start(self) -> None:
         """Begin."""
@@ -39,9 +44,9 @@ class Heartbeat:
     def beat(self) -> float:
         """Send one heartbeat and act on the answer; return seconds until the next."""
         attached = self.agent.attachments()
-        seen = look(attached)
+        seen, cut_off = look(attached), transport.cut_off()
         for one in attached:  # whether or not Volt answers
-            one.mend(seen)
+            one.mend(seen, cut_off)
         rates = self.card.rates()
         images = {one.info.name: one.report(seen) for one in attached}
         report = Report(

@@ -63,7 +63,8 @@ class Pulse:
         """Tell Volt what is wrong with parents; return the seconds until it must be told more."""
         attached = self.agent.attachments()
         wrong = corrupt(step for one in attached for step in one.verified())
-        told = [one.check_parents(wrong) for one in attached]
+        cut_off = transport.cut_off()
+        told = [one.check_parents(wrong, cut_off) for one in attached]
         return _INTERVAL if all(told) else _AWAY
 
 

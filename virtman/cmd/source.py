@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from virtman.cmd import settings, table
 from virtman.model.basis import MOST_RUNS, RUNS
+
+if TYPE_CHECKING:
+    from virtman.coordinator.interface import ImageInfo
+    from virtman.source import Added
 
 
 @click.group()
@@ -24,16 +31,18 @@ def source() -> None:
 @settings.portal
 @click.option(
     "--shape",
-    type=click.Choice(["forest", "tree", "star", "chain"]),
+    type=click.Choice(["forest", "tree", "star", "chain", "ring"]),
     help="Shape of the image's trees; default: Volt's choice.",
 )
 @click.option(
-    "--stripes", type=click.IntRange(1, 8), help="Number of trees; default: Volt's choice."
+    "--stripes",
+    type=click.IntRange(1, 60),
+    help="Number of trees, or of parts of a ring; default: Volt's choice.",
 )
 @click.option(
     "--fanout",
     type=click.IntRange(0, 64),
-    help="Hosts that one host feeds in a tree; default: Volt's choice.",
+    help="Hosts that one host feeds in a tree, or of a group of a ring; default: Volt's choice.",
 )
 @click.option(
     "--hash-tree/--no-hash-tree",
@@ -106,13 +115,7 @@ def add(
     from virtman.coordinator.interface import Shape  # noqa: PLC0415
 
     access = Access(token_file, cafile)
-    seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
-    with click.progressbar(length=1, label="hashing", file=seen) as bar:
-
-        def show(done: int, size: int) -> None:
-            bar.length = size
-            bar.update(done)
-
+    with _progress("hashing") as show:
         wanted = based_on or find_base or no_base
         added = sources.add(
             name,
@@ -126,20 +129,66 @@ def add(
             base=sources.Base(based_on, find_base, runs) if wanted else None,
             progress=show,
         )
-    where = added.portal
-    click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
-    if added.based_on:
-        found = VoltClient(volt, host, 30, access).image(name)
-        assert found.based is not None
-        shared = f"{table.rounded(found.based.shared)} of {table.rounded(found.size)}"
-        click.echo(f"based on {', '.join(found.based.images)}: {shared} are there too")
-    elif find_base:
+    _tell(name, added, lambda: VoltClient(volt, host, 30, access).image(name))
+    if find_base and not added.based_on:
         click.echo(f"no image of this host has much in common with {name}")
     for old in [version_of] if version_of else added.based_on:
         for one in sources.carry(old, name, host, volt, access):
             kept = f"profile {one.workload}: {one.kept} of {one.pieces} pieces of {old}"
             few = "are the same, too few: the next boots are recorded"
             click.echo(f"{kept} {'kept' if one.is_enough else few}")
+
+
+def _tell(name: str, added: Added, look_up: Callable[[], ImageInfo]) -> None:
+    """Print where an image is served, and on what it is based."""
+    where = added.portal
+    click.echo(f"{name}: {where.name} on {where.ip}:{where.port}")
+    if added.based_on:
+        image = look_up()
+        assert image.based is not None
+        shared = f"{table.rounded(image.based.shared)} of {table.rounded(image.size)}"
+        click.echo(f"based on {', '.join(image.based.images)}: {shared} are there too")
+
+
+@source.command()
+@click.argument("layer")
+@click.argument(
+    "folder", type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
+)
+@settings.volt
+@settings.portal
+def take(
+    layer: str, folder: Path, host: str, ip: str, port: int, volt: str, token_file: str, cafile: str
+) -> None:
+    """Bring LAYER into FOLDER from its node, and serve it.
+
+    Run as root. It comes compressed, and goes on where an earlier attempt ended. From then on this
+    storage node is the source of LAYER, and the node that made it may remove it. Nodes read what
+    LAYER has in common with another image of this storage node from that one, if they have it.
+    """
+    from virtman import source as sources  # noqa: PLC0415 - see above
+    from virtman.coordinator.auth import Access  # noqa: PLC0415
+    from virtman.coordinator.client import VoltClient  # noqa: PLC0415
+    from virtman.migration import taking  # noqa: PLC0415
+
+    access = Access(token_file, cafile)
+    with _progress("bringing") as show:
+        where = sources.Storage(host, ip, port)
+        added = taking.take(layer, folder, where, volt, access, show)
+    _tell(layer, added, lambda: VoltClient(volt, host, 30, access).image(layer))
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal how much of something is done; give what is told of it."""
+    seen = sys.stderr if sys.stderr.isatty() else io.StringIO()
+    with click.progressbar(length=1, label=label, file=seen) as bar:
+
+        def show(done: int, size: int) -> None:
+            bar.length = size
+            bar.update(done)
+
+        yield show
 
 
 @source.command()

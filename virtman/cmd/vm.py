@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 
 import click
 
 from virtman.api.answers import VmAnswer
 from virtman.api.client import Client
-from virtman.cmd import complete, table
+from virtman.cmd import buffering, complete, table
 from virtman.cmd.layer import follow as follow_layer
 from virtman.cmd.move import follow
 from virtman.cmd.options import as_json, size
 from virtman.errors import InstanceExists
 from virtman.model.dirty import CHUNK
+from virtman.model.profile import BOOT
 
 _EMPTY = 2 * CHUNK
 """Bytes of a store that holds nothing: its header, and an empty table."""
@@ -183,16 +185,26 @@ def resize(client: Client, vm: str, size: int) -> None:
 @click.option(
     "--force",
     is_flag=True,
-    help="Also if VM has network cards. VMs that are resumed have them without a network.",
+    help="Also if VM has network cards, or somebody is logged in. VMs that are resumed have both, "
+    "without a network.",
+)
+@click.option(
+    "--saved",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="The memory is in FILE, which QEMU wrote elsewhere with 'mapped-ram'. The QEMU at SOCKET "
+    "tells the hardware, and has never run.",
 )
 @as_json
 @click.pass_obj
-def suspend(client: Client, vm: str, name: str, qmp: str, force: bool, as_json: bool) -> None:
+def suspend(
+    client: Client, vm: str, name: str, qmp: str, force: bool, saved: str | None, as_json: bool
+) -> None:
     """Make NAME of disk and memory of VM, for others to go on from.
 
     VM runs in a QEMU whose monitor listens at SOCKET. It goes on after a moment.
     """
-    client.suspend(vm, name, qmp, forced=force)
+    client.suspend(vm, name, qmp, forced=force, saved=saved or "")
     follow_layer(client, name, as_json=as_json)
 
 
@@ -216,6 +228,19 @@ def suspend(client: Client, vm: str, name: str, qmp: str, force: bool, as_json: 
     help="TAP interface, to which VM gets a network card of its own once it runs; with --count "
     "TAP-1, TAP-2 and so on.",
 )
+@click.option(
+    "--buffer",
+    is_flag=True,
+    help="Let VM stand still until so much of what it will read is there that it does not wait "
+    "later.",
+)
+@click.option(
+    "--workload",
+    metavar="NAME",
+    default=BOOT,
+    show_default=True,
+    help="Workload whose profile says what VM will read, with --buffer.",
+)
 @as_json
 @click.pass_obj
 def resume(
@@ -225,6 +250,8 @@ def resume(
     count: int | None,
     account: str,
     tap: str,
+    buffer: bool,
+    workload: str,
     as_json: bool,
 ) -> None:
     """Start VM where the suspended image NAME was, without a boot.
@@ -241,15 +268,19 @@ def resume(
     for end in [""] if count is None else [f"-{number}" for number in range(1, count + 1)]:
         one = f"{vm}{end}"
         made = _made(client, one, name)
+        waits = partial(buffering.wait, client, name, workload, one, as_json=as_json)
         try:
-            found = resuming.resume(one, made["device"], image, who, tap and f"{tap}{end}")
+            found = resuming.resume(
+                one, made["device"], image, who, tap and f"{tap}{end}", waits if buffer else None
+            )
         except BaseException:
             client.destroy(one)
             raise
         told = {"vm": one, "qmp": str(resuming.monitor_of(one))} | asdict(found)
+        still = f", of which it stood still for {found.buffered_s:.1f} s" if buffer else ""
         card = f", with the card {found.mac}" if found.mac else ""
         click.echo(
-            json.dumps(told) if as_json else f"{one}: runs after {found.seconds:.1f} s{card}"
+            json.dumps(told) if as_json else f"{one}: runs after {found.seconds:.1f} s{still}{card}"
         )
 
 

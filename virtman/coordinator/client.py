@@ -297,9 +297,10 @@ class VoltClient(Connection, Coordinator):
             answer.get("shares", {}),
         )
 
-    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+    def certify(self, request: str, listens: tuple[str, int] | None) -> tuple[str, str]:
         """Have a certificate signed; return it and that of the authority."""
-        body = {"request": request, "ip": ip, "port": port}
+        where = dict(zip(("ip", "port"), listens or (), strict=False))
+        body = {"request": request, **where}
         answer = self._call("PUT", f"/v1/hosts/{self.host}/certificate", body)
         return answer["certificate"], answer["authority"]
 
@@ -339,7 +340,8 @@ def _layer(answer: Mapping[str, Any] | None) -> Layer | None:
     if not answer:
         return None
     saved = answer.get("suspended")
-    return Layer(answer["parent"], answer["disk_size"], suspended.parse(saved) if saved else None)
+    saved = suspended.parse(saved) if saved else None
+    return Layer(answer["parent"], answer["disk_size"], saved, answer["maker"] or "")
 
 
 def _based(answer: Mapping[str, Any] | None) -> Based | None:
@@ -402,6 +404,7 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
         {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
         answer.get("capped", False),
         Hydration(**answer["hydrate"]) if answer.get("hydrate") else None,
+        frozenset(answer["owns"]) if answer.get("owns") is not None else None,
     )
 
 

@@ -41,11 +41,13 @@ class Layer:
     :ivar parent: name of that image, which may be a layer too
     :ivar disk_size: bytes of the VM's disk
     :ivar suspended: how a VM of it goes on, if it is a suspended image
+    :ivar maker: host that made it, and serves it; empty if a storage node does
     """
 
     parent: str
     disk_size: int
     suspended: Suspended | None = None
+    maker: str = ""
 
 
 @dataclass(frozen=True)
@@ -348,10 +350,10 @@ class Coordinator(Protocol):
         :raises CoordinatorRefused: if it is needed elsewhere, and nobody has all of it
         """
 
-    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+    def certify(self, request: str, listens: tuple[str, int] | None) -> tuple[str, str]:
         """Have a certificate signed; return it and that of the authority.
 
-        :param ip: where the agent listens to others
+        :param listens: address and port at which this host listens to others; None if it only asks
         """
 
     def listener(self, host: str) -> tuple[str, int]:

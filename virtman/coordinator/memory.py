@@ -141,7 +141,8 @@ def _form(known: Known) -> dict[str, Any]:
     profiles = dict(place.profiles)
     hydrate = asdict(place.hydrate) if place.hydrate else None
     ahead = {"profiles": profiles, "capped": place.capped, "hydrate": hydrate}
-    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, **ahead}
+    ring = {"owns": None if place.owns is None else sorted(place.owns)}
+    placement = {**about, **address.proof_form(place.proof), "feeds": feeds, **ahead, **ring}
     return {"info": asdict(known.info), "placement": placement}
 
 
@@ -170,13 +171,15 @@ def _known(text: Any) -> Known:
             dict(place.get("profiles", {})),
             place.get("capped", False),
             Hydration(**place["hydrate"]) if place.get("hydrate") else None,
+            None if place.get("owns") is None else frozenset(place["owns"]),
         ),
     )
 
 
 def _layer(text: Any) -> Layer:
     saved = text.get("suspended")
-    return Layer(text["parent"], text["disk_size"], suspended.parse(saved) if saved else None)
+    saved = suspended.parse(saved) if saved else None
+    return Layer(text["parent"], text["disk_size"], saved, text.get("maker", ""))
 
 
 def _based(text: Any) -> Based:

@@ -219,10 +219,10 @@ class Remembering(Coordinator):
         self._note(found.placements if found else ())
         return found
 
-    def certify(self, request: str, ip: str, port: int) -> tuple[str, str]:
+    def certify(self, request: str, listens: tuple[str, int] | None) -> tuple[str, str]:
         """Have a certificate signed; return it and that of the authority."""
         with self._listening():
-            return self.volt.certify(request, ip, port)
+            return self.volt.certify(request, listens)
 
     def listener(self, host: str) -> tuple[str, int]:
         """Return address and port at which another host's agent listens."""

@@ -196,7 +196,7 @@ class Attachment:
         with self._lying:
             self.below._open(f"({self.info.name})")
             self.below._lie_on_parent()
-            start, length = layer_format.DESCRIPTION, layer_format.DESCRIPTION
+            start, length = layer_format.DESCRIPTION, layer_format.LONGEST
             self._life.lie_on(self.below.info, self.page_caches.read(start, length))
 
     def _open(self, user: str) -> None:
@@ -293,24 +293,25 @@ class Attachment:
         """Return what holds back wrong bytes of parents and standbys."""
         return [step for step in self._life.steps if isinstance(step, plan.Verity)]
 
-    def check_parents(self, wrong: Collection[Device]) -> bool:
+    def check_parents(self, wrong: Collection[Device], cut_off: Set[str]) -> bool:
         """Tell Volt of each parent, and standby, that does not answer or sends wrong bytes.
 
         :param wrong: those of any image's ``verified`` that wrong bytes came to
+        :param cut_off: names of those who have lost the connection, of any image
         :returns: whether Volt knows of all who are silent; else this should be called again
         """
         mine = {one.argument for one in wrong if one.image == self.info.name}
         if "" in mine:  # from no parent: from a copy, or from what others lend
-            self.mend(look([self]))
+            self.mend(look([self]), cut_off)
         if self.is_local and mine:
             return False
         placement = self._fed_by()
         if placement is None:
             return True
         self._witness.check_bytes(mine - {""})
-        if self._witness.has_back(placement):
-            self.mend(look([self]))
-        return self._witness.check_answers(placement)
+        if self._witness.has_back(placement, cut_off):
+            self.mend(look([self]), cut_off)
+        return self._witness.check_answers(placement, cut_off)
 
     # What changes its devices, each on the image's own thread.
 
@@ -333,7 +334,7 @@ class Attachment:
         """Take a place again, and return once it is used."""
         self._worker.submit(self._rejoin).result()
 
-    def mend(self, seen: Mapping[str, Table]) -> None:
+    def mend(self, seen: Mapping[str, Table], cut_off: Set[str]) -> None:
         """Use paths again that failed and are back, and a cache that is.
 
         One that is not done yet is enough: parents that do not answer take it longer than a
@@ -341,7 +342,9 @@ class Attachment:
         """
         with self._lock:
             if self._mending is None or self._mending.done():
-                self._mending = self._worker.submit(self._logged, partial(self._life.mend, seen))
+                self._mending = self._worker.submit(
+                    self._logged, partial(self._life.mend, seen, cut_off)
+                )
 
     def lend(self) -> bool:
         """Have others read from the image; tell whether they can, and soon."""

@@ -5,7 +5,7 @@ What was seen, ``seen`` below, has statuses by name, without those of devices th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from virtman import sysfs
@@ -55,13 +55,16 @@ class Health:
         seen = (step for step in steps if isinstance(self.stack.layer(step), Seen))
         return {str(step.device) for step in seen} | {self.member.device} - {""}
 
-    def waits(self, steps: plan.Plan, seen: Mapping[str, Table]) -> bool:
+    def waits(self, steps: plan.Plan, seen: Mapping[str, Table], cut_off: Set[str]) -> bool:
         """Tell whether a path to a parent has failed or would, so that reads may hang.
 
         The kernel calls a path failed once a read went there. Until then its session tells.
+
+        :param cut_off: names of parents who have lost the connection
         """
-        portals = {step.portal for step in steps if isinstance(step, plan.Path) and step.portal}
-        return self.failed_paths(steps, seen) > 0 or any(map(transport.is_cut_off, portals))
+        portals = (step.portal for step in steps if isinstance(step, plan.Path))
+        names = {portal.name for portal in portals if portal}
+        return self.failed_paths(steps, seen) > 0 or not names.isdisjoint(cut_off)
 
     def failed_paths(self, steps: plan.Plan, seen: Mapping[str, Table]) -> int:
         """Return how many paths to parents and standbys do not work."""
@@ -112,6 +115,20 @@ class Health:
     def figures(self, seen: Mapping[str, Table]) -> Figures:
         """Return what the cache has done."""
         return self.member.figures(seen.get(self.member.device, []))
+
+    def room(self) -> float:
+        """Return for which part of the image the cache has room."""
+        return self.member.room()
+
+    def kept(self, stripes: int) -> frozenset[int] | None:
+        """Return of which stripes the kernel reads through the cache; None if of all."""
+        kept, stripe = (Mapped(str(Device(self.image, role))) for role in ("kept", "stripe"))
+        table = kept.table()
+        if not table:
+            return None
+        numbers = table[0][3].split()[3::2]  # of paths, size of a region, optional arguments
+        past = sysfs.number(stripe.node)
+        return frozenset(one for one in range(stripes) if numbers[one] != past)
 
     def faults(self, steps: plan.Plan, seen: Mapping[str, Table]) -> list[tuple[str, Device]]:
         """Return what is amiss: a code of ``virtman node check``, and which device."""

@@ -22,7 +22,7 @@ import contextlib
 import enum
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
 from virtman.image.lenders import Lenders
 from virtman.image.parents import Witness
-from virtman.model import feeding, layer_format, lending, plan, planner, sizes
+from virtman.model import feeding, keeping, layer_format, lending, plan, planner, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Placement
@@ -53,6 +53,7 @@ from virtman.stack.layer import wait_until
 from virtman.stack.layers.verity import corrupt
 from virtman.stack.mapped import Table, statuses
 from virtman.stack.reads import Reads
+from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
 
@@ -60,6 +61,10 @@ RETRY = 1.0
 """Seconds between two tries of what failed."""
 
 _ASK = 0.25
+_USES = {
+    "(copy)": "all of it is copied here: give that back first ('virtman image release')",
+    "(scrub)": "a scrub reads it: try again after that",
+}
 
 
 @dataclass(frozen=True)
@@ -288,10 +293,11 @@ class Life:
         self.phase = Phase.FED
         self._reconcile(wanted)
 
-    def mend(self, seen: Mapping[str, Table]) -> None:
+    def mend(self, seen: Mapping[str, Table], cut_off: Set[str]) -> None:
         """Use paths again that failed and are back, and a cache that is; finish what was begun.
 
         :param seen: status of the devices of ``health.names``
+        :param cut_off: names of parents who have lost the connection
         """
         if not self.is_here:
             return
@@ -300,7 +306,7 @@ class Life:
                 self.take_back()
             except ParentUnreachable as err:
                 LOG.error("image %s: its copy is wrong or cannot be read; %s", self.info.name, err)
-        waits = self.health.waits(self.steps, seen)
+        waits = self.health.waits(self.steps, seen, cut_off)
         if not waits and self.phase is Phase.FED:
             self._mix(seen)
         if not self.health.is_whole(self.steps, seen):
@@ -309,6 +315,7 @@ class Life:
             self.connect()
         # else reads may hang that a swap of tables has to wait for
         if not waits and self.phase is not Phase.LOCAL:
+            self._keep(seen)
             self._weigh(seen)
 
     def count_anew(self) -> Reads:
@@ -469,11 +476,12 @@ class Life:
         self._reconcile(replace(self.wanted, parents=parents, lenders=lenders))
 
     def _waits(self) -> bool:
-        return self.health.waits(self.steps, statuses(self.health.names(self.steps)))
+        seen = statuses(self.health.names(self.steps))
+        return self.health.waits(self.steps, seen, transport.cut_off())
 
     def _weigh(self, seen: Mapping[str, Table]) -> None:
         """Have VMs read from the cache once hardly anything is missed, or no longer."""
-        if self.wanted.lenders:
+        if self.wanted.lenders or self.wanted.kept is not None:
             return
         cache = self.devices[Device(self.info.name, "cache")]
         # a device's block size must not change under VMs
@@ -483,6 +491,18 @@ class Life:
             way = "from the cache" if warm else "through the page cache"
             LOG.info("image %s: VMs read it %s", self.info.name, way)
             self._reconcile(replace(self.wanted, parents=Parents.ALL, warm=warm))
+
+    def _keep(self, seen: Mapping[str, Table]) -> None:
+        """Have the cache keep what the node owns in a ring, and more as far as there is room."""
+        placement, before = self.wanted.placement, self.wanted.kept
+        if placement is None or placement.owns is None or not self.health.is_caching(seen):
+            return
+        kept = keeping.kept(placement.owns, self.info.stripes, self.health.room())
+        if kept != before:
+            which = "all" if kept is None else ", ".join(map(str, sorted(kept)))
+            LOG.info("image %s: its cache keeps these stripes: %s", self.info.name, which)
+            warm = self.wanted.warm and kept is None
+            self._reconcile(replace(self.wanted, parents=Parents.ALL, kept=kept, warm=warm))
 
     def _count_reads(self, found: bool) -> None:
         """Count what VMs read from the first one on; after that, nobody knows what they read.
@@ -505,6 +525,7 @@ class Life:
             return wanted
         if Path(wanted.basis).is_file():
             wanted = replace(wanted, lenders=self.health.lenders(self.lenders.names))
+        wanted = replace(wanted, kept=self.health.kept(wanted.stripes))
         return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
 
     def _give_up_earlier(self) -> None:
@@ -533,7 +554,7 @@ class Life:
     def _forget(self) -> None:
         self.phase, self._distrusts, self.generation = Phase.ABSENT, False, 0
         away = replace(self.wanted, placement=None, parents=Parents.NONE, warm=False, local=False)
-        self.wanted = replace(away, lenders=(), lends=False)
+        self.wanted = replace(away, lenders=(), lends=False, kept=None)
 
 
 def remade(image: str, vms: Iterable[str]) -> ImageMismatch:
@@ -545,7 +566,12 @@ def remade(image: str, vms: Iterable[str]) -> ImageMismatch:
     )
 
 
-def in_use(image: str, vms: Iterable[str]) -> DeviceBusy:
-    """Return the error of one that VMs want."""
-    names = ", ".join(sorted(vms))
-    return DeviceBusy(f"image {image} is in use by {names}; destroy them first")
+def in_use(image: str, users: Iterable[str]) -> DeviceBusy:
+    """Return the error of one that somebody wants; who is no VM has a name in parentheses."""
+    wanted = sorted(users)
+    vms = [one for one in wanted if not one.startswith("(")]
+    if vms:
+        return DeviceBusy(f"image {image} is in use by {', '.join(vms)}; destroy them first")
+    lies = "image {} lies on it: drop that first"
+    what = "; ".join(_USES.get(one, lies.format(one[1:-1])) for one in wanted)
+    return DeviceBusy(f"image {image} is in use: {what}")

@@ -71,26 +71,32 @@ class Witness:
                 fault = f"{host} answers no reads"
             else:
                 continue
-            if not transport.is_cut_off(portal):
+            if portal.name not in transport.cut_off():
                 LOG.warning("image %s: %s", self.image, fault)
                 self._given_up.add(host)
                 transport.abandon(portal)
 
-    def has_back(self, placement: Placement) -> bool:
-        """Tell whether somebody who was given up is there again, so that reads may go there."""
+    def has_back(self, placement: Placement, cut_off: Set[str]) -> bool:
+        """Tell whether somebody who was given up is there again, so that reads may go there.
+
+        :param cut_off: names of those who have lost the connection
+        """
         return bool(self._given_up) and any(
-            host in self._given_up and not transport.is_cut_off(portal)
+            host in self._given_up and portal.name not in cut_off
             for host, portal in _portals(placement, transport.paths(self.image)).items()
         )
 
-    def check_answers(self, placement: Placement) -> bool:
-        """Tell of those who do not answer; return whether Volt knows all now."""
+    def check_answers(self, placement: Placement, cut_off: Set[str]) -> bool:
+        """Tell of those who do not answer; return whether Volt knows all now.
+
+        :param cut_off: names of those who have lost the connection
+        """
         away = set()
         portals = placement.portals()
         if self._given_up:  # some may be parents of before; else no disk has to be looked at
             portals = _portals(placement, transport.paths(self.image))
         for host, portal in portals.items():
-            if transport.is_cut_off(portal):
+            if portal.name in cut_off:
                 away.add(host)
             elif host in self._given_up:
                 transport.bear_with(portal)

@@ -28,7 +28,7 @@ from virtman.errors import VirtmanError
 from virtman.image.attachment import Attachment
 from virtman.image.lane import Lane
 from virtman.image.share import SharedCap
-from virtman.model import pieces
+from virtman.model import buffering, pieces
 from virtman.model.foresight import Foresight
 from virtman.model.prediction import HINT_S
 from virtman.model.prefetch_order import Policy, queue
@@ -124,6 +124,8 @@ class Ahead:
     :ivar used: of that, what VMs have read
     :ivar missed: what its profile names, and VMs read before it came
     :ivar strange: what VMs have read that its profile does not name
+    :ivar head: of what is wanted at first, what has to be there before a VM goes on that is not to
+        wait later, by the rate so far (vTube, 4.2.3)
     :ivar seconds: for which it was fetched, so far or in all
     :ivar window: pieces that may be in flight, over all stripes
     :ivar verdict: why it stopped early, in words; empty if it did not
@@ -136,6 +138,7 @@ class Ahead:
     used: int
     missed: int
     strange: int
+    head: int
     seconds: float
     window: int
     verdict: str
@@ -184,6 +187,9 @@ class Prefetch:
         self._is_proven = threading.Event()
         self._foresight = Foresight(profile, how.policy)
         self.follows = self._foresight.follows
+        self._demands = [
+            (after_s, count * self._piece) for after_s, count in self._foresight.demands()
+        ]
         self._judge = Judge(profile, reads.area, follows=self.follows)
         self._idle = Idle()
         self._followed = time.monotonic()
@@ -200,7 +206,8 @@ class Prefetch:
         came = self._wanted, self._there, self._fetched
         read = self._used, self._missed, self._strange
         spent = self._seconds + (time.monotonic() - self._begin if self._begin else 0.0)
-        return Ahead(self._state, *came, *read, spent, window, self.verdict)
+        head = min(self._wanted, round(buffering.needed(self._demands, self._fetched, spent)))
+        return Ahead(self._state, *came, *read, head, spent, window, self.verdict)
 
     def fetch(
         self, goes_on: Callable[[], bool], sleep: Callable[[float], object], *, asked: bool

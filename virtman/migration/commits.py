@@ -55,7 +55,7 @@ from virtman.migration.suspensions import Memory, Suspension
 from virtman.model import dirty, layer_file, layer_format, naming, suspended
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
-from virtman.model.dirty import CHUNK
+from virtman.model.dirty import CHUNK, PORTION
 from virtman.model.layer_format import Description
 from virtman.model.suspended import Suspended
 from virtman.node.agent import Agent, device_path
@@ -132,18 +132,22 @@ class Commits:
         for thread in threads:
             thread.join(_LAST)
 
-    def suspend(self, vm: str, name: str, qmp: str, *, forced: bool = False) -> Status:
+    def suspend(
+        self, vm: str, name: str, qmp: str, *, forced: bool = False, saved: str = ""
+    ) -> Status:
         """Begin to make a suspended image of a VM, which goes on after a moment.
 
         :param name: of the layer that has its disk and its memory
         :param qmp: socket at which the VM's QEMU answers nobody else
-        :param forced: although it has network cards
+        :param saved: file with the memory of a VM that QEMU saved elsewhere; that QEMU never ran
+        :param forced: although it has network cards, or somebody is logged in
         :raises QemuFailed: if it does not answer, or does not hand its state over
         :raises SuspendedInvalid: if it has hardware with which it cannot be resumed
         :raises NicsAttached: if it has network cards
+        :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
         """
         device = device_path(self.agent.records.get(naming.check("VM", vm)))
-        with suspensions.of(self.layers, qmp) as suspension:
+        with suspensions.of(self.layers, qmp, saved) as suspension:
             suspension.check(vm, device, forced)
             return self.commit(vm, name, suspension=suspension)
 
@@ -241,10 +245,23 @@ class Commits:
 
         :raises LayerUnknown: if this node has none that is kept
         """
+        return exports.pack(self.layers, self._kept(name))
+
+    def part_of(self, name: str, at: int) -> bytes:
+        """Return some of a layer's bytes, for the storage node that shall have it.
+
+        :param at: where they begin
+        :returns: ``PORTION`` of them, or fewer at its end
+        :raises LayerUnknown: if this node has none that is kept
+        """
+        with open(self.layers.file(self._kept(name).name), "rb", buffering=0) as file:
+            return os.pread(file.fileno(), PORTION, at)
+
+    def _kept(self, name: str) -> Commit:
         commit = self.layers.get(naming.check("layer", name))
         if not commit.is_kept:
             raise LayerUnknown(f"layer {name} is not made yet: wait until it is kept")
-        return exports.pack(self.layers, commit)
+        return commit
 
     @contextmanager
     def _adding(self, commit: Commit) -> Iterator[None]:
@@ -404,7 +421,7 @@ class Commits:
         self._note(commit.name, state="serving")
         portal, proof = self._serve(commit)
         self._check_wanted(commit)
-        layer = Layer(commit.image, commit.disk_size, commit.suspended)
+        layer = Layer(commit.image, commit.disk_size, self._described(commit).suspended)
         self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
         if commit.checkpoint:
             self._hold(commit)
@@ -433,7 +450,9 @@ class Commits:
         length = layer_format.length(len(numbers))
         total = len(numbers) * CHUNK
         self._note(commit.name, commit=commit, state="copying", done=0, total=total, length=length)
-        described = Description(commit.image, commit.origin, commit.disk_size)
+        described = Description(
+            commit.image, commit.origin, commit.disk_size, commit.suspended
+        )  # fmt: skip
         with self.layers.making(commit.name, length) as into:
             os.pwrite(into, layer_format.header(described), 0)
             for chunk, area in layer_format.areas(numbers):
@@ -452,6 +471,14 @@ class Commits:
                 index += 1
                 self._advance(commit, CHUNK)
         return commit
+
+    def _described(self, commit: Commit) -> Description:
+        """Return what the layer says of itself, also one that came in a file."""
+        with open(self.layers.file(commit.name), "rb") as file:
+            file.seek(layer_format.DESCRIPTION)
+            said = layer_format.describe(file.read(layer_format.LONGEST))
+        assert said is not None  # it was written here, or checked when it was unpacked
+        return said
 
     def _placed(self, commit: Commit, image: str) -> Suspended | None:
         """Return a suspended image as it is over another image."""

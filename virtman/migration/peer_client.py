@@ -1,4 +1,4 @@
-"""What this agent asks of another host's, over TLS: the destination of a move, or its source."""
+"""What a host asks of another one's agent, over TLS: the destination of a move, or its source."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import zstandard
 from virtman.coordinator.interface import Coordinator
 from virtman.errors import (
     CoordinatorUnreachable,
+    MoveGarbled,
     PeerUnreachable,
     PeerUntrusted,
     VirtmanError,
@@ -109,6 +110,21 @@ class Peer:
         """Tell whether the other side still knows a move that it began."""
         return bool(self._call("GET", f"/v1/moves/{move}")["known"])
 
+    def layer(self, name: str, at: int, size: int) -> bytes:
+        """Return a layer's bytes from ``at`` on: so many of them.
+
+        :raises LayerUnknown: if the other side has none
+        :raises MoveGarbled: if it has other ones
+        """
+        packed = self._answer("GET", f"/v1/layers/{name}?{urlencode({'at': at})}")
+        try:
+            # the frame says what it grows to, and is taken at its word
+            if zstandard.frame_content_size(packed) != size:
+                raise MoveGarbled(f"layer {name} is not as long there as Volt says")
+            return zstandard.decompress(packed, size)
+        except zstandard.ZstdError as err:
+            raise MoveGarbled(f"layer {name}: what came cannot be unpacked: {err}") from err
+
     def close(self) -> None:
         """End the connection."""
         if self._connection is not None:
@@ -118,6 +134,12 @@ class Peer:
     def _call(
         self, method: str, path: str, body: str | bytes | None = None, within: float = math.inf
     ) -> Any:
+        text = self._answer(method, path, body, within)
+        return json.loads(text) if text else None
+
+    def _answer(
+        self, method: str, path: str, body: str | bytes | None = None, within: float = math.inf
+    ) -> bytes:
         try:
             status, text = self._ask(method, path, body, min(within, self.peers.timeout))
         except PeerUntrusted:
@@ -136,7 +158,7 @@ class Peer:
                 "check that it runs and that [peers] ip there can be reached from here"
             ) from err
         if status < 400:
-            return json.loads(text) if text else None
+            return text
         raise _refusal(self.host, status, text)
 
     def _ask(

@@ -1,7 +1,8 @@
-"""What other hosts' agents may ask of this one, over TLS, and nothing else.
+"""What other hosts may ask of this agent, over TLS, and nothing else.
 
 Whoever shows no certificate of Volt's gets no connection. The host that a certificate names may
-send VMs here, and ask about those that come from there.
+send VMs here, and ask about those that come from there. It may read layers that this node has made:
+so may every host that attaches them.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import logging
 import ssl
 from typing import Any
 
+import zstandard
 from cheroot.ssl import builtin
 from werkzeug.wrappers import Request
 
 from virtman.errors import InvalidRequest, VirtmanError
+from virtman.migration.commits import Commits
 from virtman.migration.incoming import Arrivals
 from virtman.migration.outgoing import Moves
 from virtman.migration.tls import Credentials, name_of
@@ -33,6 +36,7 @@ ROUTES = (
     ("POST", "/v1/arrivals/<vm>/activate", "activate"),
     ("DELETE", "/v1/arrivals/<vm>", "drop"),
     ("GET", "/v1/moves/<move>", "knows"),
+    ("GET", "/v1/layers/<layer>", "layer"),
 )
 
 _PEER = "virtman.peer"
@@ -40,20 +44,25 @@ _THREADS = 8
 _GREETING = 3.0
 """Seconds for a handshake: while it lasts nobody else is let in."""
 
+_DIGITS = 19
+_LEVEL = 1
+"""Of compression: the fastest."""
+
 _SILENCE = 60
 _AGAIN = 5.0
 
 
 class Remote(Rest):
-    """A WSGI application over the moves from and to this node."""
+    """A WSGI application over the moves from and to this node, and the layers that it has made."""
 
     routes = ROUTES
     max_body = PORTION + PORTION // 2
 
-    def __init__(self, moves: Moves, arrivals: Arrivals) -> None:
+    def __init__(self, moves: Moves, arrivals: Arrivals, commits: Commits) -> None:
         super().__init__()
         self.moves = moves
         self.arrivals = arrivals
+        self.commits = commits
 
     def offer(self, request: Request, vm: str) -> Answer:
         """Begin a round of a VM's data."""
@@ -106,6 +115,13 @@ class Remote(Rest):
         """Tell whether this host still sends a VM by a move."""
         return 200, {"known": self.moves.knows(move)}
 
+    def layer(self, request: Request, layer: str) -> Answer:
+        """Return some of a layer's bytes, compressed."""
+        at = request.args.get("at", "")
+        if not (at.isascii() and at.isdigit() and len(at) < _DIGITS):
+            raise InvalidRequest(f"at {at!r}: must be the number of a byte")
+        return 200, iter((zstandard.compress(self.commits.part_of(layer, int(at)), _LEVEL),))
+
 
 class Listener:
     """Takes other agents' calls, once there is a certificate.
@@ -132,6 +148,7 @@ class Listener:
 
     def open(self) -> None:
         """Listen from now on; connections are served after ``start``."""
+        assert self.credentials.ip  # else there is nowhere to listen
         address = (self.credentials.ip, self.port)
         server = Server(address, self.remote, _THREADS, _SILENCE)
         server.ssl_adapter = _Tls(self.credentials.server())

@@ -24,27 +24,31 @@ from dataclasses import replace
 
 from virtman import sparse
 from virtman.disk.layers import Commit, Layers
-from virtman.errors import NicsAttached, QemuFailed, SuspendedInvalid
+from virtman.errors import NicsAttached, QemuFailed, SessionsOpen, SuspendedInvalid
 from virtman.model import suspended
 from virtman.model.dirty import CHUNK
 from virtman.model.suspended import Suspended
-from virtman.qemu import inspection, resuming, saving
+from virtman.qemu import guest_agent, inspection, resuming, saving
 from virtman.qemu.qmp import Monitor
 from virtman.qemu.saving import Saving
 
 LOG = logging.getLogger(__name__)
+
+_NEVER_RAN = ("inmigrate", "prelaunch")
 
 
 class Suspension:
     """What saves a VM.
 
     :param layers: of this node
-    :param qmp: socket of its QEMU
+    :param monitor: of its QEMU
+    :param saved: file in which QEMU saved it elsewhere; empty if it runs
     """
 
-    def __init__(self, layers: Layers, monitor: Monitor) -> None:
+    def __init__(self, layers: Layers, monitor: Monitor, saved: str = "") -> None:
         self.layers = layers
         self._monitor = monitor
+        self._saved = saved
         self.qmp = monitor.path
         self._hardware = inspection.hardware(monitor)
 
@@ -52,22 +56,38 @@ class Suspension:
         """See that a VM can be suspended, and what goes on from that be of use.
 
         :param device: of its disk
-        :param forced: although it has network cards
+        :param forced: although it has network cards, or somebody is logged in
         :raises SuspendedInvalid: if it cannot
         :raises NicsAttached: if it has network cards
+        :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
         """
         drive = inspection.drive(self._monitor)
         is_same = os.path.exists(drive) and os.path.samefile(drive, device)
         if not is_same and drive != resuming.disk_of(vm):
             raise SuspendedInvalid(f"the disk of the QEMU at {self.qmp} is {drive}, not {device}")
-        if self._monitor.status != "running":
-            raise SuspendedInvalid(f"the VM is {self._monitor.status}: have it run first")
-        if self._hardware.nics and not forced:
+        status = self._monitor.status
+        if self._saved and status not in _NEVER_RAN:
+            raise SuspendedInvalid(
+                f"the QEMU at {self.qmp} is {status}: it must tell what the saved VM consists of, "
+                "and never have run; start it with -incoming defer"
+            )
+        if not self._saved and status != "running":
+            raise SuspendedInvalid(f"the VM is {status}: have it run first")
+        if forced:
+            return
+        if self._hardware.nics:
             cards = ", ".join(one.mac for one in self._hardware.nics)
             raise NicsAttached(
                 f"the VM has network cards ({cards}): all VMs that are resumed would have these "
                 "addresses, and the VM's connections. Unplug the cards first, and plug in others "
                 "after each resume; or force it, and the cards stay without a network"
+            )
+        channel = inspection.guest_agent(self._monitor)
+        users = guest_agent.users(channel) if channel else []
+        if users:
+            raise SessionsOpen(
+                f"there are sessions of {', '.join(users)}: all VMs that are resumed would have "
+                "them, with what is open and decrypted there. Have them end, or force it"
             )
 
     def save(self, commit: Commit, copy: Callable[[], object]) -> Commit:
@@ -80,8 +100,12 @@ class Suspension:
         self.layers.check_room(commit.name, self._hardware.memory)
         save = Saving(self._monitor, self._hardware, commit.disk_size, file)
         with save.converter() as converter:
-            with save.still():
+            if self._saved:
+                converter.load(self._saved)
                 copy()
+            else:
+                with save.still(converter):
+                    copy()
             state = save.state(converter)
         digest = hashlib.sha256(state).hexdigest()
         # where it is to be is known once it is known what the layer lies on
@@ -90,14 +114,15 @@ class Suspension:
 
 
 @contextmanager
-def of(layers: Layers, qmp: str) -> Iterator[Suspension]:
+def of(layers: Layers, qmp: str, saved: str = "") -> Iterator[Suspension]:
     """Give what saves the VM whose QEMU listens there.
 
+    :param saved: file in which QEMU saved that VM elsewhere; empty if it runs
     :raises QemuFailed: if it does not answer
     :raises SuspendedInvalid: if no other VM can have the same hardware
     """
     with Monitor(qmp) as monitor:
-        yield Suspension(layers, monitor)
+        yield Suspension(layers, monitor, saved)
 
 
 def go_on(commit: Commit) -> None:

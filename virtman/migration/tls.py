@@ -27,10 +27,13 @@ class Credentials:
     """This host's key and certificate, in a file each that nobody else reads.
 
     :param folder: of the files; survives a reboot
-    :param ip: where this agent listens; empty if it does not, and so has no certificate
+    :param ip: where this agent listens; empty if it does not, and so has no certificate; None for
+        a host that only asks others
     """
 
-    def __init__(self, coordinator: Coordinator, folder: Path, ip: str, port: int) -> None:
+    def __init__(
+        self, coordinator: Coordinator, folder: Path, ip: str | None, port: int = 0
+    ) -> None:
         self.coordinator = coordinator
         self.ip = ip
         self.port = port
@@ -63,7 +66,7 @@ class Credentials:
         LOG.info("Volt has certified this host to others")
 
     def _context(self, protocol: int) -> ssl.SSLContext:
-        if not self.ip:
+        if self.ip == "":
             raise PeersOff(
                 "VMs move between hosts whose agents listen to each other: set [peers] ip on both"
             )
@@ -92,7 +95,8 @@ class Credentials:
         from virtman.migration import certificates  # noqa: PLC0415
 
         key, request = certificates.request()
-        certificate, authority = self.coordinator.certify(request, self.ip, self.port)
+        listens = (self.ip, self.port) if self.ip else None
+        certificate, authority = self.coordinator.certify(request, listens)
         atomic_file.write(self._authority, authority.encode())
         atomic_file.write(self._own, (key + certificate).encode())
 

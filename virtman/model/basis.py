@@ -31,10 +31,11 @@ from __future__ import annotations
 import re
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from virtman.errors import BasisInvalid
 from virtman.model import naming
@@ -62,6 +63,7 @@ _OTHER = struct.Struct("<48s32s")
 _RUN = struct.Struct("<4I")
 _STEP = 128  # blocks that are compared at once
 _SAMPLED = re.compile(rb"[\x00-\x03]")  # first bytes of digests
+_LONG = 4  # blocks of zeros at least
 _FEW = 1 << 14  # blocks of which all are looked at
 
 
@@ -140,7 +142,10 @@ def compare(
     What is at the same place in one of them comes first, and then what is anywhere: an image that
     was updated in place gives few and long runs so, and one that was built anew as many as it must.
     If there are more than the limit, the shortest are left out. A block of zeros is never
-    looked for: it is in a run if it is among its neighbours in both images.
+    looked for: it is in a run if it is among its neighbours in both images. But zeros, if they are
+    more than a few, are all read from one place where another lacks what is before them, and if
+    the limit allows that: who reads what is before them reads ahead, and whoever has read all of
+    the other did not meet all its zeros, so they are not in its cache.
 
     All trees must have the same salt.
 
@@ -158,9 +163,12 @@ def compare(
     if found:
         for start, end in gaps:
             placed += _anywhere(new, others, found, start, end)
-    joined = list(_joined(sorted(placed, key=lambda run: run.start)))
-    kept = sorted(joined, key=lambda run: (-run.count, run.start))[:limit]
-    return tuple(sorted(kept, key=lambda run: run.start))
+    joined = list(_joined(_in_order(placed)))
+    zeros_of_one = list(_zeros_of_one(joined, new, blocks, others))
+    every = [*_outside(joined, zeros_of_one), *zeros_of_one]
+    if len(every) > limit:
+        every = sorted(joined, key=lambda run: (-run.count, run.start))[:limit]
+    return tuple(_in_order(every))
 
 
 def sample(leaves: Leaves, blocks: int) -> frozenset[bytes]:
@@ -274,7 +282,7 @@ def _in_place(other: int, new: Leaves, old: Leaves, start: int, end: int) -> Ite
 
 def _between(placed: Iterable[Run], blocks: int) -> Iterator[tuple[int, int]]:
     end = 0
-    for run in sorted(placed, key=lambda run: run.start):
+    for run in _in_order(placed):
         if end < run.start:
             yield end, run.start
         end = run.end
@@ -321,6 +329,10 @@ def _anywhere(
         block += count
 
 
+def _in_order(runs: Iterable[Run]) -> list[Run]:
+    return sorted(runs, key=lambda run: run.start)
+
+
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:
     """Yield runs, those that go on in both images as one."""
     last: Run | None = None
@@ -337,6 +349,53 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
         last = run
     if last is not None:
         yield last
+
+
+def _zeros(leaves: Leaves, blocks: int) -> Iterator[tuple[int, int]]:
+    """Yield where an image has some zeros: the first block, and the one behind the last."""
+    zeros, begin = digest_of_zeros(SALT), 0
+    digests = struct.iter_unpack(f"{DIGEST}s", leaves[: blocks * DIGEST])
+    for is_zero, group in groupby(digest == zeros for (digest,) in digests):
+        end = begin + sum(1 for _ in group)
+        if is_zero and end - begin >= _LONG:
+            yield begin, end
+        begin = end
+
+
+def _zeros_of_one(
+    runs: Sequence[Run], new: Leaves, blocks: int, others: Sequence[tuple[Leaves, int]]
+) -> Iterator[Run]:
+    """Yield zeros that no run has together with the block before them, all at one place."""
+    places = (
+        (end - at, number, at)
+        for number, (old, length) in enumerate(others)
+        for at, end in _zeros(old, length)
+    )
+    length, other, at = max(places, default=(0, 0, 0))
+    starts = [run.start for run in runs]
+    for start, end in _zeros(new, blocks) if length else ():
+        before = bisect_right(starts, start - 1)
+        if not before or runs[before - 1].end < end:
+            for begin in range(start, end, length):
+                yield Run(other, begin, at, min(length, end - begin))
+
+
+def _outside(runs: Iterable[Run], others: Sequence[Run]) -> Iterator[Run]:
+    """Yield what of runs is in none of the others, which are in order."""
+    ends = [one.end for one in others]
+    for run in runs:
+        begin = run.start
+        at = bisect_right(ends, begin)
+        while at < len(others) and others[at].start < run.end:
+            yield from _part(run, begin, others[at].start)
+            begin = others[at].end
+            at += 1
+        yield from _part(run, begin, run.end)
+
+
+def _part(run: Run, start: int, end: int) -> Iterator[Run]:
+    if start < end:
+        yield Run(run.other, start, run.at + start - run.start, end - start)
 
 
 def _check(is_so: object, otherwise: str) -> None:

@@ -19,6 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+_MEASURED = 1 << 20
+"""Bytes that have come, after which their time tells the rate of a line."""
+
 
 @dataclass(frozen=True)
 class Connection:
@@ -44,6 +47,15 @@ def head(demands: Iterable[tuple[float, float]], rate: float) -> float:
         total += size
         most = max(most, total - rate * after_s)
     return most
+
+
+def needed(demands: Iterable[tuple[float, float]], come: int, seconds: float) -> float:
+    """Return the same, by what has come over the line up to now: all, while that tells nothing.
+
+    :param come: bytes
+    :param seconds: for which they came
+    """
+    return head(demands, come / seconds if come >= _MEASURED and seconds else 0.0)
 
 
 def pause(amount: float, connection: Connection) -> float:

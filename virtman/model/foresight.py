@@ -19,11 +19,26 @@ class Foresight:
     def __init__(self, profile: Profile, policy: Policy) -> None:
         self.follows = policy is Policy.STREAM
         self._wanted = () if self.follows else profile.wanted()
+        self._bands = (
+            ()
+            if self.follows
+            else tuple(
+                (one.band * profile.band_ms / 1000, len(one.pieces))
+                for one in profile.groups
+                if profile.is_wanted(one)
+            )
+        )
         self._prediction = Prediction(clusters(profile.timed() if self.follows else ()))
 
     def begin(self) -> Sequence[int]:
         """Return the pieces to fetch before VMs have read anything, soonest first."""
         return _pieces(self._prediction.begin()) if self.follows else self._wanted
+
+    def demands(self) -> Sequence[tuple[float, int]]:
+        """Return how many of these pieces are read from which second on, soonest first."""
+        if not self.follows:
+            return self._bands
+        return [(one.after_s, len(one.cluster.pieces)) for one in self._prediction.begin()]
 
     def after(self, read: Collection[int]) -> Sequence[int]:
         """Return the other pieces to fetch once VMs read some, soonest first."""

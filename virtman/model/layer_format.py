@@ -2,7 +2,8 @@
 
 Pure. All numbers are little-endian and, but for offsets, count chunks::
 
-    0       header: what the kernel looks for; from byte 4096 on, what the layer is of
+    0       header: what the kernel looks for; from byte 4096 on, what the layer is of, and how a
+            VM goes on from it if it is a suspended image
     1       area 0: a pair of numbers for each chunk of the disk, where it belongs and where it is
     2 ...   data of 4096 chunks, in the order of the area, which is that of the disk
     4098    area 1, and so on
@@ -19,11 +20,17 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
+from virtman.errors import SuspendedInvalid
+from virtman.model import suspended
 from virtman.model.dirty import CHUNK
 from virtman.model.sizes import SECTOR
+from virtman.model.suspended import Suspended
 
 DESCRIPTION = 4096
-"""Where the layer says what it is of, and how many bytes it has for that."""
+"""Where the layer says what it is of."""
+
+LONGEST = 16 * 1024
+"""Bytes that it has for that."""
 
 AREA = CHUNK // 16
 """Chunks of data that an area tells of."""
@@ -41,18 +48,23 @@ class Description:
     :ivar parent: name of the image that it lies on
     :ivar origin: tells that image from others of that name
     :ivar disk_size: bytes of the VM's disk
+    :ivar suspended: how a VM of it goes on, if it is a suspended image
     """
 
     parent: str
     origin: str
     disk_size: int
+    suspended: Suspended | None = None
 
 
 def header(of: Description) -> bytes:
     """Return the first chunk."""
     known = _HEADER.pack(b"SnAp", 1, 1, CHUNK // SECTOR)
-    text = json.dumps({"format": _MARK} | asdict(of)).encode()
-    if len(text) > DESCRIPTION:
+    said = {"format": _MARK} | asdict(of)
+    if of.suspended is None:
+        del said["suspended"]
+    text = json.dumps(said).encode()
+    if len(text) > LONGEST:
         raise ValueError(f"a layer's description has {len(text)} bytes")
     return (known.ljust(DESCRIPTION, b"\0") + text).ljust(CHUNK, b"\0")
 
@@ -63,8 +75,9 @@ def describe(text: bytes) -> Description | None:
         found = json.loads(text.rstrip(b"\0"))
         if found.pop("format") != _MARK:
             return None
-        return Description(**found)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        saved = found.pop("suspended", None)
+        return Description(**found, suspended=saved and suspended.parse(saved))
+    except (ValueError, KeyError, TypeError, AttributeError, SuspendedInvalid):
         return None
 
 

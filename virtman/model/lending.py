@@ -42,7 +42,8 @@ def lent(wanted: Wanted, own: tuple[Device, ...]) -> plan.Plan:
 def mixed(wanted: Wanted) -> tuple[plan.Mixture, plan.Verity]:
     """Return what an image reads of its lenders and from itself, and that verified."""
     mixture, top = Device(wanted.image, "mixture"), Device(wanted.image, "mixed")
-    below = (Device(wanted.image, "cache"), *map(device_of, wanted.lenders))
+    own = Device(wanted.image, "cache" if wanted.kept is None else "kept")
+    below = (own, *map(device_of, wanted.lenders))
     length = padded(wanted.size)
     return (
         plan.Mixture(mixture, length, below, wanted.basis),

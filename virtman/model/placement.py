@@ -58,6 +58,7 @@ class Placement:
         change without the generation
     :ivar capped: whether Volt caps what this host fetches ahead of VMs
     :ivar hydrate: when this host shall copy all of the image; None for never
+    :ivar owns: the stripes that all others of a ring read from here; None if there is no ring
     """
 
     image: str
@@ -68,6 +69,7 @@ class Placement:
     profiles: Mapping[str, int] = field(default_factory=dict, hash=False)  # a dict has no hash
     capped: bool = False
     hydrate: Hydration | None = None
+    owns: frozenset[int] | None = None
 
     def parents(self) -> set[str]:
         """Return the hosts that feed this one, without those who only take over."""

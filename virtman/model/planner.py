@@ -9,6 +9,7 @@ other. These are, bottom to top, for an image of two stripes::
        s0          s1         multipath: queues I/O while there is no path
         └─ stripe ─┘          dm-switch: 1 MiB regions dealt to the stripes in turn
            cache              what was read once stays here
+          (kept)              dm-switch: of a ring, stripes that pass the cache by; ``keeping``
            image              cache first, stripe second: the cache may die, the image not
         ┌────┴─────┐
      export0    export1       1 MiB of zeros, then this stripe's regions; served to children
@@ -71,7 +72,18 @@ from dataclasses import replace
 
 from virtman.model import chain, feeding, hashtree, lending, local, plan
 from virtman.model.naming import Device
-from virtman.model.sizes import BLOCK, HEADER, PIECE, READERS, REGION, SECTOR, SPAN, padded, sectors
+from virtman.model.sizes import (
+    BLOCK,
+    FEW,
+    HEADER,
+    PIECE,
+    READERS,
+    REGION,
+    SECTOR,
+    SPAN,
+    padded,
+    sectors,
+)
 from virtman.model.wanted import Wanted
 
 
@@ -88,9 +100,10 @@ def image(wanted: Wanted) -> plan.Plan:
     before both: who swaps a table waits for reads, which may wait for a path.
 
     What is read from a local copy has no parents, no cache and no stripes. VMs read it as they read
-    what is cold, and so they read what others lend something of (``lending``).
+    what is cold, and so they read what others lend something of (``lending``). So does who reads
+    some stripes past the cache: nothing but page caches keeps these.
     """
-    if wanted.local or wanted.lenders:
+    if wanted.local or wanted.lenders or wanted.kept is not None:
         wanted = replace(wanted, warm=False)
     return lending.without_queues(wanted, _image(wanted))
 
@@ -121,8 +134,8 @@ def spent(wanted: Wanted) -> plan.Plan:
     mixed = lending.mixed(wanted) if wanted.basis and not wanted.lenders else ()
     if not wanted.local:
         below, above = local.devices(wanted)
-        return (*below, *above, *mixed)
-    *lower, _ = _assembled(replace(wanted, warm=True))
+        return (*below, *above, *_not_kept(wanted), *mixed)
+    *lower, _ = _assembled(replace(wanted, warm=True, kept=wanted.kept or frozenset()))
     return (*feeding.multipaths(wanted), *lower, *mixed)
 
 
@@ -141,7 +154,7 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
     if wanted.tree is not None:
         upper, hashes = _hashes(wanted)
         below = (upper, *below, *under_leaves, *_leaves(wanted), hashes)
-    *lower, image = _assembled(replace(wanted, warm=True, lenders=()))
+    *lower, image = _assembled(replace(wanted, warm=True, lenders=(), kept=frozenset()))
     lower = [*feeding.multipaths(wanted), *lower, *lending.mixed(wanted), image]
     above = (*above, *copy, *lower, *lending.lent(replace(wanted, lends=True), ()))
     return (*voids, void, *below, *above, *served, *_start(wanted), base(wanted))
@@ -207,8 +220,9 @@ def _dealt(role: str, stripes: Sequence[plan.Regions], top: Device, length: int)
     """
     readers: list[plan.Reader] = []
     dealt: list[plan.Reader] = []
+    count = READERS if len(stripes) <= FEW else 1
     for index, regions in enumerate(stripes):
-        offsets = [HEADER - number * BLOCK for number in range(READERS)]
+        offsets = [HEADER - number * BLOCK for number in range(count)]
         own = [
             plan.Reader(
                 Device(top.image, f"{role}{index}", str(number)),
@@ -220,7 +234,7 @@ def _dealt(role: str, stripes: Sequence[plan.Regions], top: Device, length: int)
             for number, offset in enumerate(offsets)
         ]
         readers += own
-        dealt += own * (REGION // PIECE // READERS)
+        dealt += own * (REGION // PIECE // count)
     below = tuple(reader.device for reader in dealt)
     begins = tuple(HEADER - reader.offset for reader in dealt)
     return (*readers, plan.Stripe(top, length, below, PIECE, begins))
@@ -241,11 +255,28 @@ def _assembled(wanted: Wanted) -> plan.Plan:
     feeds = feeding.multipaths(wanted)
     fetch = _fetching(feeds, _void(wanted)) if wanted.warm else _striped(feeds)
     keep = cache(wanted)
-    own = (keep.device, *keep.below)
+    chosen = () if wanted.kept is None else (_kept(wanted, keep),)
+    own = ((*chosen, keep)[0].device, *keep.below)
     mixed = lending.mixed(wanted) if wanted.lenders else ()
     best = tuple(step.device for step in mixed[-1:])
     image = plan.Image(Device(wanted.image, "image"), length, (*best, *own))
-    return (*fetch, keep, *mixed, *lending.lent(wanted, own), image)
+    return (*fetch, keep, *chosen, *mixed, *lending.lent(wanted, own), image)
+
+
+def _not_kept(wanted: Wanted) -> plan.Plan:
+    """Return what led stripes past the cache, where it keeps all of a ring now."""
+    in_ring = wanted.placement is not None and wanted.placement.owns is not None
+    return (_kept(wanted, cache(wanted)),) if in_ring and wanted.kept is None else ()
+
+
+def _kept(wanted: Wanted, keep: plan.Cache) -> plan.Stripe:
+    """The stripes that the cache keeps, and the others past it."""
+    kept = wanted.kept or ()
+    below = tuple(
+        keep.device if stripe in kept else keep.below[0] for stripe in range(wanted.stripes)
+    )
+    top = Device(wanted.image, "kept")
+    return plan.Stripe(top, keep.sectors, below, REGION, (0,) * wanted.stripes)
 
 
 def cache(wanted: Wanted) -> plan.Cache:

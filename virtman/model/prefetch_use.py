@@ -100,7 +100,8 @@ class Judge:
     """Whether VMs read what is fetched ahead.
 
     A boot may be slower than those that were recorded. So time is not what passes here, but how
-    far the boot has come in the profile: the band of what VMs read last.
+    far the boot has come in the profile: the band of what VMs read last. That band is not judged
+    yet: all of it was read in about a second as it was recorded, and may be hundreds of pieces.
 
     What VMs read is counted by areas, which may have many pieces. Of those that were not fetched
     ahead it is known which ones: they are in memory because somebody wanted them. The rest of what
@@ -115,7 +116,7 @@ class Judge:
 
     def __init__(self, profile: Profile, area: int, *, follows: bool = False) -> None:
         self._follows = follows
-        self._usefulness = Usefulness()
+        self._usefulness = Usefulness(ahead_s=profile.band_ms / 1000)
         self._piece = profile.piece_size
         self._area = area
         self._bucket = max(area, self._piece)

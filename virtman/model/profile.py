@@ -129,9 +129,13 @@ class Profile:
 
     def wanted(self) -> tuple[int, ...]:
         """Return the pieces of at least half of the runs, by band, then by position."""
-        common = [group for group in self.groups if 2 * group.count >= self.runs]
+        common = filter(self.is_wanted, self.groups)
         found = sorted((group.band, piece) for group in common for piece in group.pieces)
         return tuple(piece for _, piece in found)
+
+    def is_wanted(self, group: Group) -> bool:
+        """Tell whether at least half of the runs read a group."""
+        return 2 * group.count >= self.runs
 
     def timed(self) -> list[Run]:
         """Return the latest runs; a band stands for its middle."""

@@ -18,6 +18,9 @@ READERS = 4
 """Readers of a stripe. Each reads one block after another: what one of them asks for at a time
 does not keep the line to a parent busy."""
 
+FEW = 8
+"""Stripes of which each has so many readers. Where there are more, one of each is enough."""
+
 PIECE = 128 * 1024
 """Bytes of a region that one reader reads before the next one takes its turn."""
 

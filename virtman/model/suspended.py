@@ -31,9 +31,13 @@ MOST_STATE = 64 * 1024 * 1024
 """Bytes of device state at most; that of a small VM has 400 kB."""
 
 DISK, NIC, GENERATION = "virtio-blk-pci", "virtio-net-pci", "vmgenid"
+CONTROLLER, PORT = "virtio-serial-pci", "virtserialport"
 
-DRIVERS = {DISK, NIC, GENERATION, "virtio-rng-pci", "VGA"}
+DRIVERS = {DISK, NIC, GENERATION, CONTROLLER, PORT, "virtio-rng-pci", "VGA"}
 """Devices that a VM may have beside those of its board."""
+
+AGENT, AGENT_NUMBER = "org.qemu.guest_agent.0", 1
+"""Name of the only port that a VM may have: the guest agent's channel. And its number."""
 
 _LEVELS = 8
 _MOST = 1024
@@ -92,6 +96,11 @@ class Hardware:
     canonical: bool
     serials: int
     devices: tuple[Device, ...]
+
+    @property
+    def has_agent(self) -> bool:
+        """Whether there is a channel for QEMU's guest agent."""
+        return any(one.driver == PORT for one in self.devices)
 
     @property
     def nics(self) -> tuple[Device, ...]:
@@ -179,6 +188,11 @@ def _check_counts(part: Hardware) -> None:
         raise ValueError(f"memory {part.memory}: must be a multiple of {CHUNK} bytes")
     if sum(one.driver == DISK for one in part.devices) != 1:
         raise ValueError(f"there must be one disk, a {DISK}")
+    controllers, ports = (
+        sum(one.driver == driver for one in part.devices) for driver in (CONTROLLER, PORT)
+    )
+    if not 1 >= controllers >= ports:
+        raise ValueError(f"there may be one {CONTROLLER}, with one port")
 
 
 def options(hardware: Hardware) -> list[str]:
@@ -203,12 +217,16 @@ def memory(hardware: Hardware, path: str, *, offset: int | None) -> list[str]:
 
 
 def devices(hardware: Hardware, generation: str) -> list[str]:
-    """Return what QEMU is told for the devices; the disk is on the block node ``disk``.
+    """Return what QEMU is told for the devices.
+
+    The disk is on the block node ``disk``, and the guest agent's channel on the character device
+    ``agent``.
 
     :param generation: UUID by which the guest sees that it goes on as another VM
     """
     words: list[str] = []
-    for number, one in enumerate(hardware.devices):
+    # a port is on the controller that is there
+    for number, one in enumerate(sorted(hardware.devices, key=lambda one: one.driver == PORT)):
         told = one.driver if one.driver == GENERATION else f"{one.driver},id=device{number}"
         told += f",addr={one.address}" if one.address else ""
         if one.driver == DISK:
@@ -217,5 +235,7 @@ def devices(hardware: Hardware, generation: str) -> list[str]:
             told += f",mac={one.mac}"
         if one.driver == GENERATION:
             told += f",guid={generation}"
+        if one.driver == PORT:
+            told += f",nr={AGENT_NUMBER},name={AGENT},chardev=agent"
         words += ["-device", told]
     return words

@@ -33,6 +33,7 @@ class Wanted:
     :ivar basis: path of the file that tells on which images it is based; empty if it is on none
     :ivar lenders: those of them from which it reads what they have too; none while it is local
     :ivar lends: whether images that are based on it read from it
+    :ivar kept: the stripes that the cache keeps; None for all
     """
 
     image: str
@@ -52,6 +53,7 @@ class Wanted:
     basis: str = ""
     lenders: tuple[str, ...] = ()
     lends: bool = False
+    kept: frozenset[int] | None = None
 
     @property
     def is_verified(self) -> bool:

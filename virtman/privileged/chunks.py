@@ -13,9 +13,9 @@ import itertools
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from virtman.privileged import context
+from virtman.privileged import context, exchange
 
 Runs = list[tuple[int, int]]
 """Offset and length of each, in bytes."""
@@ -73,38 +73,67 @@ def _exceptions(descriptor: int, chunk: int) -> Iterator[int]:
                 yield number
 
 
-@context.entrypoint
-def read(device: str, runs: Runs) -> bytes:
+def read(device: str, runs: Sequence[tuple[int, int]]) -> bytes:
     """Return runs of a device, one after the other, past the page cache."""
     content = bytearray()
-    with (
-        _opened(device, os.O_RDONLY) as descriptor,
-        mmap.mmap(-1, max(length for _, length in runs)) as memory,
-    ):
-        for offset, length in runs:
-            with memoryview(memory)[:length] as part:
-                done = os.preadv(descriptor, [part], offset)
-            if done != length:
-                raise OSError(errno.EIO, f"{device}: {done} of {length} bytes at {offset}")
-            content += memory[:length]
+    with exchange.slot() as slot, exchange.view(slot) as memory:
+        for part in _portions(runs):
+            read_shared(device, part, slot)
+            content += memory[: sum(length for _, length in part)]
     return bytes(content)
 
 
-@context.entrypoint
-def write(device: str, runs: Runs, data: bytes) -> None:
+def write(device: str, runs: Sequence[tuple[int, int]], data: bytes) -> None:
     """Write over runs of a device, past the page cache; a flush has it on the disk."""
     start = 0
-    with (
-        _opened(device, os.O_WRONLY) as descriptor,
-        mmap.mmap(-1, max(length for _, length in runs)) as memory,
-    ):
-        for offset, length in runs:
+    with exchange.slot() as slot, exchange.view(slot) as memory:
+        for part in _portions(runs):
+            length = sum(length for _, length in part)
             memory[:length] = data[start : start + length]
-            with memoryview(memory)[:length] as part:
-                done = os.pwritev(descriptor, [part], offset)
+            write_shared(device, part, slot)
+            start += length
+
+
+@context.entrypoint
+def read_shared(device: str, runs: Runs, slot: int) -> None:
+    """Read runs of a device into a slot of shared memory, one after the other."""
+    with _opened(device, os.O_RDONLY) as descriptor:
+        _move(device, runs, slot, lambda part, offset: os.preadv(descriptor, [part], offset))
+
+
+@context.entrypoint
+def write_shared(device: str, runs: Runs, slot: int) -> None:
+    """Write what a slot of shared memory has over runs of a device."""
+    with _opened(device, os.O_WRONLY) as descriptor:
+        _move(device, runs, slot, lambda part, offset: os.pwritev(descriptor, [part], offset))
+
+
+def _move(device: str, runs: Runs, slot: int, transfer: Callable[[memoryview, int], int]) -> None:
+    start = 0
+    with exchange.view(slot) as memory:
+        for offset, length in runs:
+            with memory[start : start + length] as part:
+                done = transfer(part, offset)
             if done != length:
                 raise OSError(errno.EIO, f"{device}: {done} of {length} bytes at {offset}")
             start += length
+
+
+def _portions(runs: Iterable[tuple[int, int]]) -> Iterator[Runs]:
+    """Give runs in portions that a slot has room for; a run may be parted."""
+    portion: Runs = []
+    room = exchange.SLOT
+    for offset, length in runs:
+        done = 0
+        while done < length:
+            taken = min(room, length - done)
+            portion.append((offset + done, taken))
+            done, room = done + taken, room - taken
+            if not room:
+                yield portion
+                portion, room = [], exchange.SLOT
+    if portion:
+        yield portion
 
 
 @context.entrypoint

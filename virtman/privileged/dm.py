@@ -28,9 +28,10 @@ LOG = logging.getLogger(__name__)
 Table = list[tuple[int, int, str, str]]
 
 # enum in libdevmapper.h
-_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _INFO, _STATUS, _TABLE, _LIST, _CLEAR, _MESSAGE = (
-    0, 1, 2, 4, 5, 7, 10, 11, 13, 14, 17,
+_CREATE, _RELOAD, _REMOVE, _SUSPEND, _RESUME, _INFO, _STATUS, _TABLE, _LIST, _CLEAR = (
+    0, 1, 2, 4, 5, 7, 10, 11, 13, 14,
 )  # fmt: skip
+_MKNODES, _MESSAGE = 15, 17
 
 _ADD_NODE_ON_CREATE = 1
 
@@ -428,6 +429,21 @@ def remove(name: str) -> None:
     """
     with _Task(_REMOVE, name) as task:
         _with_nodes(task)
+
+
+@context.entrypoint
+def mend_node(name: str, owner: int = 0) -> None:
+    """Make a device's node if it has none; take the node of a device that has gone.
+
+    Whoever dies between a verb and its node leaves one of the two.
+
+    :param owner: number of the account that the node belongs to
+    """
+    with _Task(_MKNODES, name) as task:
+        _with_nodes(task)
+    if owner:
+        with contextlib.suppress(FileNotFoundError):
+            os.chown(f"/dev/mapper/{name}", owner, -1)
 
 
 @context.entrypoint

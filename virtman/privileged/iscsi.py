@@ -31,6 +31,8 @@ _SETTINGS = {
     "node.conn[0].timeo.login_timeout": "5",
     "node.session.initial_login_retry_max": "1",
     "node.startup": "manual",
+    # else the kernel makes a disk of each stripe that a host exports, be it read from there or not
+    "node.session.scan": "manual",
 }
 _CHAP_SETTINGS = {
     "node.session.auth.authmethod": "CHAP",
@@ -43,7 +45,7 @@ _AUTH = "node.session.auth."
 
 @context.entrypoint
 def login(ip: str, port: int, target: str, user: str, secret: str) -> None:
-    """Open a session; the disk appears in sysfs a moment later.
+    """Open a session; disks appear once they are looked for: ``scan``.
 
     :param user: what to prove to the target that we know; empty for nothing
     :raises PermissionError: if the target does not know user or secret
@@ -94,10 +96,7 @@ def bear(target: str, seconds: int) -> None:
 
 @context.entrypoint
 def scan(target: str, lun: int) -> None:
-    """Have the kernel look again for a disk of the sessions with a target.
-
-    It looks by itself when a session opens, and then no more.
-    """
+    """Have the kernel look for a disk of the sessions with a target: it does not by itself."""
     for session in _sessions(target):
         host = next(one for one in session.resolve().parents if one.name.startswith("host"))
         with contextlib.suppress(FileNotFoundError):  # it goes just now

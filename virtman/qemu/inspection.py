@@ -7,9 +7,19 @@ import json
 import re
 from typing import Any
 
-from virtman.errors import SuspendedInvalid
+from virtman.errors import SessionsOpen, SuspendedInvalid
 from virtman.model import suspended
-from virtman.model.suspended import DISK, DRIVERS, GENERATION, NIC, Device, Hardware
+from virtman.model.suspended import (
+    AGENT,
+    AGENT_NUMBER,
+    DISK,
+    DRIVERS,
+    GENERATION,
+    NIC,
+    PORT,
+    Device,
+    Hardware,
+)
 from virtman.qemu.qmp import Monitor, features
 
 OLDEST = (8, 2)
@@ -77,6 +87,28 @@ def hardware(monitor: Monitor) -> Hardware:
     )
 
 
+def guest_agent(monitor: Monitor) -> str:
+    """Return the path of the channel at which a guest agent listens; empty if none does.
+
+    :raises SessionsOpen: if one does, but elsewhere than at a socket
+    """
+    for path, driver in _made(monitor).items():
+        if driver != PORT:
+            continue
+        label = monitor.value(path, "chardev")
+        (found,) = (one for one in monitor.ask("query-chardev") if one["label"] == label)
+        if not found["frontend-open"]:
+            continue
+        match = re.fullmatch(r"(?:disconnected:)?unix:(/[^,]+)(,server(=on)?)?", found["filename"])
+        if match is None:
+            raise SessionsOpen(
+                f"the guest agent is at {found['filename']}, where nobody can ask it who is logged "
+                "in: give it a Unix socket, or force it"
+            )
+        return match[1]
+    return ""
+
+
 def drive(monitor: Monitor) -> str:
     """Return the path of what a VM's only disk is on."""
     found = [one["inserted"]["file"] for one in monitor.ask("query-block") if "inserted" in one]
@@ -95,10 +127,7 @@ def _innermost(node: dict[str, Any]) -> str:
 
 
 def _devices(monitor: Monitor) -> list[Device]:
-    made = {
-        **monitor.children("/machine/peripheral"),
-        **monitor.children("/machine/peripheral-anon"),
-    }
+    made = _made(monitor)
     unknown = sorted({driver for driver in made.values() if driver not in DRIVERS})
     if unknown:
         raise SuspendedInvalid(
@@ -121,8 +150,24 @@ def _devices(monitor: Monitor) -> list[Device]:
     return sorted(found, key=lambda one: (one.address, one.driver))
 
 
+def _made(monitor: Monitor) -> dict[str, str]:
+    """Return the drivers of the devices that QEMU was told of, by their paths."""
+    return {
+        **monitor.children("/machine/peripheral"),
+        **monitor.children("/machine/peripheral-anon"),
+    }
+
+
 def _device(monitor: Monitor, path: str, driver: str) -> Device:
     if driver == GENERATION:
+        return Device(driver)
+    if driver == PORT:
+        told = monitor.value(path, "name"), monitor.value(path, "nr")
+        if told != (AGENT, AGENT_NUMBER):
+            raise SuspendedInvalid(
+                f"it has a port {told[0]!r} of number {told[1]}: there may be one for the guest "
+                f"agent, {AGENT}, of number {AGENT_NUMBER}"
+            )
         return Device(driver)
     slot, function = divmod(monitor.value(path, "addr"), 8)
     address = f"{slot:02x}.{function}"

@@ -16,6 +16,7 @@ _TIMEOUT = 30.0
 _LOOK = 0.01
 
 _NO_MEMORY = "x-ignore-shared"  # what is shared with a file
+_MAPPED = "mapped-ram"  # each page has its place in the file
 
 
 class Monitor:
@@ -97,8 +98,22 @@ class Monitor:
 
     def leave_memory_out(self, left_out: bool) -> None:
         """Say whether memory that is in a file is no part of what is sent, or received."""
-        capability = {"capability": _NO_MEMORY, "state": left_out}
-        self.ask("migrate-set-capabilities", capabilities=[capability])
+        self._set(_NO_MEMORY, left_out)
+
+    def load(self, file: str) -> None:
+        """Have the memory and the state of a save that has a place for each page.
+
+        :raises QemuFailed: if it is none, or of a VM that has other hardware
+        """
+        self._set(_MAPPED, True)
+        self.ask("migrate-incoming", uri=f"file:{file}")
+        self.await_migrated()
+        self._set(_MAPPED, False)
+
+    def _set(self, capability: str, state: bool) -> None:
+        self.ask(
+            "migrate-set-capabilities", capabilities=[{"capability": capability, "state": state}]
+        )
 
     def await_migrated(self, look: Callable[[float], None] = lambda seconds: None) -> None:
         """Wait until a migration has succeeded.

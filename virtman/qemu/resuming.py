@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import pwd
 import shutil
@@ -28,9 +29,9 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from virtman.errors import HostUnfit, InvalidRequest, QemuFailed, VirtmanError
@@ -40,12 +41,15 @@ from virtman.qemu import inspection, sandbox
 from virtman.qemu.qmp import Monitor
 
 GUESTS = Path("/run/virtman-guests")
-"""A folder for each VM: ``qmp``, ``serial0`` ..."""
+"""A folder for each VM: ``qmp``, ``serial0`` ..., and ``agent`` if it has a guest agent.
+
+A file for each kind of hardware that this host is known to be able to resume, too.
+"""
 
 _NODES = Path("/dev/virtman")
 _PROGRAM = "qemu-system-x86_64"
-_READ_AHEAD = 16 * 1024
-# Sets how many sectors the kernel reads ahead of a device: what is not wanted costs the line.
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+# Sets how many sectors the kernel reads ahead of a device.
 _SET_READ_AHEAD = 0x1262
 # Chooses an interface of a kind: TAP, without a header of packets, but with one of virtio.
 _SET_INTERFACE, _TAP = 0x400454CA, 0x0002 | 0x1000 | 0x4000
@@ -78,11 +82,13 @@ class Resumed:
     """A VM that goes on.
 
     :ivar seconds: until it did
+    :ivar buffered_s: of these, for which it stood still until enough was there
     :ivar uuid: its own; its generation is the same
     :ivar mac: of the card that it was given then; empty for none
     """
 
     seconds: float
+    buffered_s: float
     uuid: str
     mac: str
 
@@ -106,9 +112,15 @@ def account(name: str) -> Account:
 def check_host(record: Suspended, who: Account) -> None:
     """See that VMs of an image can go on here; nothing is made for that.
 
+    To ask takes a start of QEMU. What it could be once it can be until the host is booted, or has
+    another QEMU.
+
     :raises HostUnfit: if they cannot
     """
     wanted = record.hardware
+    known = _known(record, who)
+    if known is not None and known.exists():
+        return
     words = suspended.options(wanted)
     try:
         with tempfile.TemporaryDirectory(prefix="virtman-") as name:
@@ -124,6 +136,19 @@ def check_host(record: Suspended, who: Account) -> None:
             f"this host's processor cannot be the {wanted.cpu} that it was suspended with: "
             "it lacks features of that, or has more"
         )
+    if known is not None:
+        GUESTS.mkdir(mode=0o755, parents=True, exist_ok=True)
+        known.touch()
+
+
+def _known(record: Suspended, who: Account) -> Path | None:
+    """Return the file that tells that a host can resume VMs of such hardware; None without QEMU."""
+    program = shutil.which(_PROGRAM, path=_PATH)
+    if program is None:
+        return None
+    found = os.stat(program)
+    about = (asdict(record.hardware), who.uid, found.st_ino, found.st_size, found.st_mtime_ns)
+    return GUESTS / f".fits-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]}"
 
 
 def monitor_of(vm: str) -> Path:
@@ -148,10 +173,19 @@ def runs(vm: str) -> bool:
     return False
 
 
-def resume(vm: str, disk: str, image: Image, who: Account, tap: str = "") -> Resumed:
+def resume(
+    vm: str,
+    disk: str,
+    image: Image,
+    who: Account,
+    tap: str = "",
+    buffer: Callable[[], object] | None = None,
+) -> Resumed:
     """Have a VM go on.
 
     :param disk: path of the VM's own device
+    :param buffer: returns once enough is there for it; the VM stands still until then. None: it
+        does not
     :param tap: name of a TAP interface for a card that comes then; empty for none
     :raises QemuFailed: if QEMU does not start, or does not take the state
     :raises HostUnfit: if the device state is not what it was
@@ -161,13 +195,13 @@ def resume(vm: str, disk: str, image: Image, who: Account, tap: str = "") -> Res
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o755, parents=True)
     hardware = image.record.hardware
-    own = uuid.uuid4()
+    own, owner = uuid.uuid4(), os.stat(image.agent).st_uid
     with (
         _node(_NODES / f"{vm}.memory", image.device, who, 0o400) as memory,
         _node(Path(disk_of(vm)), disk, who, 0o600) as drive,
         ExitStack() as sockets,
     ):
-        _read_little_ahead(memory)
+        _read_nothing_ahead(memory)
         words = [*suspended.options(hardware), "-name", vm, "-uuid", str(own)]
         words += suspended.memory(hardware, memory, offset=image.record.at)
         block = f"driver=host_device,node-name=disk,filename={drive},cache.direct=on"
@@ -179,19 +213,25 @@ def resume(vm: str, disk: str, image: Image, who: Account, tap: str = "") -> Res
         for number, one in enumerate(passed):
             words += _at(f"serial{number}", one)
             words += ["-serial", f"chardev:serial{number}"]
+        if hardware.has_agent:
+            passed.append(sockets.enter_context(_listening(folder / "agent", owner)))
+            words += _at("agent", passed[-1])
         ours, its = map(sockets.enter_context, socket.socketpair())
         words += ["-incoming", "defer"]
-        owner = os.stat(image.agent).st_uid
         with _running(words, who, monitor_of(vm), owner, (*passed, its)) as monitor:
             sender = _sending(ours, _state(image))
             monitor.leave_memory_out(True)
             monitor.ask("migrate-incoming", uri=f"fd:{its.fileno()}")
             monitor.await_migrated()
             sender.join()
+            still = time.monotonic()
+            if buffer:
+                buffer()
+            buffered = time.monotonic() - still
             monitor.ask("cont")
             seconds = time.monotonic() - begin
             mac = _plug(monitor, tap, own) if tap else ""
-    return Resumed(seconds, str(own), mac)
+    return Resumed(seconds, buffered, str(own), mac)
 
 
 def _plug(monitor: Monitor, tap: str, own: uuid.UUID) -> str:
@@ -256,10 +296,11 @@ def _node(path: Path, device: str, who: Account, mode: int) -> Iterator[str]:
         path.unlink(missing_ok=True)
 
 
-def _read_little_ahead(device: str) -> None:
+def _read_nothing_ahead(device: str) -> None:
+    """Have a fault bring its page, and no more: those beside it are another program's."""
     descriptor = os.open(device, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.ioctl(descriptor, _SET_READ_AHEAD, _READ_AHEAD // 512)
+        fcntl.ioctl(descriptor, _SET_READ_AHEAD, 0)
     finally:
         os.close(descriptor)
 
@@ -306,7 +347,7 @@ def _running(
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 cwd="/",
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                env={"PATH": _PATH},
                 start_new_session=True,
                 user=who.uid,
                 group=who.gid,

@@ -10,6 +10,9 @@ stay holes of it. That one never runs the guest. It is asked for its state witho
 ends. They may be of different accounts, so the VM's is given its socket open. The VM stands still
 from the end of the migration until it is told to go on. If the second one dies before, the VM goes
 on by itself.
+
+A VM that QEMU saved elsewhere is loaded by the second one, from its file; whoever tells what it
+consists of never ran.
 """
 
 from __future__ import annotations
@@ -62,8 +65,9 @@ class Saving:
         ):
             self._folder = Path(folder)
             self._sends, receives = socket.socketpair()
+            self._incoming = f"fd:{receives.fileno()}"
             with receives:
-                words = [*self._command(), "-incoming", f"fd:{receives.fileno()}"]
+                words = [*self._command(), "-incoming", "defer"]
                 process = subprocess.Popen(
                     ["setpriv", "--pdeathsig", "KILL", "--no-new-privs", *words],
                     stdin=subprocess.DEVNULL,
@@ -87,7 +91,7 @@ class Saving:
                 process.wait()
 
     @contextmanager
-    def still(self) -> Iterator[None]:
+    def still(self, converter: Monitor) -> Iterator[None]:
         """Have the memory in the file, and the VM stand still meanwhile."""
         stopped = False
 
@@ -99,6 +103,7 @@ class Saving:
 
         self.monitor.leave_memory_out(False)  # as it was, if it was resumed itself
         self.monitor.ask("migrate-set-parameters", **{"max-bandwidth": _FAST})
+        converter.ask("migrate-incoming", uri=self._incoming)
         try:
             self.monitor.give(_SOCKET, self._sends.fileno())
             self._sends.close()
@@ -139,6 +144,7 @@ class Saving:
         words += ["-blockdev", f"driver=null-co,node-name=disk,size={self._disk},read-zeroes=on"]
         words += suspended.devices(hardware, "auto")
         words += ["-serial", "null"] * hardware.serials
+        words += ["-chardev", "null,id=agent"] if hardware.has_agent else []
         words += ["-qmp", f"unix:{self._folder / 'qmp'},server=on,wait=off"]
         return [*words, *sandbox.OPTIONS, "-S"]
 

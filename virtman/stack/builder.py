@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from virtman import sysfs
 from virtman.errors import KernelFailure, ModulesMissing, ParentUnreachable, VirtmanError
 from virtman.model import feeding, naming, plan
-from virtman.model.naming import CACHE_GROUP, Device
+from virtman.model.naming import CACHE_GROUP, PREFIX, Device
 from virtman.stack import mapped
 from virtman.stack.cache import CacheGroup, bcache, dmcache, flashcache, none
 from virtman.stack.layer import Layer
@@ -39,6 +41,8 @@ _MODULES = (
 )  # fmt: skip
 # Roles of devices that are held back on purpose at times.
 _HELD = ("image", "origin", "vm")
+# How roles begin of devices that belong to the agent's account.
+_READ = "export"
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], CacheGroup]] = {
     "bcache": bcache.BcacheGroup,
     "dmcache": dmcache.DmCacheGroup,
@@ -222,29 +226,25 @@ class Stack:
         """Get the node ready for an agent that starts; to be called while nothing else is done.
 
         What the first image would wait for is loaded, whom this node read from before it was booted
-        is forgotten, secrets and all, and devices go on that an agent held back as it died, in the
-        middle of a swap.
+        is forgotten, secrets and all, devices get the nodes that an agent still owed them as it
+        died, and those go on that it held back, in the middle of a swap.
         """
         try:
             check_modules(self.modules)
         except VirtmanError as err:
             LOG.warning("no VM can be created: %s", err)
         transport.prepare()
-        self._wake()
-
-    def _wake(self) -> None:
         try:
             names = mapped.names()
         except KernelFailure as err:  # without device mapper
-            LOG.info("nothing can be held back: %s", err)
+            LOG.info("there are no devices: %s", err)
             return
-        for name in names:
-            device = naming.parse(name)
-            if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
-                try:
-                    mapped.wake(name)
-                except VirtmanError as err:
-                    LOG.warning("%s", err)
+        for name in sorted({*names, *sysfs.mapper_names()}):
+            try:
+                if name.startswith(PREFIX):
+                    _mend(name)
+            except VirtmanError as err:
+                LOG.warning("%s", err)
 
     def prune(self, image: str, steps: plan.Plan, spent: plan.Plan = ()) -> None:
         """Take away the paths of an image that ``steps`` no longer names.
@@ -261,6 +261,14 @@ class Stack:
         for step in reversed((*below, *above)):
             if step.device not in wanted:
                 self.layer(step).down()
+
+
+def _mend(name: str) -> None:
+    device = naming.parse(name)
+    is_read = device is not None and device.role.startswith(_READ)
+    mapped.mend_node(name, os.getuid() if is_read else 0)
+    if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
+        mapped.wake(name)
 
 
 def _strays() -> list[plan.Path]:

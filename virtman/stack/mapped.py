@@ -63,6 +63,12 @@ def names() -> list[str]:
         return sorted(dm.names())
 
 
+def mend_node(name: str, owner: int = 0) -> None:
+    """Have a device's node as the kernel has the device; see ``dm.mend_node``."""
+    with explained(f"device {name}"):
+        dm.mend_node(name, owner)
+
+
 def wake(name: str) -> None:
     """Let a device go on that is held back, with the table that it has."""
     with explained(f"device {name}"), contextlib.suppress(FileNotFoundError):

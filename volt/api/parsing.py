@@ -21,6 +21,7 @@ from volt.model.objects import (
     ImageReport,
     Importing,
     Layer,
+    Listener,
     NewImage,
     Progress,
     Reason,
@@ -236,10 +237,12 @@ def cap(body: bytes) -> int:
     return int(_load(body, schemas.CAP)["rate"])
 
 
-def certificate(body: bytes) -> tuple[str, str, int]:
-    """Parse the body of PUT /v1/hosts/{host}/certificate: request, address and port."""
+def certificate(host: str, body: bytes) -> tuple[str, Listener | None]:
+    """Parse the body of PUT /v1/hosts/{host}/certificate: request, and where the host listens."""
     content = _load(body, schemas.CERTIFICATE)
-    return content["request"], transport.ip(content["ip"]), int(content["port"])
+    if "ip" not in content:
+        return content["request"], None
+    return content["request"], Listener(host, transport.ip(content["ip"]), int(content["port"]))
 
 
 def page(query: Query) -> Page:

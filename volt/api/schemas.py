@@ -117,7 +117,7 @@ IMAGE = Schema(
             "name": {"type": "string"},
             "size": {},  # the rule is Volt's own: ImageSizeInvalid states it
             "shape": {"enum": [shape.value for shape in Shape]},
-            "stripes": {"type": "integer", "minimum": 1, "maximum": 8},
+            "stripes": {"type": "integer", "minimum": 1, "maximum": 60},
             "fanout": {"type": "integer", "minimum": 0, "maximum": 64},
             "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
             **SOURCE,
@@ -198,8 +198,8 @@ HEARTBEAT = Schema(
                         "whole": {"type": "boolean"},
                         "complete": {
                             "type": "array",
-                            "items": {"type": "integer", "minimum": 0, "maximum": 7},
-                            "maxItems": 8,
+                            "items": {"type": "integer", "minimum": 0, "maximum": 59},
+                            "maxItems": 60,
                         },
                         "declines": {"type": "boolean"},
                     },
@@ -331,7 +331,8 @@ CERTIFICATE = Schema(
             "ip": IP,
             "port": PORT,
         },
-        "required": ["request", "ip", "port"],
+        "required": ["request"],
+        "dependentRequired": {"ip": ["port"], "port": ["ip"]},
         "additionalProperties": False,
     }
 )

@@ -28,6 +28,8 @@ from volt.registry.profiles import Profiles
 from volt.registry.reports import Prober, Reports
 from volt.registry.warmups import Warmups
 
+_MEGABIT = 1_000_000 // 8
+
 
 class Worker:
     """One process; make it after the fork, since no connection may cross one."""
@@ -38,7 +40,8 @@ class Worker:
         )
         turns: Turns[str] = Turns()
         self.images = Images(engine, turns, conf.source.timeout)
-        self.placements = Placements(engine, turns)
+        uplink = conf.placement.rack_uplink * _MEGABIT
+        self.placements = Placements(engine, turns, uplink)
         self.profiles = Profiles(engine, turns)
         self.warmups = Warmups(engine, turns)
         self.holds = Holds(engine)

@@ -86,10 +86,14 @@ def image() -> None:
     help="Shape of the image's trees.",
 )
 @click.option(
-    "--stripes", type=click.IntRange(1, 8), help="Number of trees of a forest; default: 2."
+    "--stripes",
+    type=click.IntRange(1, 60),
+    help="Number of trees of a forest (default: 2) or of parts of a ring (16).",
 )
 @click.option(
-    "--fanout", type=click.IntRange(1, 64), help="Hosts that one host feeds in a tree; usually 2."
+    "--fanout",
+    type=click.IntRange(1, 64),
+    help="Hosts that one host feeds in a tree (usually 2), or of a group of a ring (64).",
 )
 @click.option(
     "--foreign-children",

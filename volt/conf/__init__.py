@@ -5,9 +5,9 @@ from types import ModuleType
 
 from oslo_config import cfg
 
-from volt.conf import api, database, heartbeat, notify, peers, source
+from volt.conf import api, database, heartbeat, notify, peers, placement, source
 
-GROUPS: tuple[ModuleType, ...] = (api, database, heartbeat, notify, peers, source)
+GROUPS: tuple[ModuleType, ...] = (api, database, heartbeat, notify, peers, placement, source)
 
 
 def load(files: Sequence[str] | None = None) -> cfg.ConfigOpts:

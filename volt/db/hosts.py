@@ -1,6 +1,7 @@
 """How hosts, Volt's clock and events are kept."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -161,6 +162,35 @@ def hold(session: Session, names: Iterable[str]) -> dict[str, Held]:
         _add(session, missing)
         held |= _lock(session, missing)
     return held
+
+
+def traffic(session: Session, image: str) -> dict[str, float]:
+    """Return what the links of an image's hosts carry, in bytes/s, as they said last."""
+    rows = session.execute(
+        select(HostRow.name, HostRow.report)
+        .join(PlacementRow, PlacementRow.host == HostRow.name)
+        .where(PlacementRow.image == image)
+    )
+    reports = {name: json.loads(report) for name, report in rows}
+    return {
+        name: float(report["received_rate"] + report["sent_rate"])
+        for name, report in reports.items()
+        if report
+    }
+
+
+def loads(session: Session) -> list[float]:
+    """Return what the hosts of each rack receive or send, whichever is more, in bytes/s.
+
+    As they said last; those of unknown racks are left out.
+    """
+    received, sent = Counter[str | None](), Counter[str | None]()
+    rows = session.execute(select(HostRow.rack, HostRow.report).where(HostRow.rack.is_not(None)))
+    for rack, stored in rows:
+        report = json.loads(stored)
+        received[rack] += report.get("received_rate", 0)
+        sent[rack] += report.get("sent_rate", 0)
+    return [float(max(received[rack], sent[rack])) for rack in received]
 
 
 def alive(session: Session, names: Collection[str]) -> None:

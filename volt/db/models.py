@@ -208,7 +208,7 @@ class PlacementRow(Served, Base):
     generation: Mapped[int] = mapped_column(BigInteger)
     confirmed: Mapped[int] = mapped_column(BigInteger, default=0)
     whole: Mapped[bool] = mapped_column(default=False)
-    complete: Mapped[int] = mapped_column(default=0)
+    complete: Mapped[int] = mapped_column(BigInteger, default=0)
     chosen: Mapped[bool] = mapped_column(default=False)
     left: Mapped[int | None] = mapped_column(BigInteger)
     told: Mapped[list[list[str | None]] | None] = mapped_column(JSON(none_as_null=True))

@@ -13,6 +13,7 @@ from volt.db import caps, copies
 from volt.db.any_of import among, paired
 from volt.db.models import WAITING, ImageRow, NodeRow, PlacementRow
 from volt.model.objects import CopyPolicy, Feed, Hydration, Peer, Placement, Profiled, State
+from volt.placement.rules import Shape
 from volt.transport import Portal, columns
 
 # Statements are made once: making one anew takes longer than running it.
@@ -36,7 +37,7 @@ _PLACED = (
 )
 _PARENT, _STANDBY = _PLACES.alias("parent"), _PLACES.alias("standby")
 _FED = (
-    _of(_NODES, "host", "parent", "standby")
+    _of(_NODES, "host", "parent", "standby", "inner")
     .add_columns(*(_PARENT.c[name] for name in columns.PORTAL))
     .add_columns(*(_STANDBY.c[name].label(f"standby_{name}") for name in columns.PORTAL))
     .outerjoin_from(
@@ -49,7 +50,7 @@ _FED = (
     )
     .order_by(_NODES.c.stripe)
 )
-_OF_PARENT = slice(4, 4 + len(columns.PORTAL))
+_OF_PARENT = slice(5, 5 + len(columns.PORTAL))
 _OF_STANDBY = slice(_OF_PARENT.stop, None)
 _STANDING = ("host", "generation", "left", *columns.PORTAL)
 _STANDINGS = _of(_PLACES, *_STANDING)
@@ -94,9 +95,13 @@ def standings(
 
 @dataclass(frozen=True)
 class _Peers:
-    """Whom hosts are told of: parents and standbys by stripe, where they serve, who stands by."""
+    """Whom hosts are told of: parents and standbys by stripe, where they serve, who stands by.
+
+    ``inner`` are the stripes in which the hosts themselves may feed others.
+    """
 
     told: Mapping[Key, Told]
+    inner: Mapping[Key, tuple[int, ...]]
     portals: Mapping[Key, Portal]
     standing_by: Mapping[str, Sequence[str]]
 
@@ -124,7 +129,7 @@ def portals_of(session: Session, keys: Collection[Key]) -> dict[Key, Portal]:
 
 def told(session: Session, image: str, host: str) -> Told:
     """Return parent and standby of the host in each stripe."""
-    pairs, _ = _fed(session, {(image, host)})
+    pairs, _, _ = _fed(session, {(image, host)})
     return pairs[image, host]
 
 
@@ -177,6 +182,7 @@ def _placement(session: Session, image: ImageRow, row: Any, peers: _Peers) -> Pl
         tuple(Profiled(*each) for each in sorted(image.profiles.items())),
         row.capped,
         _hydration(image, row.chosen),
+        peers.inner.get((image.name, row.host), ()) if image.shape == Shape.RING else None,
     )
 
 
@@ -185,7 +191,7 @@ def _peers(session: Session, images: Mapping[str, ImageRow], rows: Sequence[Any]
     left: dict[Key, Told] = {
         (row.image, row.host): row.told for row in rows if row.told is not None
     }
-    pairs, portals = _fed(session, {(row.image, row.host) for row in rows} - left.keys())
+    pairs, inner, portals = _fed(session, {(row.image, row.host) for row in rows} - left.keys())
     pairs |= left
     named = {(key[0], peer) for key, told in pairs.items() for pair in told for peer in pair}
     homes = {(name, row.home) for name, row in images.items()}
@@ -196,21 +202,27 @@ def _peers(session: Session, images: Mapping[str, ImageRow], rows: Sequence[Any]
         found = {row.host: columns.portal(row) for row in _standing_by(session, name)}
         portals |= {(name, host): portal for host, portal in found.items()}
         standing_by[name] = sorted(found)
-    return _Peers(pairs, portals, standing_by)
+    return _Peers(pairs, inner, portals, standing_by)
 
 
-def _fed(session: Session, keys: Collection[Key]) -> tuple[dict[Key, Told], dict[Key, Portal]]:
-    """Return parents and standbys of hosts in the trees, and where these serve."""
+def _fed(
+    session: Session, keys: Collection[Key]
+) -> tuple[dict[Key, Told], dict[Key, tuple[int, ...]], dict[Key, Portal]]:
+    """Return parents and standbys of hosts in the trees, where they are inner, who serves where."""
     pairs: dict[Key, Told] = defaultdict(list)
+    inner: dict[Key, tuple[int, ...]] = {}
     portals: dict[Key, Portal] = {}
     if keys:
         for row in session.connection().execute(_FED, _asked(keys)):
             if (row.image, row.host) in keys:
-                pairs[row.image, row.host].append([row.parent, row.standby])
+                key = row.image, row.host
+                if row.inner:
+                    inner[key] = (*inner.get(key, ()), len(pairs[key]))
+                pairs[key].append([row.parent, row.standby])
                 for peer, portal in (row.parent, row[_OF_PARENT]), (row.standby, row[_OF_STANDBY]):
                     if portal[0] is not None:
                         portals[row.image, peer] = Portal(*portal)
-    return pairs, portals
+    return pairs, inner, portals
 
 
 def _standing_by(session: Session, image: str) -> Iterable[Any]:

@@ -177,7 +177,7 @@ def candidates(
             node.host,
             stripe,
             depths[stripe, node.host],
-            image.fanout - node.fed,
+            max(0, image.fanout - node.fed),
             node.rack,
             portals[image.name, node.host],
         )

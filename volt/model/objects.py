@@ -205,7 +205,8 @@ class Placement:
     ``needed`` is false once a leaving host may go: all who are in the trees have said that
     they read from parents who were given to them after it left. ``profiles`` are the image's.
     ``capped`` tells whether a cap applies to what the host fetches ahead in the image, and
-    ``hydrate`` when it copies all of it; null is never.
+    ``hydrate`` when it copies all of it; null is never. In a ring the host ``owns`` some stripes:
+    others rely on its having these. Null is no ring.
     """
 
     image: str
@@ -219,6 +220,7 @@ class Placement:
     profiles: tuple[Profiled, ...]
     capped: bool
     hydrate: Hydration | None
+    owns: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The places of an image's hosts, or a part of them, and what may happen to a host."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from volt.errors import HostUnknown
 from volt.placement.links import Edge, Links, Newcomer, Node, Totals
@@ -50,6 +50,14 @@ class Places(ABC):
 
         Raises HostUnknown if it has no place.
         """
+
+    def follow(self, host: str, traffic: Mapping[str, float], uplinks: Sequence[float]) -> bool:
+        """Let an overloaded host feed less, if the shape can; return whether anything changed.
+
+        :param traffic: of hosts, in any unit
+        :param uplinks: what those of racks carry, as a share of what they can, where that is known
+        """
+        return False
 
     @abstractmethod
     def parents_for(self, host: str, rack: str | None, stripe: int) -> list[Node]:

@@ -8,13 +8,15 @@ class Shape(StrEnum):
     """How the trees of an image look; ``volt.placement.shapes`` has a file for each.
 
     A *forest* has several stripes; a *tree* is one stripe, as in the VirtMan paper; in a
-    *star* the source feeds every host, in a *chain* each host the next.
+    *star* the source feeds every host, in a *chain* each host the next. In a *ring* hosts own
+    parts of the image, and each reads the others' from them.
     """
 
     FOREST = "forest"
     TREE = "tree"
     STAR = "star"
     CHAIN = "chain"
+    RING = "ring"
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Rules:
     """A shape and its measures.
 
     ``foreign_children`` is how many hosts of other racks a host may feed in one stripe, as
-    long as another place is left; None is no limit.
+    long as another place is left; None is no limit. ``fanout`` of a ring is the hosts of a group.
     """
 
     shape: Shape

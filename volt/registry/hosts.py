@@ -70,10 +70,12 @@ class Hosts:
 
     def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
-        feeds, shares = self._hear(reports)
+        feeds, shares, strained = self._hear(reports)
         news, forgotten, untold, had = self._compare(reports, feeds)
         for image, host in untold:
             self._placements.reconsider(image, host)
+        for host in strained:
+            self._placements.follow(host)
         if forgotten:
             self._placements.confirm(forgotten)
         if had:
@@ -83,8 +85,12 @@ class Hosts:
     @retried
     def _hear(
         self, reports: Mapping[str, Report]
-    ) -> tuple[dict[str, bool], Mapping[str, Mapping[str, int]]]:
-        """Store reports; return which of the hosts may feed others now, and their shares."""
+    ) -> tuple[dict[str, bool], Mapping[str, Mapping[str, int]], list[str]]:
+        """Store reports; return which of the hosts may feed others now, and their shares.
+
+        Also which were overloaded in their reports before too: one alone may be chance (ACStor,
+        3.6).
+        """
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
             hosts.heard(session, reports)
@@ -94,7 +100,8 @@ class Hosts:
             name: replace(row, overloaded=reports[name].overloaded).feeds
             for name, row in held.items()
         }
-        return feeds, shares
+        strained = [name for name, row in held.items() if row.overloaded]
+        return feeds, shares, [name for name in strained if reports[name].overloaded]
 
     @retried
     def _compare(

@@ -426,14 +426,15 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
     if row is None:
         return None
     stored, said = views.without_secret(row), new.without_secret()
-    if row.source_gone and row.root_hash is not None:
+    moves = stored != said and _may_move(row, said)
+    if moves:
         stored = _moved(stored, said)
     if stored != said:
         raise ImageExists(
             f"image {new.name} exists with another {_differences(stored, said)}: "
             "delete it first or take another name"
         )
-    if row.source_gone:
+    if row.source_gone or moves:
         row.source_gone = False
         row.maker = new.layer.maker if new.layer else None
         for column, value in columns.values(new.source).items():
@@ -447,6 +448,17 @@ def _same(session: Session, new: NewImage, keeps_proof: bool) -> Image | None:
         placing.renew_all(session, row)
         hosts.note(session, RENEWED, [None], new.name)
     return views.images(session, new.name)[0]
+
+
+def _may_move(row: ImageRow, said: NewImage) -> bool:
+    """Tell whether an image may have another source from now on, if that has the same content.
+
+    It may if its source has gone. A layer may also leave the host that made it, for a storage node.
+    """
+    if row.root_hash is None:
+        return False
+    leaves = row.maker is not None and said.layer is not None and said.layer.maker is None
+    return row.source_gone or leaves
 
 
 def _moved(stored: NewImage, said: NewImage) -> NewImage:

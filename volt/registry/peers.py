@@ -25,8 +25,8 @@ class Peers:
         self._lifetime = lifetime
         self._clock = clock
 
-    def certify(self, host: str, request: str, ip: str, port: int) -> Certificate:
-        """Sign a host's certificate, and note where its agent listens.
+    def certify(self, host: str, request: str, listener: Listener | None) -> Certificate:
+        """Sign a host's certificate, and note where its agent listens, unless it only asks others.
 
         The authority itself is made when the first host asks. Raises
         CertificateRequestInvalid.
@@ -35,7 +35,8 @@ class Peers:
         mine = self._rows.authority() or self._rows.found(ca.found(now), now)
         expires = now + self._lifetime
         signed = ca.sign(mine, request, host, now, expires)
-        self._rows.enrol(Listener(host, ip, port), expires)
+        if listener is not None:
+            self._rows.enrol(listener, expires)
         return Certificate(signed, mine.certificate, expires)
 
     def listener(self, host: str) -> Listener:

@@ -26,6 +26,7 @@ from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.db.placements import Key
 from volt.errors import HostUnknown, PlacementStale
 from volt.model.objects import Placement, State, Wiring
+from volt.placement.rules import Shape
 from volt.registry import images, placing
 from volt.registry.batches import Batches, Turns
 from volt.transport import Portal, columns
@@ -50,13 +51,17 @@ _UNKNOWN = Wiring()
 class Placements:
     """The use cases of places in trees; safe to share between threads."""
 
-    def __init__(self, engine: Engine, turns: Turns[str]) -> None:
-        """Take turns with all who write to images in this process, by the image's name."""
+    def __init__(self, engine: Engine, turns: Turns[str], uplink: int = 0) -> None:
+        """Take turns with all who write to images in this process, by the image's name.
+
+        ``uplink`` is what that of a rack carries, in bytes/s each way; 0 if that is not known.
+        """
         self._statistics = Statistics(engine)
         self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._joins = Batches(self._join, LARGEST_BATCH)
         self._turns = turns
+        self._uplink = uplink
 
     @retried
     def show(self, image: str, host: str) -> Placement:
@@ -247,6 +252,31 @@ class Placements:
             if image_row is None or place is None or not place.in_trees:
                 return
             placing.adjust(session, image_row, row)
+
+    @retried
+    def follow(self, host: str) -> None:
+        """Let a host that stays overloaded own less of the rings that it is in; repeatable."""
+        with self._reading.begin() as session:
+            in_rings = (
+                select(PlacementRow.image)
+                .join(ImageRow, ImageRow.name == PlacementRow.image)
+                .where(PlacementRow.host == host, ImageRow.shape == Shape.RING)
+            )
+            rings = list(session.scalars(in_rings.order_by(PlacementRow.image)))
+            uplinks = self._uplinks(session) if rings else []
+        for image in rings:
+            with self._turns.of(image), self._writing.begin() as session:
+                image_row = session.get(ImageRow, image, with_for_update=True)
+                place = session.get(PlacementRow, (image, host))
+                if image_row is None or place is None or not place.in_trees:
+                    continue
+                placing.follow(session, image_row, host, hosts.traffic(session, image), uplinks)
+
+    def _uplinks(self, session: Session) -> list[float]:
+        """Return which share of their uplinks racks use at most: what stays in them counts too."""
+        if not self._uplink:
+            return []
+        return [load / self._uplink for load in hosts.loads(session)]
 
 
 def _placement_row(session: Session, image: str, host: str) -> PlacementRow:

@@ -6,7 +6,7 @@ of the hosts. Joins may be of several images at once.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import delete, select, update
@@ -145,6 +145,21 @@ def adjust(session: Session, image: ImageRow, host: Held) -> None:
 
     act = _Act(do, Change([host.name], others=1))
     forests.renew(session, _change(session, {image: act}))
+
+
+def follow(
+    session: Session,
+    image: ImageRow,
+    host: str,
+    traffic: Mapping[str, float],
+    uplinks: Sequence[float],
+) -> None:
+    """Let an overloaded host feed less, where the image's shape can do that."""
+    part = forests.part(session, image, Change([host], others=1))
+    if part.follow(host, traffic, uplinks):
+        image.generation += 1
+        forests.renew(session, forests.save(session, {image: part}))
+        LOG.info("Host %s is overloaded: it feeds less in image %s", host, image.name)
 
 
 def _change(session: Session, acts: Mapping[ImageRow, _Act]) -> dict[ImageRow, set[str]]:

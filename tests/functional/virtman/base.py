@@ -187,10 +187,11 @@ class Node:
         peers = Peers(coordinator, self.credentials, PATIENCE)
         self.moves = Moves(self.agent, peers, PATIENCE)
         self.arrivals = Arrivals(self.agent, peers)
-        self.listener = Listener(Remote(self.moves, self.arrivals), self.credentials)
         layers = Layers(self.folder / "layers", space)
         layers.prepare()
         self.commits = Commits(self.agent, layers)
+        remote = Remote(self.moves, self.arrivals, self.commits)
+        self.listener = Listener(remote, self.credentials)
         self.checkpoints = Checkpoints(self.commits, self.folder / "checkpoints")
         self.checkpoints.prepare()
 
@@ -353,6 +354,7 @@ class Bed:
         target: str = "",
         lun: int = 0,
         runs: Mapping[str, Sequence[Run]] | None = None,
+        shape: Shape | None = None,
     ) -> None:
         """Have the source serve another image.
 
@@ -363,11 +365,10 @@ class Bed:
         proof = Proof(target or image, "secret-of-the-source")
         luns = [SIZE, hashtree.leaves(SIZE)]
         self.network.add_source(where, luns, (proof.user, proof.secret))
-        shape = Shape("forest", 2, fanout)
         self.operator().register(
             image,
             SIZE,
-            shape,
+            shape or Shape("forest", 2, fanout),
             where,
             proof,
             self._hashes(image) if hashed else None,

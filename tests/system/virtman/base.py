@@ -1,5 +1,6 @@
 """What system tests of VirtMan stand on: a bed with Volt, a storage node and agents."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -14,9 +15,16 @@ from testtools.content import text_content
 
 from lab import Bed, Disk
 from lab.deployment import Deployment, leftovers
+from lab.errors import LabError
 
 MIB = 1024 * 1024
 LINES = 60  # of each log, in what a test that failed says
+# Prints where tasks are in the kernel that nothing can wake but an answer.
+WAITS = """
+for task in /proc/[0-9]*/task/*; do
+    grep -q '^State:.D' $task/status && tr '\\0' ' ' < $task/cmdline && cat $task/comm $task/stack
+done 2> /dev/null
+"""
 
 
 def write_image(path, size, gpt):
@@ -35,12 +43,14 @@ class DeployedCase(testtools.TestCase):
     node_count = 2
     memory = "256M"
     size = 32 * MIB
+    kind = "forest"
     shape = (2, 2)  # stripes, fan-out
     options: ClassVar = {}
     image = "image1"
     gpt = False
     link_rate = None
     paths_may_fail = False
+    peers = False  # whether agents listen to each other
     addition = None  # recipe of what nodes have more
 
     @classmethod
@@ -60,13 +70,18 @@ class DeployedCase(testtools.TestCase):
             cls.deployment.start_volt,
         )
         at_once(
-            lambda: cls.deployment.add_source(cls.storage, cls.image, *cls.shape),
+            lambda: cls.deployment.add_source(cls.storage, cls.image, *cls.shape, shape=cls.kind),
             cls.start_agents,
         )
 
     @classmethod
     def start_agents(cls):
-        cls.deployment.start_agents(cls.nodes, cls.options)
+        each(cls.nodes, cls.start_agent)
+
+    @classmethod
+    def start_agent(cls, node, **settings):
+        peers = {"peers": {"ip": node.address}} if cls.peers else {}
+        cls.deployment.start_agent(node, {**cls.options, **peers}, **settings)
 
     @classmethod
     def write_image(cls, file):
@@ -86,6 +101,11 @@ class DeployedCase(testtools.TestCase):
             if log.exists():
                 lines = log.read_text(errors="replace").splitlines()[-LINES:]
                 self.addDetail(f"log of {name}", text_content("\n".join(lines)))
+        for node in self.nodes:
+            with contextlib.suppress(LabError):
+                waits = node.run(["sh", "-c", WAITS], check=False).stdout
+                if waits:
+                    self.addDetail(f"what waits in the kernel of {node.name}", text_content(waits))
 
     def give_back(self):
         """Destroy what the test made; nothing may be left on any node."""

@@ -4,20 +4,20 @@ import json
 
 BLOCK = 4096
 
-# Overwrites blocks wherever a disk holds them; they are known by how they begin.
+# Overwrites blocks wherever a disk holds them; they are known by how they begin. It reads past the
+# page cache: a node has less memory than its disk, and would hardly answer meanwhile.
 ROT = """
-import sys
+import mmap, os, sys
 wanted = {bytes.fromhex(word) for word in sys.argv[2:]}
-with open(sys.argv[1], "r+b") as disk:
-    place = 0
-    while piece := disk.read(1 << 20):
-        for at in range(0, len(piece) if any(piece[::4096]) else 0, 4096):
-            block = piece[at:at + 4096]
-            if block[:32] in wanted:
-                disk.seek(place + at)
-                disk.write(block[::-1])
-        place += len(piece)
-        disk.seek(place)
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+piece, wrong, place = mmap.mmap(-1, 1 << 20), mmap.mmap(-1, 4096), 0
+while length := os.preadv(disk, [piece], place):
+    for at in range(0, length if any(piece[::4096]) else 0, 4096):
+        block = piece[at:at + 4096]
+        if block[:32] in wanted:
+            wrong[:] = block[::-1]
+            os.pwritev(disk, [wrong], place + at)
+    place += length
 """
 
 

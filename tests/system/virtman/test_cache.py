@@ -69,7 +69,7 @@ class CacheCase(DeployedCase):
         self.node.run(["sync"])
         self.node.restart()
         self.make_ssd(size, erase)
-        self.deployment.start_agent(self.node, self.options)
+        self.start_agent(self.node)
 
     def figures(self):
         (image,) = json.loads(self.virtman(self.node, "image", "list", "--json").stdout)
@@ -121,7 +121,7 @@ class TestCache(CacheCase):
         self.node.boot()
         self.node.wait_up()
         self.make_ssd(256 * MIB, erase=False)
-        self.deployment.start_agent(self.node, self.options)
+        self.start_agent(self.node)
         device = self.create(self.node, "vm2")
         self.assertEqual(hashlib.sha256(content).hexdigest(), sha256(self.node, device))
 

@@ -40,6 +40,19 @@ except subprocess.CalledProcessError:
 finally:
     dm.remove("virtman_next")
 """
+# Makes a device and removes one, but for what is left to do then: their nodes.
+HALF = """
+import os
+from virtman.privileged import context, dm
+context.set_client_mode(False)
+dm.create("virtman_gone", [(0, 2048, "error", "")], False)
+with dm._Task(dm._REMOVE, "virtman_gone") as task:
+    task.run()
+with dm._Task(dm._CREATE, "virtman_half") as task:
+    task.targets([(0, 2048, "error", "")])
+    task.run()
+os._exit(0)  # as if it was killed: the library would still do it
+"""
 SETTLE = 150  # seconds: by itself, udevadm waits for 120
 
 
@@ -125,6 +138,20 @@ class TestImage(DeployedCase):
         finally:
             node.run(["umount", "/sbin/dmsetup"])
         self.assertEqual("True", done.stdout.strip())
+
+    def test_an_agent_makes_and_removes_the_nodes_that_one_left_to_do_as_it_died(self):
+        node = self.nodes[0]
+        node.run(["python3", "-c", HALF], cwd="/opt/src")
+        self.assertEqual((False, True), self.nodes_of(node))
+        self.deployment.kill_agent(node)
+        self.start_agent(node)
+        self.assertEqual((True, False), self.nodes_of(node))
+        node.run(["dmsetup", "remove", "--noudevsync", "virtman_half"])
+
+    def nodes_of(self, node):
+        """Tell whether the half-made device has a node, and the half-removed one."""
+        found = node.run(["ls", "/dev/mapper"]).stdout.split()
+        return "virtman_half" in found, "virtman_gone" in found
 
     def parents(self, node):
         (found,) = json.loads(self.virtman(node, "image", "list", "--json").stdout)

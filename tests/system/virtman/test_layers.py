@@ -11,6 +11,12 @@ LAYER = "web"
 FILE = f"/var/lib/virtman/layers/{LAYER}.layer"
 # Writes over a byte of a file, whoever reads it.
 ROT = "import os, sys; os.pwrite(os.open(sys.argv[1], os.O_WRONLY), b'rot', int(sys.argv[2]))"
+# Changes a bit of a file, and back the second time.
+FLIP = (
+    "import os, sys; file, at = os.open(sys.argv[1], os.O_RDWR), int(sys.argv[2]); "
+    "os.pwrite(file, bytes([os.pread(file, 1, at)[0] ^ 1]), at)"
+)
+TAKEN = "/var/tmp/layers"
 WRITTEN = ((3, 5), (9, 1), (20, 2))  # MiB: where a VM writes, and how much
 
 
@@ -109,7 +115,7 @@ class TestLayers(LayerCase):
             node.kill()
             node.boot()
             node.wait_up()
-            self.deployment.start_agent(node, self.options)
+            self.start_agent(node)
         wait_until(lambda: self.is_ready(self.second, "vm3"), "a VM being back", 90, 0.5)
         self.assertEqual(moment, sha256(self.second, other))
 
@@ -203,7 +209,7 @@ class TestKilled(LayerCase):
             begun = self.first.spawn(["virtman", "commit", "vm1", LAYER], log="commit")
             time.sleep(0.5 + 0.7 * step)
             self.deployment.kill_agent(self.first)
-            self.deployment.start_agent(self.first, self.options)
+            self.start_agent(self.first)
             self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             wait_until(self.is_settled, "the commit's end", 60, 0.5)
             outcomes.append(len(self.made(self.first)))
@@ -234,7 +240,7 @@ class TestKilled(LayerCase):
             begun = self.second.spawn(["virtman", "create", LAYER, "vm2"], log="create")
             time.sleep(0.5 + 1.2 * step)
             self.deployment.kill_agent(self.second)
-            self.deployment.start_agent(self.second, self.options)
+            self.start_agent(self.second)
             self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             if not self.virtman(self.second, "vm", "show", "vm2", check=False).stdout:
                 self.virtman(self.second, "create", LAYER, "vm2", timeout=120)
@@ -264,14 +270,14 @@ class TestCheckpoints(LayerCase):
             self.change(device, turn)
             time.sleep(2 + turn)
             self.deployment.kill_agent(self.first)
-            self.deployment.start_agent(self.first, self.options)
+            self.start_agent(self.first)
         count = self.count()
         wait_until(lambda: self.count() > count, "one more by the schedule", 30, 0.2)
         self.virtman(self.first, "checkpoint", "--every", "0", "vm1")
         self.first.kill()
         self.first.boot()
         self.first.wait_up()
-        self.deployment.start_agent(self.first, self.options)
+        self.start_agent(self.first)
         wait_until(lambda: self.is_ready(self.first, "vm1"), "the VM being back", 60, 0.5)
         self.change(device, 5)
         last = self.make()
@@ -334,6 +340,69 @@ class TestExport(LayerCase):
             ["qemu-img", "compare", "-f", "raw", "-F", "qcow2", other, disk], timeout=120
         )
         self.second.run(["rm", disk])
+
+
+class StorageCase(LayerCase):
+    """Storage nodes may take what nodes make."""
+
+    peers = True
+
+    def taking(self, layer=LAYER):
+        self.storage.run(["mkdir", "-p", TAKEN])
+        return self.deployment.taking(self.storage, layer, TAKEN)
+
+
+class TestStorage(StorageCase):
+    name = "layer-storage"
+    link_rate = "25mbit"
+
+    def test_a_storage_node_takes_a_layer_whoever_dies_and_its_maker_may_go(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        made = self.commit(self.first, "vm1")
+        other = self.start(self.second, LAYER, "vm2")
+        flip = ["python3", "-c", FLIP, FILE, str(made["length"] - 1)]
+        self.first.run(flip)
+        refused = self.storage.run(self.taking(), check=False, timeout=120)
+        self.assertIn("virtman.layer.wrong", refused.stderr)
+        self.assertEqual("", self.storage.run(["ls", TAKEN]).stdout)
+        self.first.run(flip)
+        taking = self.storage.spawn(self.taking(), log="take")
+        self.wait_come(MIB)
+        self.storage.run(["kill", "-9", str(taking)])
+        self.storage.spawn(self.taking(), log="take")
+        self.wait_come(3 * MIB)
+        self.deployment.kill_agent(self.first)
+        wait_until(lambda: "virtman.peer.unreachable" in self.said_taking(), "an error", 60, 0.5)
+        self.assertGreater(self.come(), 2 * MIB)
+        self.start_agent(self.first)
+        before = self.first.sent_bytes()
+        self.storage.run(self.taking(), timeout=120)
+        sent = self.first.sent_bytes() - before
+        report(f"the rest of a layer of {made['length']} bytes took {sent}")
+        self.assertLess(sent, made["length"] - MIB)
+        self.virtman(self.first, "layer", "remove", LAYER)
+        self.first.kill()
+        self.assertEqual(moment, sha256(self.second, other))
+        self.first.boot()
+        self.first.wait_up()
+        self.start_agent(self.first)
+        self.deployment.destroy(self.second, "vm2")
+        self.created.remove((self.second, "vm2"))
+        self.virtman(self.second, "image", "drop", LAYER, timeout=120)
+        self.deployment.remove_source(self.storage, LAYER)
+
+    def come(self):
+        """Bytes of a layer that have come to the storage node."""
+        found = self.storage.run(["stat", "-c", "%s", f"{TAKEN}/{LAYER}.layer.part"], check=False)
+        return int(found.stdout or 0)
+
+    def wait_come(self, size):
+        wait_until(lambda: self.come() > size, f"{size} bytes of a layer", 60, 0.1)
+
+    def said_taking(self):
+        return (self.storage.share / "take").read_text()
 
 
 class TestMoment(LayerCase):

@@ -125,7 +125,7 @@ class TestLenders(DeployedCase):
         """Have both parents of the earlier image answer again."""
         self.address("replace")
         self.other.restart()
-        self.deployment.start_agent(self.other, self.options)
+        self.start_agent(self.other)
 
     def reads_all(self, node):
         """Tell whether all of the earlier image can be read."""
@@ -160,7 +160,7 @@ class TestLenders(DeployedCase):
         self.assertLess(came, RECEIVED * self.size)
 
         self.deployment.kill_agent(self.node)
-        self.deployment.start_agent(self.node, self.options)
+        self.start_agent(self.node)
         self.await_lender()
         with self.reading(second):
             self.destroy(self.node, "vm1")
@@ -230,7 +230,7 @@ class TestLenders(DeployedCase):
         self.assertEqual([self.image], self.lenders())
         self.node.run(["sync"])
         self.node.restart()
-        self.deployment.start_agent(self.node, self.options)
+        self.start_agent(self.node)
         self.await_device(second)
         self.assertEqual(expected, sha256(self.node, second))
         self.await_lender()
@@ -263,5 +263,5 @@ class TestLenders(DeployedCase):
         begun = self.node.spawn(["virtman", *words], log="killed")
         time.sleep(after)
         self.deployment.kill_agent(self.node)
-        self.deployment.start_agent(self.node, self.options)
+        self.start_agent(self.node)
         self.node.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)

@@ -3,7 +3,7 @@
 import json
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import DeployedCase, each, report
+from tests.system.virtman.base import DeployedCase, report
 
 # Writes a number to one block after another, each when the one before is on the disk and at most
 # 200 a second, until the device fails; says which was the first that failed, and how long a write
@@ -59,14 +59,8 @@ print(failed, max(found))
 class TestMoves(DeployedCase):
     name = "moves"
     shape = (1, 2)
-
-    @classmethod
-    def start_agents(cls):
-        each(cls.nodes, cls.start_agent)
-
-    @classmethod
-    def start_agent(cls, node):
-        cls.deployment.start_agent(node, {"peers": {"ip": node.address}})
+    peers = True
+    link_rate = "25mbit"  # an agent is to be killed while it sends
 
     def test_a_vm_is_copied_moved_and_moved_back(self):
         first, second = self.nodes

@@ -81,7 +81,7 @@ class TestProfile(DeployedCase):
         counter = ["dmsetup", "message", f"virtman_{self.image}_origin", "0", "@stats_list"]
         self.assertIn("virtman", node.run(counter).stdout)
         self.deployment.kill_agent(node)
-        self.deployment.start_agent(node, self.options)
+        self.start_agent(node)
         wait_until(lambda: not node.run(counter).stdout, "no reads being counted", 30, 0.2)
         self.assertEqual(self.sha256, sha256(node, device))
 
@@ -135,7 +135,7 @@ class TestProfile(DeployedCase):
         """Have a node's agent follow VMs, until the test is over."""
         options = {"profile": {**self.options["profile"], "policy": "stream"}}
         self.deployment.kill_agent(node)
-        self.addCleanup(self.deployment.start_agent, node, self.options)
+        self.addCleanup(self.start_agent, node)
         self.addCleanup(self.deployment.kill_agent, node)
         self.deployment.start_agent(node, options)
 
@@ -181,7 +181,7 @@ class TestProfile(DeployedCase):
         self.deployment.ask("POST", f"{image}/warmups", {"hosts": [second.name]})
         wait_until(lambda: second.received_bytes() - begun > 4 * MIB, "a part of it", 60, 0.1)
         self.deployment.kill_agent(second)
-        self.deployment.start_agent(second, self.options)
+        self.start_agent(second)
 
         samples = [(time.monotonic(), second.received_bytes())]
         while self.warmup()["state"] in ("asked", "fetching"):

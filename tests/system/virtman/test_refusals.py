@@ -111,7 +111,7 @@ class TestMissingModule(DeployedCase):
         cls.deployment.kill_agent(node)
         # as on a host whose kernel was installed without its extra modules
         node.run(["sh", "-ec", "rmmod dm_switch; mv $(modinfo -n dm-switch) /tmp; depmod -a"])
-        cls.deployment.start_agent(node)
+        cls.start_agent(node)
 
     def test_the_missing_module_is_named_and_how_to_get_it(self):
         said = self.refused(self.nodes[0], "create", self.image, "vm1")

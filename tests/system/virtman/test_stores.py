@@ -269,6 +269,8 @@ class TestStores(DeployedCase):
         self.created.append((self.node, "reader"))
         copied = self.python(COUNTED, reader)
         self.assertEqual(["False", "True"], self.python(OPENED, reader))
+        # it goes once nobody has had it open for a while
+        user = self.node.spawn(["sh", "-c", f"exec sleep 600 < {reader}"], log="user")
         last = 0
         for number in range(3):
             self.node.run(["sleep", "1"])
@@ -280,6 +282,7 @@ class TestStores(DeployedCase):
             kept = sha256(self.node, other)
             self.destroy(self.node, f"vm-at{number}")
         self.assertEqual(copied, self.python(COUNTED, reader))
+        self.node.run(["kill", str(user)])
         self.destroy(self.node, "reader")
         self.await_chain("vm1", 3)
         done = self.virtman(self.node, "snapshot", "rollback", "vm1", "at0", check=False)
@@ -318,7 +321,7 @@ class TestStores(DeployedCase):
         taken, known = self.node.run(merges).stdout.partition("/")[::2]
         self.assertGreater(int(taken.split()[-1]), int(known.split()[1]))
         self.node.restart()
-        self.deployment.start_agent(self.node)
+        self.start_agent(self.node)
         there = ["test", "-e", device]
         wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
         self.assertEqual(digest, sha256(self.node, device))
@@ -335,7 +338,7 @@ class TestStores(DeployedCase):
         self.virtman(self.node, "snapshot", "create", "vm1", "before")
         self.node.run([*write, "seek=16", "conv=fsync"], input=data)
         self.node.restart()
-        self.deployment.start_agent(self.node)
+        self.start_agent(self.node)
         there = ["test", "-e", device]
         wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
         for start in (8, 16):
@@ -345,7 +348,7 @@ class TestStores(DeployedCase):
     def test_a_full_disk_lets_vms_wait(self):
         node, small = self.node, "/var/lib/small"
         self.end_agent()
-        self.addCleanup(self.deployment.start_agent, node)
+        self.addCleanup(self.start_agent, node)
         self.addCleanup(node.run, ["sh", "-c", f"umount {small}; rm -rf {small} {small}.img"])
         self.addCleanup(self.end_agent)
         node.run(["sh", "-ec", f"truncate -s 200M {small}.img; mke2fs -q -t ext4 -m 0 {small}.img; "
@@ -398,7 +401,7 @@ class TestStores(DeployedCase):
     def test_logical_volumes(self):
         node = self.node
         self.end_agent()
-        self.addCleanup(self.deployment.start_agent, node)
+        self.addCleanup(self.start_agent, node)
         self.addCleanup(self.remove_group)
         self.addCleanup(self.end_agent)
         node.run(["truncate", "-s", "120M", GROUP_FILE])

@@ -5,15 +5,15 @@ import shutil
 import time
 from typing import ClassVar
 
-from lab.guest import GuestFailed, guest_image
+from lab.deployment import SOCKET
+from lab.guest import MEMORY, Guest, GuestFailed, guest_image
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 from tests.system.virtman.base import report
-from tests.system.virtman.test_layers import LayerCase
+from tests.system.virtman.test_layers import StorageCase
 
 IMAGE = "gold"
 FILE = f"/var/lib/virtman/layers/{IMAGE}.layer"
-MEMORY = 96  # MiB
 # Gives a line to a console, and prints the first line with a word that comes then.
 SAY = """
 import socket, sys, time
@@ -38,6 +38,30 @@ from virtman.qemu.qmp import Monitor
 with Monitor(sys.argv[1]) as monitor:
     print(json.dumps([monitor.ask(one) for one in sys.argv[2:]]))
 """
+# Tells QEMU something, and waits until it has migrated.
+TELL = """
+import json, sys
+sys.path.insert(0, "/opt/src")
+from virtman.qemu.qmp import Monitor
+with Monitor(sys.argv[1]) as monitor:
+    for command, *arguments in json.loads(sys.argv[2]):
+        monitor.ask(command, **(arguments[0] if arguments else {}))
+    monitor.await_migrated()
+"""
+# Prints how far the recording of a VM is.
+RECORDED = """
+import sys
+sys.path.insert(0, "/opt/src")
+from virtman.api.client import Client
+print(Client(sys.argv[1]).recording(sys.argv[2])["state"])
+"""
+SAVE = "/var/tmp/vm1.save"
+CONSOLE = "/run/virtman-guests/c1/serial0"
+AGENT = (
+    *("-chardev", "socket,id=agent,path=/run/vm1.agent,server=on,wait=off"),
+    *("-device", "virtio-serial-pci"),
+    *("-device", "virtserialport,nr=1,name=org.qemu.guest_agent.0,chardev=agent"),
+)
 # Changes a byte in each chunk of the memory in a layer, or changes it back.
 ROT = """
 import os, sys
@@ -49,11 +73,14 @@ os.fsync(file)
 """
 
 
-class TestSuspended(LayerCase):
+class TestSuspended(StorageCase):
     name = "suspended"
     addition = TOP / "lab/images/qemu"
     memory = "640M"
-    options: ClassVar = {"image": {"keep_time": 600}}
+    options: ClassVar = {
+        "image": {"keep_time": 600},
+        "profile": {"record": 0, "rate": 1},  # MiB/s
+    }
 
     @classmethod
     def write_image(cls, file):
@@ -80,25 +107,9 @@ class TestSuspended(LayerCase):
                 node.run(["rm", "-rf", "/run/virtman-guests"])
 
     def boot(self, node, device):
-        log = node.share / "vm1.console"
-        log.unlink(missing_ok=True)
-        node.spawn(
-            [
-                *("qemu-system-x86_64", "-machine", "pc", "-accel", "tcg,thread=single,tb-size=32"),
-                *("-m", str(MEMORY), "-nodefaults", "-display", "none"),
-                *("-chardev", "socket,id=c,path=/run/vm1.console,server=on,wait=off,"
-                  "logfile=/host/vm1.console", "-serial", "chardev:c"),
-                *("-drive", f"file={device},format=raw,if=none,id=disk,cache=none"),
-                *("-device", "virtio-blk-pci,drive=disk,serial=vm1", "-device", "vmgenid"),
-                *("-qmp", "unix:/run/vm1.qmp,server=on,wait=off"),
-            ],
-            log="vm1.qemu",
-        )  # fmt: skip
-        said = "VIRTMAN-GUEST ready"
-        wait_until(
-            lambda: log.exists() and said in log.read_text(errors="replace"), "the guest", 120, 0.5
-        )
-        node.run(["chown", "virtman", "/run/vm1.qmp"])
+        self.guest = Guest(node, "vm1", device)
+        self.boot_as_before("-device", "vmgenid")
+        self.guest.wait(120)
 
     def say(self, node, console, word, order):
         done = node.run(["python3", "-c", SAY, console, word, order], check=False, timeout=160)
@@ -170,8 +181,36 @@ class TestSuspended(LayerCase):
         self.assert_goes_on(self.second, "c3")
         self.first.boot()
         self.first.wait_up()
-        self.deployment.start_agent(self.first, self.options)
+        self.start_agent(self.first)
         wait_until(lambda: self.is_ready(self.first, "vm1"), "vm1 being back", 90, 0.5)
+        # a file of it is one too
+        self.virtman(self.second, "layer", "export", "silver", "/var/tmp/silver", timeout=120)
+        self.virtman(self.second, "layer", "import", "/var/tmp/silver", "bronze", timeout=120)
+        self.resume(self.second, "e1", "bronze")
+        self.assert_goes_on(self.second, "e1", "own")
+
+    def test_what_two_of_one_guest_have_in_common_comes_once(self):
+        self.suspend(self.first, "vm1")
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write after")
+        self.suspend(self.first, "vm1", "silver")
+        for image in (IMAGE, "silver"):
+            said = self.storage.run(self.taking(image), timeout=120).stdout
+        self.assertRegex(said, f"based on .*{IMAGE}")
+        received = []
+        for image, vm, word in ((IMAGE, "c1", "before"), ("silver", "c2", "after")):
+            before = self.second.received_bytes()
+            self.resume(self.second, vm, image)
+            self.assert_goes_on(self.second, vm, word)
+            received.append(self.second.received_bytes() - before)
+        report(f"VMs of two suspended images of one guest received {received} bytes")
+        self.assertLess(received[1], received[0] / 3)
+        self.end_guests()
+        for vm in ("c1", "c2"):
+            self.destroy(self.second, vm)
+        wait_until(lambda: self.has_dropped(self.second), "images going", 60, 0.5)
+        for image in ("silver", IMAGE):
+            self.virtman(self.first, "layer", "remove", image)
+            self.deployment.remove_source(self.storage, image)
 
     def test_whoever_is_killed_or_lies_no_vm_goes_on_wrong(self):
         outcomes = []
@@ -180,7 +219,7 @@ class TestSuspended(LayerCase):
             begun = self.first.spawn(words, log="suspend")
             time.sleep(delay)
             self.deployment.kill_agent(self.first)
-            self.deployment.start_agent(self.first, self.options)
+            self.start_agent(self.first)
             self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             wait_until(self.is_settled, "the end of it", 60, 0.5)
             self.assert_goes_on(self.first, "vm1")
@@ -207,6 +246,107 @@ class TestSuspended(LayerCase):
         if again.status:
             self.assertIn("virtman.instance.exists", again.stderr)
         self.assert_goes_on(self.second, "c2")
+
+    def test_a_vm_stands_still_until_enough_is_there(self):
+        self.suspend(self.first, "vm1")
+        buffer = ["--buffer", "--workload", "answer"]
+        words = ["resume", IMAGE, "c0", *buffer]
+        refused = self.virtman(self.second, *words, check=False, timeout=120)
+        self.assertIn("virtman.profile.unknown", refused.stderr)
+        self.deployment.create(self.second, IMAGE, "c1")
+        words = ["virtman", "profile", "record", "c1", "--workload", "answer"]
+        self.second.spawn(words, log="record")
+        wait_until(lambda: self.is_recorded("c1"), "the recording", 30, 0.5)
+        self.resume(self.second, "c1")
+        self.assert_goes_on(self.second, "c1")
+        self.end_guests()
+        self.destroy(self.second, "c1")  # which ends the recording
+        path = f"/v1/images/{IMAGE}/profiles/answer"
+        wait_until(lambda: self.deployment.request("GET", path).ok, "the profile", 60, 1)
+        wait_until(lambda: self.has_dropped(self.second), "images going", 60, 0.5)
+        # who is killed meanwhile has left it standing still, and it is started anew
+        begun = self.second.spawn(["virtman", "resume", IMAGE, "c2", *buffer], log="resume")
+        wait_until(lambda: self.is_still("c2"), "c2 standing still", 60, 0.1)
+        self.second.run(["kill", "-KILL", str(begun)])
+        told = self.resume(self.second, "c2", IMAGE, *buffer)
+        ahead = self.deployment.ahead(self.second, IMAGE)
+        report(f"c2 stood still for {told['buffered_s']:.1f} of {told['seconds']:.1f} s, {ahead}")
+        self.assertGreater(told["buffered_s"], 0.3)
+        self.assert_goes_on(self.second, "c2")
+
+    def test_a_save_made_elsewhere_becomes_one_and_runs_nowhere_before(self):
+        mapped = {"capability": "mapped-ram", "state": True}
+        save = (
+            ["stop"],
+            ["migrate-set-capabilities", {"capabilities": [mapped]}],
+            ["migrate", {"uri": f"file:{SAVE}"}],
+        )
+        self.first.run(["python3", "-c", TELL, "/run/vm1.qmp", json.dumps(save)], timeout=120)
+        self.guest.stop()
+        self.first.run(["chmod", "644", SAVE])
+        words = ["suspend-image", "vm1", IMAGE, "--qmp", "/run/vm1.qmp", "--saved", SAVE]
+        self.boot_as_before("-S")  # it has other devices
+        refused = self.virtman(self.first, *words, check=False, timeout=120)
+        self.assertIn("virtman.qemu.failed", refused.stderr)
+        self.guest.stop()
+        self.boot_as_before("-incoming", "defer", "-device", "vmgenid")
+        self.virtman(self.first, *words, timeout=120)
+        self.guest.stop()
+        self.resume(self.second, "c1")
+        self.assert_goes_on(self.second, "c1")
+
+    def test_sessions_are_seen_by_the_guest_agent(self):
+        self.guest.stop()
+        self.boot_as_before("-device", "vmgenid", *AGENT)
+        self.guest.wait(120)
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-MEMORY", "remember")
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-AGENT status=0", "agent")
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-SESSION alice", "login alice")
+        wait_until(self.is_agent_there, "the guest agent", 60, 0.5)
+        words = ["suspend-image", "vm1", IMAGE, "--qmp", "/run/vm1.qmp"]
+        refused = self.virtman(self.first, *words, check=False)
+        self.assertIn("virtman.suspended.sessions", refused.stderr)
+        self.assertIn("Permission denied", refused.stderr)
+        self.first.run(["chown", "virtman", "/run/vm1.agent"])
+        refused = self.virtman(self.first, *words, check=False)
+        self.assertIn("sessions of alice", refused.stderr)
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-SESSION none", "logout")
+        self.virtman(self.first, *words, timeout=120)
+        # whoever is resumed has its agent too, and can be suspended itself
+        self.resume(self.second, "c1")
+        self.say(self.second, CONSOLE, "VIRTMAN-SESSION bob", "login bob")
+        words = ["suspend-image", "c1", "silver", "--qmp", "/run/virtman-guests/c1/qmp"]
+        refused = self.virtman(self.second, *words, check=False)
+        self.assertIn("sessions of bob", refused.stderr)
+        self.virtman(self.second, *words, "--force", timeout=120)
+
+    def is_agent_there(self):
+        words = ["python3", "-c", ASK, "/run/vm1.qmp", "query-chardev"]
+        (found,) = json.loads(self.first.run(words).stdout)
+        return any(one["label"] == "agent" and one["frontend-open"] for one in found)
+
+    def boot_as_before(self, *options):
+        """Start a QEMU on the disk of vm1 like the one before, with these devices."""
+        (self.first.share / "vm1.console").unlink(missing_ok=True)
+        self.first.run(["rm", "-f", "/run/vm1.qmp"])  # one that was killed left it
+        self.guest.boot("-qmp", "unix:/run/vm1.qmp,server=on,wait=off", *options,
+                        console="/run/vm1.console")  # fmt: skip
+        wait_until(lambda: self.first.run(["test", "-S", "/run/vm1.qmp"], check=False).status == 0,
+                   "its monitor", 30, 0.2)  # fmt: skip
+        self.first.run(["chown", "virtman", "/run/vm1.qmp"])
+
+    def is_recorded(self, vm):
+        """Tell whether the agent records what a VM reads."""
+        found = self.second.run(["python3", "-c", RECORDED, SOCKET, vm], check=False)
+        return found.stdout.strip() == "recording"
+
+    def is_still(self, vm):
+        """Tell whether a VM has all of its state, and stands still."""
+        file = self.second.share / "resume"
+        self.assertNotIn("virtman.", file.read_text() if file.exists() else "")
+        there = self.second.run(["pgrep", "-f", f"name {vm}"], check=False)
+        ahead = self.deployment.ahead(self.second, IMAGE)
+        return bool(there.stdout and ahead and ahead["fetched"])
 
     def cards(self, node, vm):
         """Return the classes of the network cards that a guest has."""

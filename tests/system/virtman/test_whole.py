@@ -79,7 +79,7 @@ class WholeCase(DeployedCase):
         """Start a node and its agent after a power cut, and wait for its VMs."""
         node.boot()
         node.wait_up()
-        self.deployment.start_agent(node, self.options)
+        self.start_agent(node)
         wait_until(
             lambda: all(vm["state"] == "ready" for vm in self.vms(node)), "VMs being back", 60, 0.5
         )
@@ -152,7 +152,7 @@ class TestWhole(WholeCase):
         device = self.create(node, "vm1")
         self.hydrate(node)
         self.deployment.kill_agent(node)
-        self.deployment.start_agent(node, self.options)
+        self.start_agent(node)
         self.await_whole(node)
         self.assert_whole(node)
         self.storage.kill()

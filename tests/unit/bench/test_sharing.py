@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib.font_manager  # noqa: F401 - starts a process, once, to find this machine's fonts
 import testtools
 
-from bench import plot, sharing
+from bench import plot, ring, sharing
 
 RUNS = [
     {"run": "updated", "bytes": 100, "delta_bytes": 10, "received_bytes": 11},
@@ -14,6 +14,8 @@ RUNS = [
     {"run": "boot", "on_old_s": 22.0, "on_itself_s": 20.0},
     {"run": "family", "images": 10, "bytes": 1000, "unique_bytes": 200, "cached_bytes": 230},
     {"run": "rows", "table_load_s": 0.7, "list_s": 0.05, "list_without_s": 0.05},
+    {"run": "re-reads", "design": "trees", "read_bytes": 10, "source_bytes": 4, "sent_bytes": 14},
+    {"run": "re-reads", "design": "ring", "read_bytes": 10, "source_bytes": 1, "sent_bytes": 8},
 ]
 
 
@@ -32,7 +34,11 @@ class SharingTest(testtools.TestCase):
         for name, value in expected.items():
             self.assertAlmostEqual(value, found[name], msg=name)
 
+    def test_a_ring_is_compared_with_trees(self):
+        self.assertEqual({"ring_source_over_trees": 0.25}, ring.ratios(RUNS))
+
     def test_what_is_not_measured_yet_is_no_ratio(self):
+        self.assertEqual({}, ring.ratios(RUNS[:-1]))
         self.assertEqual(["inplace_bytes_over_delta"], list(sharing.ratios(RUNS[:1])))
 
     def test_new_is_what_is_nowhere_in_the_earlier_version(self):
@@ -51,5 +57,5 @@ class SharingTest(testtools.TestCase):
             file = Path(folder, "sharing.svg")
             plot.draw_sharing(RUNS, file)
             text = file.read_text()
-        for name in ("updated", "rebuilt", "unique", "10 images of one base"):
+        for name in ("updated", "rebuilt", "unique", "10 images of one base", "ring", "by all"):
             self.assertIn(f"<!-- {name} -->", text)

@@ -38,7 +38,7 @@ RUNS = [
         "run": "commit",
         "limit_s": 20.0,
         "committed_s": 3.0,
-        "elsewhere_s": 24.0,
+        "taken_s": 24.0,
         "checkpoint_bytes": 200,
         "changed_bytes": 3,
     },

@@ -90,6 +90,18 @@ class TestTrees(testtools.TestCase):
             each["rack"] = f"r{number % 4}"
         assert list(invariants.faults(deep, line)) == []
 
+    def test_in_a_ring_all_may_feed_all_but_only_owners_do(self):
+        ring = trees({"a": None, "b": "a", "c": "a"}, {"b": None, "a": "b", "c": "b"},
+                     shape="ring", fanout=2, inner=("a", "b"))  # fmt: skip
+        assert list(invariants.faults(ring, "abc")) == []
+        both = trees({"a": None, "b": "a", "c": "b"}, {"a": None, "b": "a", "c": "a"},
+                     shape="ring", inner=("a", "a"))  # fmt: skip
+        found = list(invariants.faults(both, "abc"))
+        assert found == ["image x, stripe 0: b feeds others, but is a leaf"]
+        line = {f"h{number}": f"h{number - 1}" if number else None for number in range(9)}
+        deep = trees(line, shape="ring", inner=(line,))
+        assert list(invariants.faults(deep, line)) == ["image x, stripe 0: depth 9 with 9 hosts"]
+
     def test_in_a_star_the_source_feeds_all(self):
         star = trees({"a": None, "b": None, "c": None}, shape="star", fanout=0, inner=("",))
         assert list(invariants.faults(star, "abc")) == []

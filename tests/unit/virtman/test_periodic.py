@@ -1,5 +1,6 @@
 """When something is done again, and how it ends."""
 
+import logging
 import queue
 import threading
 import time
@@ -137,3 +138,22 @@ class PeriodicTest(testtools.TestCase):
         rounds = Periodic("digging", lambda: None, LONG)
         rounds.stop()
         rounds.join()
+
+    def test_it_is_told_where_a_turn_is_that_takes_too_long(self):
+        told = threading.Event()
+        handler = logging.Handler()
+        handler.emit = lambda record: told.set()
+        logger = logging.getLogger("virtman.periodic")
+        logger.addHandler(handler)
+        self.addCleanup(logger.removeHandler, handler)
+
+        def hole():
+            self.turns.put(told.wait(10))
+
+        rounds = Periodic("digging", hole, LONG, patience=SHORT)
+        self.addCleanup(rounds.join)
+        self.addCleanup(rounds.stop)
+        rounds.start()
+        self.assertTrue(self.turns.get(timeout=20))
+        self.assertIn("digging has taken 0.05 s and is not over", self.log.output)
+        self.assertIn("in hole", self.log.output)

@@ -47,6 +47,9 @@ class Member(Layer, Protocol):
     def figures(self, status: Table) -> Figures:
         """Return what it has done."""
 
+    def room(self) -> float:
+        """Return for which part of the image there is room, if all members get their share."""
+
     def can_drop(self) -> bool:
         """Tell whether there is anything that single blocks could be dropped from."""
 

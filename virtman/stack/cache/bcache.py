@@ -135,6 +135,14 @@ class BcacheGroup:
             bcache.detach(member)
         wait_until(lambda: not sysfs.has_cache(member), _DEADLINE, f"detaching {member}")
 
+    def sectors(self) -> int:
+        """Return how long all members are together."""
+        found, length = self._uuid(), 0
+        for member in sysfs.members(found) if found else ():
+            with contextlib.suppress(FileNotFoundError):  # it goes just now
+                length += sysfs.sectors(member)
+        return length
+
     def leave(self, image: str) -> None:
         """Give the devices back once no image is in the group."""
         with self._changing:
@@ -232,6 +240,10 @@ class Bcache:
     def figures(self, status: Table) -> Figures:
         """Return what bcache counted; it adds up what happened only every 38 seconds."""
         return _figures(lambda: self._over(status))
+
+    def room(self) -> float:
+        """Return the size of the group over that of all its members, however many these are."""
+        return self.group.ssd.sectors() / max(1, self.group.sectors())
 
     def can_drop(self) -> bool:
         """Tell whether the member has its cache."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -52,6 +53,10 @@ class Uncached:
     def is_caching(self, status: Table) -> bool:
         """Tell that nothing is missing."""
         return True
+
+    def room(self) -> float:
+        """Tell that there is nothing to fill."""
+        return math.inf
 
     def can_drop(self) -> bool:
         """Nothing is held."""

@@ -178,13 +178,17 @@ class Sliced:
         """Return what the driver counted."""
         return self._read(status[0][3]) if _caches(status) else Figures()
 
+    def room(self) -> float:
+        """Return the size of the slice over that of the image."""
+        return sum(row[1] for row in self.data.table()) / self.step.sectors
+
     def can_drop(self) -> bool:
         """Tell whether there is a cache that can be written to; earlier ones lacked the shim."""
         return self.is_up() and self.shim.exists()
 
     def drop(self, offset: int) -> None:
         """Write what lies below over what the cache holds; nothing goes to the image."""
-        runs = [[offset, BLOCK]]
+        runs = [(offset, BLOCK)]
         with explained(f"healing a block of {self.cached.name}"):
             right = chunks.read(self.shim.below(), runs)
             chunks.write(self.cached.node, runs, right)

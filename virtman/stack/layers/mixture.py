@@ -15,7 +15,11 @@ _SECTORS = BLOCK // SECTOR
 
 
 class MixtureLayer(Mapped):
-    """dm-linear, with a row for each run of blocks that is lent, and for each that is not."""
+    """dm-linear, with a row for each run of blocks that is lent, and for each that is not.
+
+    Zeros are lent or not like others: dm-zero gives an error to who reads ahead, and the path that
+    lies on this would count as failed.
+    """
 
     flush = False
 

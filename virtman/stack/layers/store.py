@@ -102,13 +102,12 @@ class StoreLayer(Mapped):
     def read(self, runs: Runs) -> bytes:
         """Return parts of the device, one after the other."""
         with explained(f"device {self.name}"):
-            found: bytes = data.read(self.node, [list(run) for run in runs])
-        return found
+            return data.read(self.node, runs)
 
     def write(self, runs: Runs, content: bytes) -> None:
         """Write over parts of the device."""
         with explained(f"device {self.name}"):
-            data.write(self.node, [list(run) for run in runs], content)
+            data.write(self.node, runs, content)
 
     def settle(self) -> None:
         """Have on the disk what was written."""

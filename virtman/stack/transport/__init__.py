@@ -52,8 +52,8 @@ class Transport(Protocol):
 
     # parents
 
-    def is_cut_off(self, portal: Portal) -> bool:
-        """Tell whether a session with a parent has lost its connection."""
+    def cut_off(self) -> set[str]:
+        """Return the names of parents a session with whom has lost its connection."""
 
     def unacknowledging(self) -> set[tuple[str, int]]:
         """Return address and port of peers to whom something is sent again, in vain so far.

@@ -9,8 +9,7 @@ from volt.api.handlers import Service
 
 def certify(service: Service, host: str) -> ResponseReturnValue:
     """Sign the host's certificate."""
-    pem, ip, port = parsing.certificate(request.get_data())
-    return vars(service.peers.certify(host, pem, ip, port))
+    return vars(service.peers.certify(host, *parsing.certificate(host, request.get_data())))
 
 
 def revoke(service: Service, host: str) -> ResponseReturnValue:

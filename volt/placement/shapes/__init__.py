@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from volt.placement.links import Totals
 from volt.placement.places import Places
 from volt.placement.rules import Rules, Shape
-from volt.placement.shapes import chain, forest, star, tree
+from volt.placement.shapes import chain, forest, ring, star, tree
 from volt.placement.shapes.topology import Measures, Topology
 
 _SHAPES: Mapping[Shape, Topology] = {
@@ -13,6 +13,7 @@ _SHAPES: Mapping[Shape, Topology] = {
     Shape.TREE: tree.Tree(),
     Shape.STAR: star.Star(),
     Shape.CHAIN: chain.Chain(),
+    Shape.RING: ring.Ring(),
 }
 
 

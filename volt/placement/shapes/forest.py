@@ -9,6 +9,8 @@ from volt.placement.rules import Rules
 from volt.placement.shapes.topology import Measures, Topology
 from volt.placement.slots import Limits
 
+_MOST_STRIPES = 8
+
 
 class Forest(Topology):
     """The trees that ``volt.placement.forest`` draws; with one stripe it is a tree."""
@@ -21,6 +23,11 @@ class Forest(Topology):
             raise ShapeInvalid(
                 f"{rules.stripes} stripes with fan-out {rules.fanout} cannot carry every host: "
                 "take at least one stripe and a fan-out of at least the number of stripes"
+            )
+        if rules.stripes > _MOST_STRIPES:
+            raise ShapeInvalid(
+                f"a forest of {rules.stripes} stripes: hosts have an export for each, take up to "
+                f"{_MOST_STRIPES}"
             )
 
     def empty(self, rules: Rules, totals: Iterable[Totals] | None) -> forest.Forest:

@@ -5,9 +5,8 @@ takes for granted:
 
 - An image has a number of *stripes*, which divide its regions. In each stripe a host has one
   place: who feeds it (a host, or the source), and whether it is *inner*, which it may be in
-  none, one or many stripes. So in a ring, where consistent hashing deals the regions to the
-  hosts of a group, each share of the circle is a stripe: its owner is inner there and reads
-  from the source or from a host of another group, and the others of the group from the owner.
+  none, one or many stripes. So in a ring each v-node is a stripe: its owner is inner there and
+  reads from the source or from a host of another group, and the others of the group from it.
 - A host's standby is its parent's parent. It is stored with the place, and told with it.
 - The places lie in a database, and a change reads a part of them. Which ones, the shape says
   as picks: hosts of a stripe by what stands in their places, in the order of ``level`` and name.

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import fixtures
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from tests.functional.virtman.base import DEADLINE, SIZE, TestCase, hashes
 from virtman import errors
 from virtman.api import answers
 from virtman.api.client import Client
+from virtman.cmd import buffering
 from virtman.cmd.shell import shell
 from virtman.model.profile import merged
 from virtman.model.profile_format import encode
@@ -71,6 +73,23 @@ class ClientTest(ServedCase):
         self.client.drop("debian")
         self.assert_nothing_is_left(self.node)
 
+    def test_a_vm_is_suspended_by_name_with_a_save_or_without(self):
+        words = ["--socket", self.socket, "suspend-image", "nope", "gold", "--qmp", self.socket]
+        for more in ([], ["--saved", __file__]):
+            done = CliRunner().invoke(shell, [*words, *more])
+            self.assertIsInstance(done.exception, errors.InstanceUnknown, done.output)
+
+    def test_who_buffers_waits_for_enough_and_not_for_all(self):
+        wait = partial(buffering.wait, self.client, "debian", "boot", "vm1", as_json=False)
+        self.assertRaises(errors.ProfileUnknown, wait)
+        self.store_profile({0: 0.5, 17: 1.0})
+        seen = []
+        self.client.warm("debian", until=lambda ahead: seen.append(ahead) or True)
+        self.assertLess(len(seen), 2)  # it may have come before the first look
+        wait()
+        ((image,),) = (self.client.images(),)
+        self.assertTrue(buffering.is_enough(image["ahead"]))
+
     def test_an_image_is_warmed_by_its_profile(self):
         error = self.assertRaises(errors.ProfileUnknown, self.client.warm, "debian")
         self.assertIn("image debian has no profile boot yet: boot VMs from it", str(error))
@@ -78,7 +97,8 @@ class ClientTest(ServedCase):
         ahead = self.client.warm("debian")
         self.assert_is(answers.AheadAnswer, ahead)
         self.assertGreater(ahead.pop("seconds"), 0)
-        self.assertEqual(("fetched", 131072, 131072, 131072, 0, 0, 0, 0, ""), tuple(ahead.values()))
+        expected = ("fetched", 131072, 131072, 131072, 0, 0, 0, 131072, 0, "")
+        self.assertEqual(expected, tuple(ahead.values()))
         words = ["--socket", self.socket, "image", "warm", "debian"]
         done = CliRunner().invoke(shell, words)
         self.assertEqual(0, done.exit_code)

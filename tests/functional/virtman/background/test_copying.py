@@ -24,6 +24,7 @@ from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model import copying as model
 from virtman.model.copying import PIECE
+from virtman.stack.transport import transport
 from volt.model.objects import CopyPolicy
 
 IMAGE = "filled"
@@ -207,7 +208,7 @@ class WholeTest(CopyingCase):
         for _ in range(2):
             member.reads = (99, 0, 0)
             with self.node.process.here():
-                attachment.mend(look([attachment]))
+                attachment.mend(look([attachment]), transport.cut_off())
             self.node.settle()
         self.assertTrue(attachment.is_warm)
         self.hydrate()
@@ -364,7 +365,9 @@ class WholeTest(CopyingCase):
 
     def test_it_stays_attached_until_the_copy_is_given_back(self):
         self.hydrate()
-        self.assertIn("(copy)", str(self.assertRaises(DeviceBusy, self.node.drop, IMAGE)))
+        self.assertIn(
+            "virtman image release", str(self.assertRaises(DeviceBusy, self.node.drop, IMAGE))
+        )
         self.assertEqual(frozenset(), self.node.agent.attached(IMAGE).vms)
         self.assert_all_is_given_back()
 

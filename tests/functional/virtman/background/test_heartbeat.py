@@ -1,8 +1,12 @@
 """What a heartbeat finds amiss on its node it mends, and it asks the kernel little for that."""
 
+import fixtures
+
 from tests.functional.virtman.base import TestCase
+from virtman.background.liveness import Pulse
 from virtman.errors import CoordinatorUnreachable
 from virtman.image.attachment import look
+from virtman.stack.transport import transport
 
 STRIPE, ORIGIN = "virtman_debian_stripe", "virtman_debian_origin"
 
@@ -28,6 +32,19 @@ class BeatTest(TestCase):
             self.node.create(f"{image}1", image)
         self.node.settle()
         self.assertEqual(["statuses"], self.verbs())
+
+    def test_connections_are_looked_at_once_for_all_images(self):
+        self.bed.register("fedora")
+        self.node.create("fedora1", "fedora")
+        self.node.settle()
+        patch = fixtures.MockPatchObject(transport, "cut_off", wraps=transport.cut_off)
+        looks = self.useFixture(patch).mock
+        self.node.beat()
+        self.node.settle()
+        self.assertEqual(1, looks.call_count)
+        with self.node.process.here():
+            Pulse(self.node.agent).tell()
+        self.assertEqual(2, looks.call_count)
 
     def assert_mended(self):
         self.node.beat()
@@ -70,7 +87,7 @@ class BeatTest(TestCase):
         member.reads = (1, member.reads[1] + misses, 0)
         (attachment,) = self.node.agent.attachments()
         with self.node.process.here():
-            attachment.mend(look([attachment]))
+            attachment.mend(look([attachment]), transport.cut_off())
         self.node.settle()
 
     def test_what_a_beat_could_not_finish_the_next_one_does(self):

@@ -1,5 +1,6 @@
 """An agent that died anywhere is followed by one that makes everything right."""
 
+import os
 from dataclasses import replace
 
 import fixtures
@@ -11,6 +12,7 @@ from virtman.background.recovery import Recovery
 from virtman.errors import CoordinatorUnreachable, DeviceBusy, KernelFailure, VirtmanError
 from virtman.image.attachment import look
 from virtman.model.address import iqn, source_at
+from virtman.stack.transport import transport
 
 ENOUGH = 400
 
@@ -53,6 +55,22 @@ class RecoveryTest(TestCase):
             node.drop()
             self.assert_nothing_is_left(node, verb)
 
+    def test_a_device_whose_maker_died_before_its_node_gets_it(self):
+        node = self.bed.node(keep=FOREVER)
+        node.create("vm1")
+        node.settle()
+        expected = node.kernel.state()
+        node.stop()
+        for mapping in node.kernel.mappings.values():
+            mapping.has_node, mapping.owner = False, 0
+        node.start()
+        self.assertEqual([], node.recover())
+        node.settle()
+        self.assertEqual(expected, node.kernel.state())
+        for name, mapping in node.kernel.mappings.items():
+            self.assertTrue(mapping.has_node, name)
+            self.assertEqual(os.getuid() if "_export" in name else 0, mapping.owner, name)
+
     def test_a_change_of_what_vms_read_that_was_cut_short_is_made_or_not(self):
         node = self.bed.node(keep=FOREVER, warm=1e-9)
         node.create("vm1")
@@ -63,7 +81,7 @@ class RecoveryTest(TestCase):
             for misses in (99, 99, 10**9):
                 member.reads = (0, misses, 0)
                 with node.process.here():
-                    image.mend(look([image]))
+                    image.mend(look([image]), transport.cut_off())
                 node.settle()
 
         for verb in self.killed(node, warm_and_cold_again):

@@ -51,7 +51,8 @@ class ScrubTest(TestCase):
             refused.append(str(error))
 
         self.scrub(rate=1, pause=drop)
-        self.assertEqual({"image debian is in use by (scrub); destroy them first"}, set(refused))
+        why = "image debian is in use: a scrub reads it: try again after that"
+        self.assertEqual({why}, set(refused))
         self.node.drop()
         self.assert_nothing_is_left(self.node)
 

@@ -7,6 +7,7 @@ import errno
 from tests.functional.virtman.doubles import stores
 from tests.functional.virtman.doubles.devices import Double
 from tests.functional.virtman.doubles.model import CHUNK
+from virtman.privileged import exchange
 from virtman.privileged.chunks import Runs
 
 
@@ -20,20 +21,24 @@ class Chunks(Double):
             found[number // 8] |= 1 << number % 8
         return bytes(found)
 
-    def read(self, device: str, runs: Runs) -> bytes:
+    def read_shared(self, device: str, runs: Runs, slot: int) -> None:
         name = self.kernel.named(self.kernel.number(device))
         if self.kernel.mapping(name).suspended:
             raise BlockingIOError(errno.EAGAIN, f"{name} holds its I/O back")
-        return b"".join(
+        content = b"".join(
             stores.read(self.kernel, name, at // CHUNK)
             .encode()
             .ljust(CHUNK, b"\0")[: offset + length - at]
             for offset, length in runs
             for at in range(offset, offset + length, CHUNK)
         )
+        with exchange.view(slot) as memory:
+            memory[: len(content)] = content
 
-    def write(self, device: str, runs: Runs, data: bytes) -> None:
+    def write_shared(self, device: str, runs: Runs, slot: int) -> None:
         name, start = self.kernel.named(self.kernel.number(device)), 0
+        with exchange.view(slot) as memory:
+            data = bytes(memory[: sum(length for _, length in runs)])
         if name in self.kernel.rotten:
             self.kernel.rotten[name] -= {offset for offset, _ in runs if not any(data)}
             return

@@ -146,7 +146,8 @@ class Devices:
             numbers = [one.number for one in self.mappings.values()]
             return next((one for one in numbers if one.endswith(f":{name[3:]}")), None)
         if device.startswith("/dev/mapper/"):
-            return self.mappings[name].number if name in self.mappings else None
+            mapping = self.mappings.get(name)
+            return mapping.number if mapping is not None and mapping.has_node else None
         if device in self.loops:
             return self.loops[device].number
         if name in self.members and device == f"/dev/{name}":

@@ -64,6 +64,10 @@ class DeviceMapper(Double):
         self.kernel.fill(device)
         self.kernel.settle()
 
+    def mend_node(self, name: str, owner: int = 0) -> None:
+        device = self.kernel.mapping(name)
+        device.has_node, device.owner = True, owner
+
     def is_open(self, name: str) -> bool:
         device = self.kernel.mapping(name)
         return self.kernel.is_used(device.number, f"/dev/mapper/{name}")

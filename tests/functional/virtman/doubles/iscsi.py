@@ -21,10 +21,15 @@ class Initiator(Double):
             raise PermissionError(errno.EACCES, f"{target}: wrong user or secret")
         self.kernel.sessions.append(Session(key, {}, (user, secret)))
         self.kernel.remembered.add(key)
-        self._scan(target)
 
     def scan(self, target: str, lun: int) -> None:
-        self._scan(target, lun)
+        for session in self.kernel.sessions:
+            if session.key[2] == target and session.key in self.kernel.network.targets:
+                found = self.kernel.network.targets[session.key].luns.get(lun)
+                if found is not None and lun not in session.disks:
+                    minor = next(self.kernel.minors)
+                    disk = Disk(f"sd-{self.kernel.name}-{minor}", f"8:{minor}", found.sectors)
+                    session.disks[lun] = disk
 
     def remember(self, ip: str, port: int, target: str, user: str, secret: str) -> None:
         session = next((one for one in self.kernel.sessions if one.key == (ip, port, target)), None)
@@ -57,12 +62,3 @@ class Initiator(Double):
         for one in self.kernel.sessions:
             if one.key[2] == target:
                 one.patience = seconds
-
-    def _scan(self, target: str, lun: int | None = None) -> None:
-        for session in self.kernel.sessions:
-            if session.key[2] == target and session.key in self.kernel.network.targets:
-                for number, found in self.kernel.network.targets[session.key].luns.items():
-                    if number not in session.disks and lun in (None, number):
-                        minor = next(self.kernel.minors)
-                        disk = Disk(f"sd-{self.kernel.name}-{minor}", f"8:{minor}", found.sectors)
-                        session.disks[number] = disk

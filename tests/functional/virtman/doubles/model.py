@@ -21,6 +21,7 @@ Row = tuple[int, int, str, str]
 class Mapping:
     """A device-mapper device.
 
+    :ivar has_node: whether its node was made: not yet, if whoever made it was killed before
     :ivar hung: whether reads are on their way through it that have no end
     :ivar holding: whether it is being suspended, which such reads keep from its end
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
@@ -37,6 +38,7 @@ class Mapping:
     number: str
     table: list[Row]
     read_only: bool
+    has_node: bool = True
     suspended: bool = False
     hung: bool = False
     holding: bool = False

@@ -11,6 +11,7 @@ from pathlib import Path
 RAM = "pc.ram"
 CPU = "/machine/unattached/device[0]"
 DISK, CARD = "virtio-blk-pci", "virtio-net-pci"
+CONTROLLER, PORT = "virtio-serial-pci", "virtserialport"
 _PERIPHERAL = "/machine/peripheral-anon"
 _BOARD = ((0, 0x1237, 0x0600), (1, 0x7000, 0x0601))
 
@@ -25,6 +26,9 @@ class Qemu:
         self.version = (10, 0)
         self.status = "running"
         self.told: list[str] = []
+        self.channel = "unix:/nowhere/agent,server=on"  # where the guest agent's port is
+        self.is_agent_there = True
+        self.port = "org.qemu.guest_agent.0"
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(self.path)
         self._listening.listen()
@@ -84,9 +88,15 @@ class Qemu:
     def _do_query_block(self) -> object:
         return [{"inserted": {"file": self.disk}}, {"device": "empty"}]
 
+    def _do_query_chardev(self) -> object:
+        return [
+            {"label": "qmp", "frontend-open": True, "filename": "unix:/qmp"},
+            {"label": "ga", "frontend-open": self.is_agent_there, "filename": self.channel},
+        ]
+
     def _do_query_pci(self) -> object:
         found = [(0x8086, *one) for one in _BOARD]
-        pci = [one for one in self.devices if one != "vmgenid"]
+        pci = [one for one in self.devices if one not in ("vmgenid", PORT)]
         found += [(0x1AF4, 2 + n, 0x1001, 0x0100) for n in range(len(pci))]
         devices = [
             {"slot": slot, "function": 0, "class_info": {"class": kind},
@@ -106,9 +116,10 @@ class Qemu:
 
     def _do_qom_get(self, path: str, property: str) -> object:
         if path.startswith(_PERIPHERAL):
-            return {"addr": 16 + 8 * int(path[-2]), "serial": "vm1", "mac": "52:54:00:00:00:01"}[
-                property
-            ]
+            return {
+                "addr": 16 + 8 * int(path[-2]), "serial": "vm1", "mac": "52:54:00:00:00:01",
+                "name": self.port, "nr": 1, "chardev": "ga",
+            }[property]  # fmt: skip
         return {
             "type": "qemu64-x86_64-cpu" if path == CPU else "pc-i440fx-10.0-machine",
             "feature-words": [{"cpuid-register": "EDX", "features": 126614525}],

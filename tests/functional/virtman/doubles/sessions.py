@@ -32,11 +32,10 @@ class Sessions(Double):
         return any(one.key[2] == iqn and self._holds(one) for one in self.kernel.sessions)
 
     def is_logged_in(self, iqn: str) -> bool:
-        return self.session_to(iqn) is not None and not self.is_cut_off(iqn)
+        return self.session_to(iqn) is not None and iqn not in self.cut_off()
 
-    def is_cut_off(self, iqn: str) -> bool:
-        mine = (one for one in self.kernel.sessions if one.key[2] == iqn)
-        return any(map(self.kernel.is_cut_off, mine))
+    def cut_off(self) -> set[str]:
+        return {one.key[2] for one in self.kernel.sessions if self.kernel.is_cut_off(one)}
 
     def session_behind(self, disk: str) -> Portal | None:
         for one in self.kernel.sessions:

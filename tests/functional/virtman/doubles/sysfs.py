@@ -30,6 +30,8 @@ class Sysfs(Double):
     def sectors(self, name: str) -> int:
         if name == "ssd":
             return self.kernel.ssd_sectors
+        if name in self.kernel.members:
+            return self.kernel.sizes()[self.kernel.members[name].number]
         for volume in self.kernel.volumes.values():
             if volume.number == name:
                 return volume.file.stat().st_size // SECTOR
@@ -37,6 +39,9 @@ class Sysfs(Double):
             if loop.number == name:
                 return (loop.length - loop.offset) // SECTOR
         return self.kernel.disk_named(name).sectors
+
+    def mapper_names(self) -> list[str]:
+        return [one.name for one in self.kernel.mappings.values() if one.has_node]
 
     def is_suspended(self, device: str) -> bool:
         number = self.kernel.number(device)

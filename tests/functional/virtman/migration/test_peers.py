@@ -20,6 +20,7 @@ from virtman.errors import (
 from virtman.migration import certificates, tls
 from virtman.model.handover import Arrival
 from volt import ca
+from volt.model.objects import Listener
 
 
 class PeersTest(TestCase):
@@ -93,7 +94,8 @@ class PeersTest(TestCase):
         c.credentials.port = self.b.port
         self.b.listener.stop()
         port = c.listener.port
-        self.bed.volt.ground.peers.certify("b", certificates.request()[1], "127.0.0.1", port)
+        listens = Listener("b", "127.0.0.1", port)
+        self.bed.volt.ground.peers.certify("b", certificates.request()[1], listens)
         error = self.assertRaises(PeerUntrusted, self.send_nothing)
         self.assertIn("should be host b, but there is c", str(error))
 

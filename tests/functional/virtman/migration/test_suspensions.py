@@ -1,20 +1,27 @@
 """A VM's memory becomes part of a layer; whoever dies on the way, the VM goes on."""
 
+import io
 import os
 from dataclasses import replace
 
+import fixtures
 from testtools import ExpectedException
 
+from tests.functional.virtman.doubles.guest_agent import GuestAgent
 from tests.functional.virtman.doubles.process import Killed
-from tests.functional.virtman.doubles.qemu import CARD, DISK, Qemu
+from tests.functional.virtman.doubles.qemu import CARD, CONTROLLER, DISK, PORT, Qemu
 from tests.functional.virtman.migration.test_commits import CommitCase
+from tests.functional.virtman.migration.test_exports import Storage
 from virtman.errors import (
     InstanceUnknown,
     NicsAttached,
     NoSpace,
     QemuFailed,
+    SessionsOpen,
     SuspendedInvalid,
 )
+from virtman.migration import suspensions
+from virtman.migration.commits import Commits
 from virtman.model import layer_format, suspended
 from virtman.model.dirty import CHUNK as BYTES
 from virtman.model.suspended import Device, Hardware, Suspended
@@ -93,6 +100,37 @@ class SuspensionTest(CommitCase):
         )
         self.assertEqual([second // BYTES + 3, second // BYTES + 32], self.numbers("l3")[-2:])
 
+    def test_it_goes_elsewhere_as_a_file_and_is_one_there(self):
+        self.commit(suspension=self.saved())
+        self.assert_kept()
+        saved = self.known().layer.suspended
+        file = b"".join(self.a.commits.file_of("web"))
+        self.assertTrue(self.remove())
+        self.assert_gone()
+        with self.b.process.here():
+            self.b.commits.receive(io.BytesIO(file), "web")
+        self.assertEqual("kept", self.ended(node=self.b).state)
+        self.assertEqual(saved, self.known().layer.suspended)
+        self.assertTrue(self.remove(node=self.b))
+        storage = Storage(self)
+        storage.add(file)
+        self.assertEqual(saved, self.known().layer.suspended)
+
+    def test_an_agent_that_dies_with_the_bytes_of_a_file_has_the_next_make_it_one(self):
+        self.commit(suspension=self.saved())
+        file = b"".join(self.a.commits.file_of("web"))
+        dying = fixtures.MockPatchObject(Commits, "_begin", self.dies)
+        with dying, self.b.process.here():
+            self.assertRaises(Killed, self.b.commits.receive, io.BytesIO(file), "copy")
+        self.restart(self.b)
+        self.assertEqual("kept", self.ended("copy", self.b).state)
+        saved = self.known().layer.suspended
+        self.assertEqual(saved, self.known("copy").layer.suspended)
+
+    def dies(self, *_):
+        self.b.process.dead = True
+        raise Killed("here")
+
     def test_a_commit_of_who_was_resumed_has_no_memory(self):
         self.commit(suspension=self.saved())
         self.a.create("vm2", "web")
@@ -140,3 +178,26 @@ class SuspensionTest(CommitCase):
         self.assertIn("paused", self.refused(SuspendedInvalid))
         self.qemu.status, self.qemu.devices = "running", (DISK, CARD)
         self.assertIn("52:54:00:00:00:01", self.refused(NicsAttached))
+
+    def test_one_that_somebody_is_logged_in_to_is_refused_unless_forced(self):
+        self.qemu.disk = "/dev/virtman/vm1.disk"
+        self.qemu.devices = (DISK, CONTROLLER, PORT)
+        agent = GuestAgent(self.a.folder / "agent", ("alice",))
+        self.addCleanup(agent.stop)
+        self.qemu.channel = f"unix:{agent.path},server=on"
+        self.assertIn("alice", self.refused(SessionsOpen))
+        with self.a.process.here(), suspensions.of(self.a.commits.layers, self.qemu.path) as found:
+            found.check("vm1", "/nowhere/disk", True)
+            agent.users = ()
+            found.check("vm1", "/nowhere/disk", False)
+
+    def test_with_a_save_the_vm_here_must_never_have_run(self):
+        self.qemu.disk = "/dev/virtman/vm1.disk"
+        self.assertIn("-incoming defer", self.refused(SuspendedInvalid, saved="/nowhere/save"))
+        with (
+            self.a.process.here(),
+            suspensions.of(self.a.commits.layers, self.qemu.path, "/nowhere/save") as found,
+        ):
+            for status in ("inmigrate", "prelaunch"):
+                self.qemu.status = status
+                found.check("vm1", "/nowhere/disk", False)

@@ -181,6 +181,7 @@ class CheckTest(TestCase):
         portal = ("192.0.2.2", 3260, iqn("b", "debian"))
         with self.node.process.here():
             self.kernel.iscsi.login(*portal, *self.bed.network.targets[portal].chap)
+            self.kernel.iscsi.scan(portal[2], 0)
         self.kernel.mappings["virtman_debian_path0_b"] = Mapping(
             "virtman_debian_path0_b", "253:99",
             [(0, 16384, "linear", f"{self.kernel.sessions[-1].disks[0].number} 2048")], True,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import testtools
 
-from tests.functional.virtman.doubles.qemu import CARD, DISK, Qemu
-from virtman.errors import QemuFailed, SuspendedInvalid
+from tests.functional.virtman.doubles.qemu import CARD, CONTROLLER, DISK, PORT, Qemu
+from virtman.errors import QemuFailed, SessionsOpen, SuspendedInvalid
 from virtman.model.suspended import Device
 from virtman.qemu import inspection, saving
 from virtman.qemu.qmp import Monitor
@@ -48,17 +48,41 @@ class InspectionTest(testtools.TestCase):
         self.qemu.version = (7, 2)
         self.assertIn("QEMU 7.2", self.refused())
 
+    def test_a_guest_agent_is_where_its_port_leads_if_it_listens(self):
+        self.assertEqual("", self.look(inspection.guest_agent))
+        self.qemu.devices = (DISK, CONTROLLER, PORT)
+        found = self.look()
+        self.assertTrue(found.has_agent)
+        self.assertEqual((Device(PORT), Device(DISK, "02.0", serial="vm1")), found.devices[:2])
+        self.assertEqual("/nowhere/agent", self.look(inspection.guest_agent))
+        self.qemu.channel = "disconnected:unix:/nowhere/agent,server"
+        self.assertEqual("/nowhere/agent", self.look(inspection.guest_agent))
+        self.qemu.channel = "pty:/dev/pts/3"
+        with Monitor(self.qemu.path) as monitor:
+            refused = self.assertRaises(SessionsOpen, inspection.guest_agent, monitor)
+        self.assertIn("/dev/pts/3", str(refused))
+        self.qemu.is_agent_there = False
+        self.assertEqual("", self.look(inspection.guest_agent))
+        self.qemu.port = "com.redhat.spice.0"
+        self.assertIn("com.redhat.spice.0", self.refused())
+
     def test_a_disk_is_told_in_either_form(self):
         self.assertEqual("/dev/null", self.look(inspection.drive))
         self.qemu.disk = 'json:{"driver": "raw", "file": {"driver": "file", "filename": "/x"}}'
         self.assertEqual("/x", self.look(inspection.drive))
 
     def test_who_stands_still_goes_on_and_others_are_left_alone(self):
-        for status, goes in (("postmigrate", True), ("paused", True), ("running", False)):
+        for status, goes in (
+            ("postmigrate", True),
+            ("paused", True),
+            ("running", False),
+            ("inmigrate", False),
+            ("prelaunch", False),
+        ):
             self.qemu.status, self.qemu.told = status, []
             self.look(saving.go_on)
             self.assertEqual(goes, "cont" in self.qemu.told)
-            self.assertEqual("running", self.qemu.status)
+            self.assertEqual("running" if goes else status, self.qemu.status)
 
     def test_an_error_has_qemus_words(self):
         with Monitor(self.qemu.path) as monitor:

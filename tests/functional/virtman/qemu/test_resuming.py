@@ -1,5 +1,6 @@
 """Who may resume VMs, and as whom; what is read of a device is what it was, or is refused."""
 
+import contextlib
 import os
 import tempfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ import testtools
 from tests.functional.virtman.doubles.qemu import Qemu
 from tests.unit.virtman.model.test_suspended import RECORD
 from virtman.errors import HostUnfit, InvalidRequest
-from virtman.qemu import resuming
+from virtman.qemu import inspection, resuming
 from virtman.qemu.resuming import Image
 
 
@@ -34,6 +35,39 @@ class ResumingTest(testtools.TestCase):
         self.useFixture(fixtures.MockPatchObject(resuming, "_PROGRAM", "false"))
         refused = self.assertRaises(HostUnfit, resuming.check_host, RECORD, who)
         self.assertIn("cannot resume", str(refused))
+
+    def test_a_host_that_can_resume_them_is_asked_once(self):
+        wanted, starts = RECORD.hardware, []
+
+        @contextlib.contextmanager
+        def running(words, *_, **__):
+            starts.append(words)
+            yield None
+
+        for where, name, stand_in in (
+            (resuming, "GUESTS", self.folder / "guests"),
+            (resuming, "_PROGRAM", "false"),
+            (resuming, "_running", running),
+            (inspection, "version", lambda _: wanted.qemu),
+            (inspection, "processor", lambda _: (wanted.cpu, wanted.features)),
+        ):
+            self.useFixture(fixtures.MockPatchObject(where, name, stand_in))
+        other = replace(RECORD, hardware=replace(wanted, features="other"))
+        nobody, somebody = resuming.Account("a", 1, 1), resuming.Account("b", 2, 2)
+        for record, who, count in (
+            (RECORD, nobody, 1),
+            (RECORD, nobody, 1),
+            (replace(RECORD, at=0), nobody, 1),
+            (RECORD, somebody, 2),
+        ):
+            resuming.check_host(record, who)
+            self.assertEqual(count, len(starts))
+        for _ in range(2):
+            self.assertRaises(HostUnfit, resuming.check_host, other, nobody)
+        self.assertEqual(4, len(starts))
+        self.useFixture(fixtures.MockPatchObject(resuming, "_PROGRAM", "true"))
+        resuming.check_host(RECORD, nobody)
+        self.assertEqual(5, len(starts))
 
     def test_device_state_is_that_on_record_or_none(self):
         state = os.urandom(1000)

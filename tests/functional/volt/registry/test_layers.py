@@ -72,14 +72,18 @@ class TestLayers(TreesCase):
         for _ in range(2):
             assert self.images.withdraw("y", maker=MAKER).home == "a"
 
-    def test_a_layer_without_a_source_gets_another_one_of_the_same_content(self):
+    def hashed(self):
+        """Have a layer y with a hash tree, which its maker keeps."""
         hashes = {"root_hash": "a" * 64, "salt": "b" * 64, "upper_hashes": bytes(4096)}
-        hashed = replace(self.layer("y"), size=1 << 20, **hashes)
-        self.images.create(hashed, NOW)
+        made = replace(self.layer("y"), size=1 << 20, **hashes)
+        self.images.create(made, NOW)
+        return made
+
+    def test_a_layer_without_a_source_gets_another_one_of_the_same_content(self):
+        hashed = self.hashed()
         self.join("a", image="y")
         portal = replace(hashed.source, iqn="iqn.2003-01.org.example:storage")
         moved = replace(hashed, source=portal, layer=Layer("x", 1024, None))
-        self.assertRaises(errors.ImageExists, self.images.create, moved, NOW)
         self.images.withdraw("y", forced=True)
         other = replace(moved, root_hash="ff" * 32)
         self.assertRaises(errors.ImageExists, self.images.create, other, NOW)
@@ -89,6 +93,29 @@ class TestLayers(TreesCase):
         assert self.placements.show("y", "a").generation > before
         assert self.images.create(moved, NOW) == (found, False)
         self.assertRaises(errors.ImageExists, self.images.create, hashed, NOW)
+
+    def test_a_layer_leaves_the_host_that_made_it_for_a_storage_node(self):
+        hashed = self.hashed()
+        self.join("a", image="y")
+        portal = replace(hashed.source, iqn="iqn.2003-01.org.example:storage")
+        moved = replace(hashed, source=portal, layer=Layer("x", 1024, None))
+        for other in (
+            replace(moved, root_hash="ff" * 32),
+            replace(moved, layer=Layer("x", 2048, None)),
+            replace(moved, layer=Layer("x", 1024, "node2")),
+        ):
+            self.assertRaises(errors.ImageExists, self.images.create, other, NOW)
+        before = self.placements.show("y", "a").generation
+        found, is_new = self.images.create(moved, NOW)
+        assert (found.source.iqn, found.layer.maker, is_new) == (portal.iqn, None, False)
+        assert self.placements.show("y", "a").generation > before
+        self.assertRaises(errors.NotMaker, self.images.withdraw, "y", maker=MAKER)
+        elsewhere = replace(moved, source=hashed.source)
+        self.assertRaises(errors.ImageExists, self.images.create, elsewhere, NOW)
+
+    def test_a_host_that_made_a_layer_serves_it_as_a_storage_node_from_then_on(self):
+        own = replace(self.hashed(), layer=Layer("x", 1024, None))
+        assert self.images.create(own, NOW)[0].layer.maker is None
 
     def test_the_source_of_a_parent_goes_only_by_force(self):
         self.add("y")

@@ -12,6 +12,7 @@ from tests.functional.volt.base import TestCase
 from volt.ca import found
 from volt.db.peers import PeerRows
 from volt.errors import ListenerUnknown
+from volt.model.objects import Listener
 from volt.registry.peers import Peers
 
 
@@ -77,10 +78,18 @@ class PeersTest(TestCase):
         answer = self.ask("GET", "a/listener", token)
         self.assertEqual((404, "volt.peer.unknown"), (answer.status_code, _code(answer)))
 
+    def test_a_host_that_only_asks_others_is_no_listener(self):
+        answer = self.ask("PUT", "a/certificate", json={"request": request()})
+        self.assertEqual(200, answer.status_code, answer.text)
+        self.assertEqual(404, self.ask("GET", "a/listener").status_code)
+        for half in ({"ip": "192.0.2.1"}, {"port": 8779}):
+            answer = self.ask("PUT", "a/certificate", json={"request": request(), **half})
+            self.assertEqual("volt.request.invalid", _code(answer))
+
     def test_what_has_expired_counts_no_more(self):
         now = datetime.now(UTC)
         rows = PeerRows(self.ground.engine)
-        Peers(rows, timedelta(hours=1)).certify("a", request(), "192.0.2.1", 8779)
+        Peers(rows, timedelta(hours=1)).certify("a", request(), Listener("a", "192.0.2.1", 8779))
         later = Peers(rows, timedelta(hours=1), clock=lambda: now + timedelta(hours=2))
         self.assertRaises(ListenerUnknown, later.listener, "a")
 

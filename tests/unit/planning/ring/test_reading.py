@@ -64,3 +64,20 @@ class ReadingTest(testtools.TestCase):
                 Invalid, Site, **{"hosts": 4, "regions": 10, "cache": 5} | words
             )
             self.assertIn(told, str(error))
+
+
+class ShapedTest(testtools.TestCase):
+    def test_a_ring_of_volt_needs_no_source_once_its_caches_hold_the_image(self):
+        found = reading.shaped(Site(7, 256, 64), keeps_owned=True)
+        self.assertEqual(0, found.source)
+        self.assertLess(reading.trees(Site(7, 256, 64)).link_share / 2, found.link_share)
+
+    def test_what_was_used_last_pushes_out_what_others_count_on(self):
+        site = Site(7, 256, 64)
+        found = reading.shaped(site, keeps_owned=False)
+        self.assertLess(0.4 * reading.trees(site).source, found.source)
+
+    def test_with_room_for_all_it_is_the_same(self):
+        site = Site(3, 64, 80)
+        one, other = (reading.shaped(site, keeps_owned=kept) for kept in (True, False))
+        self.assertEqual((one.source, one.at_home), (other.source, other.at_home))

@@ -181,7 +181,7 @@ class CoordinatorTest(CoordinatorCase):
         self.assertEqual(b"levels", self.volt.upper_hashes("i"))
 
     def test_a_layer_is_known_by_its_parent_and_its_keeper(self):
-        layer, hashes = Layer("i", 1024), (HashTree("aa", "bb"), b"levels")
+        layer, hashes = Layer("i", 1024, maker="a"), (HashTree("aa", "bb"), b"levels")
         self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
         self.volt.drop_layer("l")
         self.volt.drop_layer("l", elsewhere=True)
@@ -198,7 +198,7 @@ class CoordinatorTest(CoordinatorCase):
         self.assertEqual((layer, 1024), (found.layer, found.disk_size))
 
     def test_a_suspended_image_has_its_record_with_the_layer(self):
-        layer, hashes = Layer("i", 1024, RECORD), (HashTree("aa", "bb"), b"levels")
+        layer, hashes = Layer("i", 1024, RECORD, "a"), (HashTree("aa", "bb"), b"levels")
         self.volt.keep_layer("l", 512, layer, Portal(**PORTAL), Proof(**CHAP), hashes)
         ((_, _, body),) = self.wire.asked
         self.answers({"name": "l", "size": 512, "stripes": 2, "fanout": 3, "created_at": BORN,

@@ -49,6 +49,13 @@ class MemoryTest(testtools.TestCase):
             memory.put(Known(info, placement(1)))
             self.assertEqual(Known(info, placement(1)), memory.get("debian"))
 
+    def test_of_a_ring_it_is_kept_what_this_host_owns(self):
+        memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))
+        for owned in (frozenset({0, 3}), frozenset(), None):
+            place = replace(placement(1), owns=owned)
+            memory.put(Known(INFO, place))
+            self.assertEqual(place, memory.get("debian").placement)
+
     def test_no_place_is_kept_in_an_image_that_is_not_known(self):
         memory = Memory(Path(self.useFixture(fixtures.TempDir()).path))
         memory.place(placement(1))

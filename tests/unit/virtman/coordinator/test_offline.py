@@ -19,7 +19,7 @@ OF_IMAGES = (
     ("profile", "debian", "boot"), ("store_profile", "debian", "boot", b"", None),
 )  # fmt: skip
 REPEATED = (
-    ("heartbeat", Report({})), ("placements", "", 0), ("certify", "request", "192.0.2.1", 1),
+    ("heartbeat", Report({})), ("placements", "", 0), ("certify", "request", ("192.0.2.1", 1)),
     ("listener", "b"),
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ import random
 import zlib
 from hashlib import sha256
 from io import BytesIO
+from itertools import chain
 
 import testtools
 from hypothesis import given
@@ -27,6 +28,10 @@ ROOT, OLD, OLDER = "0f" * 32, "e1" * 32, "77" * 32
 OTHERS = (Other("v1", OLD), Other("v0", OLDER))
 ZEROS = 0
 contents = st.lists(st.integers(0, 9), min_size=1, max_size=400)
+parts = st.one_of(
+    st.lists(st.integers(0, 9), max_size=9), st.integers(3, 12).map(lambda n: [0] * n)
+)
+with_zeros = st.lists(parts, min_size=1, max_size=30).map(lambda found: [1, *chain(*found)])
 
 
 def leaves(content):
@@ -59,7 +64,7 @@ def sealed(body, version=1):
 
 
 class CompareTest(testtools.TestCase):
-    @given(contents, contents, contents)
+    @given(with_zeros, with_zeros, with_zeros)
     def test_each_run_has_the_same_blocks_in_both(self, new, old, older):
         others, end = (old, older), 0
         for run in compared(new, old, older):
@@ -68,7 +73,7 @@ class CompareTest(testtools.TestCase):
             there = others[run.other][run.at : run.at + run.count]
             self.assertEqual(new[run.start : run.end], there)
 
-    @given(contents, contents, contents)
+    @given(with_zeros, with_zeros, with_zeros)
     def test_no_block_is_left_out_but_zeros(self, new, old, older):
         runs = compared(new, old, older)
         covered = {block for run in runs for block in range(run.start, run.end)}
@@ -105,6 +110,19 @@ class CompareTest(testtools.TestCase):
     def test_zeros_alone_are_not_looked_for(self):
         self.assertEqual((), compared([9, 0, 0, 9], [0, 1, 1]))
         self.assertEqual((Run(0, 1, 0, 3),), compared([9, 1, 0, 1], [1, 0, 1]))
+
+    def test_zeros_behind_what_another_lacks_are_read_from_one_place(self):
+        some, most = [0] * 4, [0] * 6
+        old = [1, *some, 2, *most, 3, *some, 4]
+        self.assertEqual((Run(0, 0, 0, len(old)),), compared(old, old))
+        new = [9, *some, 2, *most, 9, *some, *some, 9, 0, 0]
+        expected = (Run(0, 1, 6, 4), Run(0, 5, 5, 7), Run(0, 13, 6, 6), Run(0, 19, 6, 2))
+        self.assertEqual(expected, compared(new, old))
+        self.assertEqual((Run(0, 1, 1, 11), Run(0, 13, 13, 4)), compared(new, old, limit=3))
+
+    def test_a_few_zeros_stay_among_their_neighbours(self):
+        self.assertEqual((Run(0, 1, 1, 3), Run(0, 5, 0, 1)), compared([9, 0, 0, 0, 0, 1],
+                                                                      [1, 0, 0, 0, 1]))  # fmt: skip
 
 
 class SampleTest(testtools.TestCase):

@@ -21,6 +21,13 @@ class BufferingTest(testtools.TestCase):
     def test_a_burst_that_comes_late_may_need_the_most(self):
         self.assertEqual(900, buffering.head([(0.0, 100), (10.0, 1800)], 100))
 
+    def test_until_the_line_is_measured_all_comes_first(self):
+        demands = [(0.0, 100), (10.0, 200 << 20)]
+        everything = 100 + (200 << 20)
+        self.assertEqual(everything, buffering.needed(demands, 0, 0.0))
+        self.assertEqual(everything, buffering.needed(demands, (1 << 20) - 1, 0.1))
+        self.assertEqual(100 << 20, buffering.needed(demands, 50 << 20, 5.0) - 100)
+
     def test_nothing_wanted_is_nothing_waited_for(self):
         self.assertEqual(0, buffering.head([], 100))
         self.assertEqual(0, buffering.pause(0, LINE))

@@ -28,11 +28,13 @@ class ForesightTest(testtools.TestCase):
             self.assertFalse(found.follows)
             self.assertEqual((1, 2, 10, 11), found.begin())
             self.assertEqual((), found.after([1, 10, 20]))
+            self.assertEqual([(0.0, 2), (51.0, 2)], list(found.demands()))
 
     def test_a_stream_follows_what_is_read(self):
         found = Foresight(self.profile, Policy.STREAM)
         self.assertTrue(found.follows)
         self.assertEqual((1, 2, 10, 11, 30, 20), found.begin())
+        self.assertEqual([(0.5, 2), (30.5, 2), (50.5, 1), (60.5, 1)], list(found.demands()))
         self.assertEqual((11, 20), found.after([10]))
         self.assertEqual((10, 11), found.after([30]))
         self.assertEqual((10, 20), found.after([30, 11]))

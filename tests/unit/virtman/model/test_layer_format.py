@@ -1,15 +1,21 @@
 """How the bytes of a layer lie: as dm-snapshot reads them."""
 
 import struct
+from dataclasses import replace
 
 import testtools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from virtman.model import hashtree, layer_format
+from virtman.model import hashtree, layer_format, suspended
 from virtman.model.dirty import CHUNK
-from virtman.model.layer_format import AREA, DESCRIPTION, Description
+from virtman.model.layer_format import AREA, DESCRIPTION, LONGEST, Description
+from virtman.model.suspended import MOST_STATE, Device, Hardware, Suspended
 
+HARDWARE = Hardware(
+    "10.0", "tcg", "pc-i440fx-10.0", "qemu64", "ab" * 32, 1, 1, 1, 1 << 30, "pc.ram",
+    canonical=False, serials=1, devices=(Device("virtio-blk-pci", "02.0"),),
+)  # fmt: skip
 DESCRIBED = Description("debian", "ab" * 32, 8 << 20)
 COUNTS = st.integers(0, 2 * AREA + 2) | st.sampled_from([0, AREA - 1, AREA, AREA + 1, 2 * AREA])
 FEW = settings(max_examples=20)  # each is of thousands of chunks
@@ -63,11 +69,23 @@ class LayerFormatTest(testtools.TestCase):
         header = layer_format.header(DESCRIBED)
         self.assertEqual(CHUNK, len(header))
         self.assertEqual((b"SnAp", 1, 1, 128), struct.unpack_from("<4sIII", header))
-        self.assertEqual(DESCRIBED, layer_format.describe(header[DESCRIPTION:][:DESCRIPTION]))
+        self.assertEqual(DESCRIBED, layer_format.describe(header[DESCRIPTION:][:LONGEST]))
+
+    def test_a_suspended_image_says_how_a_vm_goes_on_whatever_it_consists_of(self):
+        devices = (Device("virtio-blk-pci", "1f.7", "s" * 20), *[Device("VGA", "1f.7")] * 31)
+        hardware = replace(HARDWARE, cpu="c" * 64, block="b" * 64, devices=devices)
+        saved = Suspended(suspended.place(7), MOST_STATE, "ab" * 32, hardware)
+        described = replace(DESCRIBED, parent="n" * 48, suspended=saved)
+        header = layer_format.header(described)
+        self.assertEqual(CHUNK, len(header))
+        text = header[DESCRIPTION:][:LONGEST]
+        self.assertEqual(described, layer_format.describe(text))
+        self.assertIsNone(layer_format.describe(text.replace(b"VGA", b"VGB", 1)))
+        self.assertNotIn(b"suspended", layer_format.header(DESCRIBED))
 
     def test_what_is_no_layer_is_taken_for_none(self):
         for text in (
-            b"", bytes(DESCRIPTION), b"\xff" * DESCRIPTION, b"[1]", b"{}", b'{"format": "other"}',
+            b"", bytes(LONGEST), b"\xff" * LONGEST, b"[1]", b"{}", b'{"format": "other"}',
             b'{"format": "virtman layer 1", "parent": "x"}',
         ):  # fmt: skip
             self.assertIsNone(layer_format.describe(text), text)

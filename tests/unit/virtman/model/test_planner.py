@@ -315,6 +315,47 @@ class PlanTest(testtools.TestCase):
                 self.assertLess(order.index(below), order.index(step.device), step)
 
 
+class KeptTest(testtools.TestCase):
+    """What the cache of a node in a ring does not keep."""
+
+    def image(self, **words):
+        return planner.image(wanted(FEED, FEED, FEED, kept=frozenset([1]), **words))
+
+    def step(self, steps, role):
+        return [step for step in steps if step.device.role == role][-1]
+
+    def roles(self, step):
+        return [device.role for device in step.below]
+
+    def test_other_stripes_pass_the_cache_by(self):
+        steps = self.image()
+        self.assertEqual(["stripe", "cache", "stripe"], self.roles(self.step(steps, "kept")))
+        self.assertEqual(["kept", "stripe"], self.roles(self.step(steps, "image")))
+
+    def test_vms_read_it_through_page_caches_whatever_it_was(self):
+        self.assertEqual(self.image(), self.image(warm=True))
+
+    def test_what_is_lent_or_mixed_passes_it_by_too(self):
+        steps = self.image(tree=TREE, lenders=("o",), lends=True, basis="/basis")
+        self.assertEqual(["kept", "lent"], self.roles(self.step(steps, "mixture")))
+        self.assertEqual(["kept", "stripe"], self.roles(self.step(steps, "lent")))
+
+    def test_it_goes_where_the_cache_keeps_all_of_a_ring_or_there_is_a_copy(self):
+        before = wanted(FEED, FEED)
+        self.assertNotIn("kept", [one.device.role for one in planner.spent(before)])
+        in_ring = replace(before, placement=replace(before.placement, owns=frozenset()))
+        self.assertIn("kept", [one.device.role for one in planner.spent(in_ring)])
+        self.assertNotIn(
+            "kept",
+            [one.device.role for one in planner.spent(replace(in_ring, kept=frozenset([0])))],
+        )
+        copy = wanted(FEED, FEED, tree=TREE, copy="/copy", local=True)
+        self.assertIn("kept", [one.device.role for one in planner.spent(copy)])
+        left = [one.device.role for one in planner.remains(before, (), (), ())]
+        self.assertLess(left.index("cache"), left.index("kept"))
+        self.assertLess(left.index("kept"), left.index("image"))
+
+
 class LocalTest(testtools.TestCase):
     """What is read from a copy of all of it."""
 

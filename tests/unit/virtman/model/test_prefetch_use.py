@@ -153,6 +153,16 @@ class JudgeTest(testtools.TestCase):
         self.read(judge, *self.numbers[:100])
         self.assertFalse(judge.is_poor())
 
+    def test_nor_is_one_that_begins_to_read_what_was_recorded_in_a_moment(self):
+        bands = [0] * 40 + [20] * 300 + [21] * 300
+        run = {number: band + 0.5 for number, band in enumerate(bands)}
+        judge = Judge(merged(None, run, "ab" * 32, PIECE), PIECE)
+        self.sectors, self.area = {}, PIECE
+        self.fetch(judge, *run)
+        for number in run:
+            self.read(judge, number)
+            self.assertFalse(judge.is_poor(), number)
+
     def test_a_boot_that_leaves_half_of_it_out_is_one(self):
         judge = self.judge(30)
         self.fetch(judge, *self.numbers)

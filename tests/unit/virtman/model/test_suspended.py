@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from virtman.errors import SuspendedInvalid
 from virtman.model import suspended
-from virtman.model.suspended import DISK, NIC, Device, Hardware, Suspended
+from virtman.model.suspended import CONTROLLER, DISK, NIC, PORT, Device, Hardware, Suspended
 
 HASH = "ab" * 32
 HARDWARE = Hardware(
@@ -89,3 +89,15 @@ class SuspendedTest(testtools.TestCase):
         told = suspended.devices(hardware, "auto")
         self.assertIn(f"{NIC},id=device3,addr=04.0,mac={card.mac}", told)
         self.assertFalse([word for word in told if "netdev" in word])
+
+    def test_a_guest_agent_has_a_port_of_the_one_controller(self):
+        port, controller = Device(PORT), Device(CONTROLLER, "04.0")
+        self.assertFalse(HARDWARE.has_agent)
+        hardware = replace(HARDWARE, devices=(port, *HARDWARE.devices, controller))
+        self.assertTrue(suspended.check(hardware).has_agent)
+        told = suspended.devices(hardware, "auto")
+        self.assertIn("name=org.qemu.guest_agent.0,chardev=agent", told[-1])
+        self.assertIn(f"{CONTROLLER},id=device3,addr=04.0", told)
+        for more in ((port,), (port, port, controller), (controller, controller)):
+            hardware = replace(HARDWARE, devices=(*HARDWARE.devices, *more))
+            self.assertRaises(SuspendedInvalid, suspended.check, hardware)

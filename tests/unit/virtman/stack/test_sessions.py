@@ -53,7 +53,7 @@ class SessionTest(testtools.TestCase):
                 (session / "device/target2:0:0").mkdir(exist_ok=True)
             (session / "state").write_text(f"{state}\n")
             iqn = "iqn.2026-11.org.virtman:b:i"
-            seen.append((sessions.is_logged_in(iqn), sessions.is_cut_off(iqn)))
+            seen.append((sessions.is_logged_in(iqn), iqn in sessions.cut_off()))
         self.assertEqual([(False, False), (True, False), (False, True), (False, True)], seen)
 
     def test_a_disk_that_linux_still_adds_is_not_there_yet(self):

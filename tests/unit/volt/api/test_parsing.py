@@ -6,7 +6,7 @@ import testtools
 
 from volt import errors
 from volt.api import parsing
-from volt.model.objects import ImageReport, NewImage, State
+from volt.model.objects import ImageReport, Listener, NewImage, State
 from volt.placement.rules import Shape
 from volt.transport import Portal
 
@@ -93,7 +93,7 @@ class TestMessages(testtools.TestCase):
 
     def test_all_that_may_be_is_listed(self):
         text = self.refused(parsing.image, image(shape="bush"))
-        assert text == "shape: it is not one of forest, tree, star, chain"
+        assert text == "shape: it is not one of forest, tree, star, chain, ring"
         text = self.refused(parsing.state, body(state="joining"))
         assert text == "state: 'joining' is not one of ready, leaving"
 
@@ -138,9 +138,10 @@ class TestCertificate(testtools.TestCase):
         asked = {"ip": "192.0.2.1", "port": 1}
         for wrong in ("", "AAAA", begin, begin + end, begin + "?\n" + end):
             self.assertRaises(
-                errors.RequestInvalid, parsing.certificate, body(request=wrong, **asked)
+                errors.RequestInvalid, parsing.certificate, "a", body(request=wrong, **asked)
             )
         pem = f"{begin}AAA=\n{end}"
         for right in (pem, "Subject: CN=a\n" + pem, pem.replace("CERT", "NEW CERT")):
-            given = parsing.certificate(body(request=right, **asked))
-            assert given == (right, "192.0.2.1", 1)
+            given = parsing.certificate("a", body(request=right, **asked))
+            assert given == (right, Listener("a", "192.0.2.1", 1))
+            assert parsing.certificate("a", body(request=right)) == (right, None)

@@ -393,6 +393,7 @@ class TestForest(testtools.TestCase):
             Rules(FOREST, 0, 2),
             Rules(FOREST, 2, 1),
             Rules(FOREST, 3, 2),
+            Rules(FOREST, 9, 9),
             Rules(TREE, 2, 2),
             Rules(TREE, 1, 0),
             Rules(STAR, 1, 2),

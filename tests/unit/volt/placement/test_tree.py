@@ -269,6 +269,7 @@ class TestShapes(testtools.TestCase):
             Shape.TREE: Measures(1, 2),
             Shape.STAR: Measures(1, 0),
             Shape.CHAIN: Measures(1, 1),
+            Shape.RING: Measures(16, 64),
         }
 
     def test_a_tree_may_have_a_fanout_of_one(self):

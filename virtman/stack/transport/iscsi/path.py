@@ -46,7 +46,7 @@ class PathLayer:
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
         disk = self._disk(portal)
-        if sessions.is_cut_off(portal.iqn):  # Linux 6.1 opens no disk of it for a new device
+        if portal.iqn in sessions.cut_off():  # Linux 6.1 opens no disk of it for a new device
             raise ParentUnreachable(
                 f"{self._what(portal)} has lost its connection; it is used again once it lets this "
                 "node in, which one does not whose disks give no answer",
@@ -97,7 +97,7 @@ class PathLayer:
         ours beside it would be let in at once, and reads would wait there again.
         """
         disk = sessions.disk(portal.iqn, portal.lun)
-        if disk is not None and sessions.is_cut_off(portal.iqn) and _answers(portal):
+        if disk is not None and portal.iqn in sessions.cut_off() and _answers(portal):
             with explained(f"what is proved to {portal.iqn}"):
                 is_known = iscsi.proves(portal.iqn, *_words(self.step.proof))
             if not is_known:  # open-iscsi would try for ever with the secret of the first login
@@ -123,10 +123,9 @@ class PathLayer:
         # with other disks, or an agent died here
         is_open = sessions.session_to(portal.iqn) is not None
         try:
-            if is_open:
-                iscsi.scan(portal.iqn, portal.lun)
-            else:
+            if not is_open:
                 self._prove(portal)
+            iscsi.scan(portal.iqn, portal.lun)
         except OSError as err:
             reason = "the kernel did not look for its disk" if is_open else "it refused the login"
             raise ParentUnreachable(f"{what}: {reason}: {err.strerror}", host) from err

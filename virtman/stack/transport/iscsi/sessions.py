@@ -92,15 +92,18 @@ def is_logged_in(iqn: str) -> bool:
     return any(_state(session) == _LOGGED_IN for session in _sessions(iqn))
 
 
-def is_cut_off(iqn: str) -> bool:
-    """Tell whether there is a session with this target that has lost its connection.
+def cut_off() -> set[str]:
+    """Return the targets of sessions that have lost their connection.
 
-    One that still logs in for the first time has none to lose, and no disks yet.
+    One that still logs in for the first time has none to lose, and no disks yet. This is looked at
+    all the time, and nodes may have a hundred sessions: of one that is well, one file is read.
     """
-    return any(
-        _state(session) not in (_LOGGED_IN, "") and any(session.glob("device/target*"))
-        for session in _sessions(iqn)
-    )
+    found = set()
+    for session in _SESSIONS.glob("session*"):
+        if _state(session) not in (_LOGGED_IN, "") and any(session.glob("device/target*")):
+            with contextlib.suppress(OSError):  # it goes just now
+                found.add((session / "targetname").read_text().strip())
+    return found
 
 
 def unacknowledging() -> set[tuple[str, int]]:

@@ -40,9 +40,9 @@ class Iscsi:
         """Return what a target has sent of all its LUNs."""
         return targets.sent(portal.iqn)
 
-    def is_cut_off(self, portal: Portal) -> bool:
-        """Tell whether there is a session with a target that has lost its connection."""
-        return sessions.is_cut_off(portal.iqn)
+    def cut_off(self) -> set[str]:
+        """Return the names of targets with sessions that have lost their connection."""
+        return sessions.cut_off()
 
     def unacknowledging(self) -> set[tuple[str, int]]:
         """Return peers to whom TCP sends again."""
