@@ -179,7 +179,7 @@ class SilentParentTest(PlacementCase):
         one, _ = self.pair()
         (image,) = one.agent.attachments()
         mend, mended, busy = image._life.mend, [], threading.Event()
-        image._life.mend = lambda seen: (mended.append(seen), mend(seen))
+        image._life.mend = lambda *found: (mended.append(found), mend(*found))
         image._worker.submit(busy.wait)
         with one.process.here():
             for _ in range(5):
