@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 from urllib.parse import quote
@@ -201,9 +201,12 @@ class VoltClient(Connection, Coordinator):
         wishes = tuple(map(_wish, found.get("warmups", ())))
         return Placements(_tag(answer), places, wishes)
 
-    def ready(self, image: str, generation: int) -> None:
-        """Say that the placement of this generation is in use."""
-        self._call("PATCH", self._own(image), {"state": "ready", "generation": generation})
+    def ready(self, image: str, generation: int, stripes: Collection[int] | None = None) -> None:
+        """Say that the placement of this generation is in use, perhaps only in some stripes."""
+        body: dict[str, Any] = {"state": "ready", "generation": generation}
+        if stripes is not None:
+            body["stripes"] = sorted(stripes)
+        self._call("PATCH", self._own(image), body)
 
     def report(self, image: str, parent: str, reason: str = SILENT) -> str:
         """Say what is wrong with a parent, or standby; return what Volt makes of it."""
@@ -396,16 +399,19 @@ def _placement(answer: Mapping[str, Any]) -> Placement:
         answer["size"],
         answer["generation"],
         address.parse_proof(answer),
-        tuple(
-            Feed(_parent(feed["parent"]), _parent(feed["standby"]) if feed["standby"] else None)
-            for feed in feeds
-        ),
+        tuple(map(_feed, feeds)),
         # a Volt that knows no profiles, or no caps, names none
         {one["workload"]: one["revision"] for one in answer.get("profiles", ())},
         answer.get("capped", False),
         Hydration(**answer["hydrate"]) if answer.get("hydrate") else None,
         frozenset(answer["owns"]) if answer.get("owns") is not None else None,
     )
+
+
+def _feed(answer: Mapping[str, Any]) -> Feed:
+    standby = _parent(answer["standby"]) if answer["standby"] else None
+    # a Volt that does not say so knows of no order
+    return Feed(_parent(answer["parent"]), standby, answer.get("ready", True))
 
 
 def _parent(answer: Mapping[str, Any]) -> Parent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -280,8 +280,8 @@ class Coordinator(Protocol):
         :param tag: of the placements that are known; empty if none are
         """
 
-    def ready(self, image: str, generation: int) -> None:
-        """Say that the placement of this generation is in use.
+    def ready(self, image: str, generation: int, stripes: Collection[int] | None = None) -> None:
+        """Say that the placement of this generation is in use, perhaps only in some stripes.
 
         :raises PlacementStale: if there is a newer one
         """

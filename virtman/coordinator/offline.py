@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from virtman.coordinator.interface import (
     SILENT,
@@ -140,10 +140,10 @@ class Remembering(Coordinator):
         with self._unless_silent():
             return self.volt.basis(name)
 
-    def ready(self, image: str, generation: int) -> None:
-        """Say that the placement of this generation is in use."""
+    def ready(self, image: str, generation: int, stripes: Collection[int] | None = None) -> None:
+        """Say that the placement of this generation is in use, perhaps only in some stripes."""
         with self._unless_silent():
-            self.volt.ready(image, generation)
+            self.volt.ready(image, generation, stripes)
 
     def report(self, image: str, parent: str, reason: str = SILENT) -> str:
         """Say what is wrong with a parent, or standby; return what Volt makes of it."""

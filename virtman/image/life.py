@@ -22,7 +22,7 @@ import contextlib
 import enum
 import logging
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,7 +46,7 @@ from virtman.image.parents import Witness
 from virtman.model import feeding, keeping, layer_format, lending, plan, planner, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
-from virtman.model.placement import Placement
+from virtman.model.placement import Feed, Placement
 from virtman.model.wanted import Parents, Wanted
 from virtman.stack.builder import Built, Stack
 from virtman.stack.layer import wait_until
@@ -61,6 +61,8 @@ RETRY = 1.0
 """Seconds between two tries of what failed."""
 
 _ASK = 0.25
+_ORDER = 10.0
+"""Seconds for which a new parent may read from others than it shall, if who fed us still does."""
 _USES = {
     "(copy)": "all of it is copied here: give that back first ('virtman image release')",
     "(scrub)": "a scrub reads it: try again after that",
@@ -396,17 +398,23 @@ class Life:
         """
         name = self.info.name
         failure: VirtmanError | None = None
+        patience = time.monotonic() + _ORDER
         while True:
+            early = self._early(placement, patience)
             try:
-                wanted = replace(self.wanted, placement=placement, parents=parents)
+                now = placement.but(early)
+                wanted = replace(self.wanted, placement=now, parents=parents)
                 built = self._reconcile(wanted)
-                if built.unfed or placement.parents() & built.missing:
+                if built.unfed or now.parents() & built.missing:
                     built = self._make_do(built)
                 if not built.unfed:
                     # else Volt goes on sending it, until they are back or we are placed anew
-                    if placement.parents().isdisjoint(built.missing):
-                        self._tell_ready(placement)
-                    return
+                    if now.parents().isdisjoint(built.missing):
+                        self._tell_ready(placement, early)
+                    if not early:
+                        return
+                    placement = self._once_it_is_time(placement, early, patience)
+                    continue
                 failure = built.failure()
             except PlacementStale:
                 LOG.debug("image %s: placed anew meanwhile", name)
@@ -419,6 +427,33 @@ class Life:
                 time.sleep(RETRY)
             placement, failure = self.coordinator.placement(name), None
 
+    def _early(self, placement: Placement, patience: float) -> Mapping[int, Feed]:
+        """Return in which stripes it is too early to follow a placement, and what to keep there.
+
+        :param patience: until when somebody is waited for
+        """
+        early = placement.early(
+            self.wanted.placement, lambda parent: transport.is_connected(parent.portal)
+        )
+        if early and time.monotonic() > patience:
+            hosts = ", ".join(sorted({placement.feeds[one].parent.host for one in early}))
+            LOG.warning(
+                "image %s: %s did not turn to new parents within %.0f s; reading from there now",
+                self.info.name, hosts, _ORDER,
+            )  # fmt: skip
+            return {}
+        return early
+
+    def _once_it_is_time(
+        self, placement: Placement, early: Mapping[int, Feed], patience: float
+    ) -> Placement:
+        """Return the placement once it can be followed in more stripes, or is another one."""
+        while True:
+            time.sleep(_ASK)
+            newer = self.coordinator.placement(self.info.name)
+            if newer.generation != placement.generation or self._early(newer, patience) != early:
+                return newer
+
     def _make_do(self, built: Built) -> Built:
         """Read through standbys where a parent does not answer, or is cut off."""
         for host in built.missing:
@@ -429,15 +464,18 @@ class Life:
             LOG.warning("image %s: %s; using standbys", self.info.name, built.failure())
         return made
 
-    def _tell_ready(self, placement: Placement) -> None:
+    def _tell_ready(self, placement: Placement, early: Collection[int]) -> None:
+        """Say that a placement is in use, but for the stripes in which it is too early."""
+        stripes = set(range(self.info.stripes)).difference(early) if early else None
         try:
-            self.coordinator.ready(placement.image, placement.generation)
+            self.coordinator.ready(placement.image, placement.generation, stripes)
         except CoordinatorUnreachable as err:
             # it sends the placement again with the first heartbeat that reaches it
             LOG.warning("image %s is in use without Volt's knowing: %s", placement.image, err)
             self.generation = 0
         else:
-            self.generation = placement.generation
+            if stripes is None:
+                self.generation = placement.generation
 
     def _mix(self, seen: Mapping[str, Table]) -> None:
         """Read from others what they have too, or from none if that went wrong."""

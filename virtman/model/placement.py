@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from virtman.model import address
 from virtman.model.address import Portal, Proof
@@ -27,10 +27,15 @@ class Parent:
 
 @dataclass(frozen=True)
 class Feed:
-    """Who feeds one stripe: the parent, and who takes over if it dies."""
+    """Who feeds one stripe: the parent, and who takes over if it dies.
+
+    :ivar ready: false while the parent itself is given another one, and may still read the stripe
+        from this host
+    """
 
     parent: Parent
     standby: Parent | None = None
+    ready: bool = True
 
     @property
     def parents(self) -> tuple[Parent, ...]:
@@ -70,6 +75,31 @@ class Placement:
     capped: bool = False
     hydrate: Hydration | None = None
     owns: frozenset[int] | None = None
+
+    def early(
+        self, before: Placement | None, works: Callable[[Parent], bool]
+    ) -> Mapping[int, Feed]:
+        """Return in which stripes it is too early to follow this placement, and what to keep.
+
+        There the new parent is not ready, and one of before still works. Both hosts would wait for
+        each other if one read from the other before that one has turned away from it. So a
+        stripe's hosts follow a change from the source downwards.
+
+        :param before: as which this host reads now, if it does
+        """
+        kept = {}
+        pairs = zip(before.feeds, self.feeds, strict=True) if before else ()
+        for stripe, (old, new) in enumerate(pairs):
+            if not new.ready and new.parent.host != old.parent.host:
+                well = [parent for parent in old.parents if works(parent)]
+                if well:
+                    kept[stripe] = Feed(well[0], next(iter(well[1:]), None))
+        return kept
+
+    def but(self, kept: Mapping[int, Feed]) -> Placement:
+        """Return this placement with other feeds in some stripes."""
+        feeds = (kept.get(stripe, feed) for stripe, feed in enumerate(self.feeds))
+        return replace(self, feeds=tuple(feeds))
 
     def parents(self) -> set[str]:
         """Return the hosts that feed this one, without those who only take over."""

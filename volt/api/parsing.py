@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -61,10 +61,14 @@ class Page:
 
 @dataclass(frozen=True)
 class StateChange:
-    """The state a host says it is in, and the generation of the placement it acts on."""
+    """The state a host says it is in, and on which placement it acts.
+
+    ``stripes`` are those in which it does so far; None if in all.
+    """
 
     state: State
     generation: int | None
+    stripes: Collection[int] | None
 
 
 def image(body: bytes) -> NewImage:
@@ -167,7 +171,7 @@ def join(body: bytes) -> tuple[Portal, Wiring]:
 def state(body: bytes) -> StateChange:
     """Parse the body of PATCH /v1/images/{image}/hosts/{host}."""
     content = _load(body, schemas.STATE)
-    return StateChange(State(content["state"]), content.get("generation"))
+    return StateChange(State(content["state"]), content.get("generation"), content.get("stripes"))
 
 
 def heartbeat(body: bytes) -> Report:

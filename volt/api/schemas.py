@@ -60,6 +60,7 @@ _PEM = (
     "-----END (NEW )?CERTIFICATE REQUEST-----"
 )
 
+_STRIPES = 60
 _COUNT = {"type": "integer", "minimum": 0, "maximum": LARGEST}
 
 
@@ -117,7 +118,7 @@ IMAGE = Schema(
             "name": {"type": "string"},
             "size": {},  # the rule is Volt's own: ImageSizeInvalid states it
             "shape": {"enum": [shape.value for shape in Shape]},
-            "stripes": {"type": "integer", "minimum": 1, "maximum": 60},
+            "stripes": {"type": "integer", "minimum": 1, "maximum": _STRIPES},
             "fanout": {"type": "integer", "minimum": 0, "maximum": 64},
             "foreign_children": {"type": ["integer", "null"], "minimum": 0, "maximum": 64},
             **SOURCE,
@@ -171,6 +172,11 @@ STATE = Schema(
         "properties": {
             "state": {"enum": ["ready", "leaving"]},
             "generation": _COUNT,
+            "stripes": {
+                "type": "array",
+                "items": {"type": "integer", "minimum": 0, "maximum": _STRIPES - 1},
+                "uniqueItems": True,
+            },
         },
         "required": ["state"],
         "if": {"properties": {"state": {"const": "ready"}}},

@@ -53,7 +53,7 @@ def _changing(said: Callable[[str], ColumnElement[Any]]) -> Update:
     is_there = (_TABLE.c[name] == said(f"in_{name}") for name in ("image", "stripe", "host"))
     kept = {
         name: case((said("moved"), said(f"to_{name}")), else_=_TABLE.c[name])
-        for name in ("parent", "standby")
+        for name in ("parent", "standby", "moved")
     }
     counts = ("level", "inner", "fed", "foreign", "accepting", "stray", "open")
     return (
@@ -69,7 +69,8 @@ _CHANGED = _changing(_bound)
 _CHANGED_AT_ONCE = _changing(
     lines(
         {"in_image": Text, "in_stripe": Integer, "in_host": Text, "moved": Boolean}
-        | {"to_parent": Text, "to_standby": Text, "to_level": Integer, "to_inner": Boolean}
+        | {"to_parent": Text, "to_standby": Text, "to_moved": BigInteger}
+        | {"to_level": Integer, "to_inner": Boolean}
         | {"to_fed": Integer, "to_foreign": Integer, "to_accepting": Boolean}
         | {"to_stray": Boolean, "to_open": Boolean}
     ).c.__getitem__
@@ -225,7 +226,7 @@ class _Written:
                 self.new.append(_row(image, places, stripe, node))
                 continue
             key = {"in_image": image.name, "in_stripe": stripe, "in_host": node.host}
-            feed = key | {"to_parent": None, "to_standby": None}
+            feed = key | {"to_parent": None, "to_standby": None, "to_moved": image.generation}
             if node.host in moved:
                 edge = places.edge(node.host, stripe)
                 feed |= {"to_parent": edge.parent, "to_standby": edge.standby}
@@ -252,6 +253,7 @@ def _row(image: ImageRow, places: Places, stripe: int, node: Node) -> dict[str, 
         "parent": edge.parent,
         "standby": edge.standby,
         "whole": node.whole,
+        "moved": 0,
     }
 
 

@@ -105,6 +105,22 @@ _WHOLE = (
     .values(whole=bindparam("to_whole"), complete=bindparam("to_complete"))
 )
 _NODES: Any = NodeRow.__table__
+_SETTLED = (
+    update(_NODES)
+    .where(
+        _NODES.c.image == bindparam("in_image"),
+        _NODES.c.host == bindparam("in_host"),
+        _NODES.c.stripe.in_(bindparam("stripes", expanding=True)),
+        select(_PLACES.c.host)
+        .where(
+            _PLACES.c.image == _NODES.c.image,
+            _PLACES.c.host == _NODES.c.host,
+            _PLACES.c.generation == bindparam("in_generation"),
+        )
+        .exists(),
+    )
+    .values(moved=0)
+)
 _ROOTS = (
     update(_NODES)
     .where(_NODES.c.image == bindparam("in_image"), _NODES.c.host == bindparam("in_host"))
@@ -288,6 +304,17 @@ def confirm(session: Session, used: Iterable[tuple[str, str, int]]) -> None:
         for image, host, generation in sorted(used)
     ]
     session.connection().execute(_CONFIRMED, rows)
+
+
+def settle(
+    session: Session, image: str, host: str, generation: int, stripes: Collection[int]
+) -> None:
+    """Note in which stripes a host reads as its placement of that generation says.
+
+    Nothing happens if the placement is another by now.
+    """
+    about = {"in_image": image, "in_host": host, "in_generation": generation}
+    session.connection().execute(_SETTLED, about | {"stripes": sorted(stripes)})
 
 
 @dataclass(frozen=True, order=True)

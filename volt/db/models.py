@@ -230,6 +230,8 @@ class NodeRow(Base):
 
     Standby null is the source below a host, and nobody below the source. The others are
     those of ``volt.placement.links.Node``; ``open`` is whether the host may be given a child.
+    ``moved`` is the image's generation when the parent took the place of another one; 0 if it is
+    the host's first one, or if the host said that it reads from it.
     """
 
     __tablename__ = "nodes"
@@ -249,6 +251,7 @@ class NodeRow(Base):
     whole: Mapped[bool] = mapped_column(default=False)
     stray: Mapped[bool] = mapped_column(default=False)
     open: Mapped[bool]
+    moved: Mapped[int] = mapped_column(BigInteger, default=0)
 
     __table_args__ = (
         ForeignKeyConstraint(

@@ -3,7 +3,7 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Select, func, select, union
@@ -36,10 +36,12 @@ _PLACED = (
     .order_by(_PLACES.c.image, _PLACES.c.host)
 )
 _PARENT, _STANDBY = _PLACES.alias("parent"), _PLACES.alias("standby")
+_PARENT_NODE = _NODES.alias("parent_node")
 _FED = (
     _of(_NODES, "host", "parent", "standby", "inner")
     .add_columns(*(_PARENT.c[name] for name in columns.PORTAL))
     .add_columns(*(_STANDBY.c[name].label(f"standby_{name}") for name in columns.PORTAL))
+    .add_columns((_PARENT_NODE.c.moved > _PARENT.c.confirmed).label("moving"))
     .outerjoin_from(
         _NODES,
         _PARENT,
@@ -48,10 +50,16 @@ _FED = (
     .outerjoin(
         _STANDBY, (_STANDBY.c.image == _NODES.c.image) & (_STANDBY.c.host == _NODES.c.standby)
     )
+    .outerjoin(
+        _PARENT_NODE,
+        (_PARENT_NODE.c.image == _NODES.c.image)
+        & (_PARENT_NODE.c.stripe == _NODES.c.stripe)
+        & (_PARENT_NODE.c.host == _NODES.c.parent),
+    )
     .order_by(_NODES.c.stripe)
 )
 _OF_PARENT = slice(5, 5 + len(columns.PORTAL))
-_OF_STANDBY = slice(_OF_PARENT.stop, None)
+_OF_STANDBY = slice(_OF_PARENT.stop, _OF_PARENT.stop + len(columns.PORTAL))
 _STANDING = ("host", "generation", "left", *columns.PORTAL)
 _STANDINGS = _of(_PLACES, *_STANDING)
 _WAITING = select(*(_PLACES.c[name] for name in ("image", *_STANDING))).where(
@@ -97,11 +105,13 @@ def standings(
 class _Peers:
     """Whom hosts are told of: parents and standbys by stripe, where they serve, who stands by.
 
-    ``inner`` are the stripes in which the hosts themselves may feed others.
+    ``inner`` are the stripes in which the hosts themselves may feed others, and ``moving`` those
+    in which their parents have another parent than before, and have not said that they use it.
     """
 
     told: Mapping[Key, Told]
     inner: Mapping[Key, tuple[int, ...]]
+    moving: Mapping[Key, Collection[int]]
     portals: Mapping[Key, Portal]
     standing_by: Mapping[str, Sequence[str]]
 
@@ -129,8 +139,7 @@ def portals_of(session: Session, keys: Collection[Key]) -> dict[Key, Portal]:
 
 def told(session: Session, image: str, host: str) -> Told:
     """Return parent and standby of the host in each stripe."""
-    pairs, _, _ = _fed(session, {(image, host)})
-    return pairs[image, host]
+    return _fed(session, {(image, host)}).told[image, host]
 
 
 def forget_told(session: Session, image: str, gone: Collection[str]) -> set[str]:
@@ -191,26 +200,25 @@ def _peers(session: Session, images: Mapping[str, ImageRow], rows: Sequence[Any]
     left: dict[Key, Told] = {
         (row.image, row.host): row.told for row in rows if row.told is not None
     }
-    pairs, inner, portals = _fed(session, {(row.image, row.host) for row in rows} - left.keys())
-    pairs |= left
+    fed = _fed(session, {(row.image, row.host) for row in rows} - left.keys())
+    pairs = {**fed.told, **left}
     named = {(key[0], peer) for key, told in pairs.items() for pair in told for peer in pair}
     homes = {(name, row.home) for name, row in images.items()}
     others = {(image, peer) for image, peer in named | homes if peer is not None}
-    portals |= portals_of(session, others - portals.keys())
+    portals = {**fed.portals, **portals_of(session, others - fed.portals.keys())}
     standing_by = {}
     for name in sorted(image for image, peer in named if peer is None):
         found = {row.host: columns.portal(row) for row in _standing_by(session, name)}
         portals |= {(name, host): portal for host, portal in found.items()}
         standing_by[name] = sorted(found)
-    return _Peers(pairs, inner, portals, standing_by)
+    return replace(fed, told=pairs, portals=portals, standing_by=standing_by)
 
 
-def _fed(
-    session: Session, keys: Collection[Key]
-) -> tuple[dict[Key, Told], dict[Key, tuple[int, ...]], dict[Key, Portal]]:
-    """Return parents and standbys of hosts in the trees, where they are inner, who serves where."""
+def _fed(session: Session, keys: Collection[Key]) -> _Peers:
+    """Return whom hosts in the trees are told of, but for those who stand by for the source."""
     pairs: dict[Key, Told] = defaultdict(list)
     inner: dict[Key, tuple[int, ...]] = {}
+    moving: dict[Key, set[int]] = defaultdict(set)
     portals: dict[Key, Portal] = {}
     if keys:
         for row in session.connection().execute(_FED, _asked(keys)):
@@ -218,11 +226,13 @@ def _fed(
                 key = row.image, row.host
                 if row.inner:
                     inner[key] = (*inner.get(key, ()), len(pairs[key]))
+                if row.moving:
+                    moving[key].add(len(pairs[key]))
                 pairs[key].append([row.parent, row.standby])
                 for peer, portal in (row.parent, row[_OF_PARENT]), (row.standby, row[_OF_STANDBY]):
                     if portal[0] is not None:
                         portals[row.image, peer] = Portal(*portal)
-    return pairs, inner, portals
+    return _Peers(pairs, inner, moving, portals, {})
 
 
 def _standing_by(session: Session, image: str) -> Iterable[Any]:
@@ -244,15 +254,17 @@ def _feeds(image: ImageRow, host: str, peers: _Peers) -> tuple[Feed, ...]:
 
     told = peers.told[image.name, host]
     if host == image.home:
-        return tuple(Feed(stripe, peer(None), None) for stripe in range(len(told)))
+        return tuple(Feed(stripe, peer(None), None, ready=True) for stripe in range(len(told)))
     standing_by = peers.standing_by.get(image.name, ())
+    moving = peers.moving.get((image.name, host), ())
     feeds = []
     for stripe, (parent, standby) in enumerate(told):
         first, second = parent or image.home, standby or image.home
         others = [one for one in standing_by if one not in (host, first)]
         if second in (None, first) and others:
             second = others[zlib.crc32(host.encode()) % len(others)]
-        feeds.append(Feed(stripe, peer(first), None if first == second else peer(second)))
+        other = None if first == second else peer(second)
+        feeds.append(Feed(stripe, peer(first), other, stripe not in moving))
     return tuple(feeds)
 
 

@@ -183,11 +183,16 @@ class Peer:
 
 @dataclass(frozen=True)
 class Feed:
-    """From whom a host reads one stripe; whom the source feeds has no standby."""
+    """From whom a host reads one stripe; whom the source feeds has no standby.
+
+    ``ready`` is false while the parent itself has another parent than before, and may not read from
+    that yet: it may read the stripe from this host meanwhile.
+    """
 
     stripe: int
     parent: Peer
     standby: Peer | None
+    ready: bool
 
 
 @dataclass(frozen=True)

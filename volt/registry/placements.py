@@ -155,12 +155,17 @@ class Placements:
             LOG.info("Host %s placed in image %s", host, image)
         return {(one.image, one.host): one for one in found}, len(returning | waiting)
 
-    def ready(self, image: str, host: str, generation: int) -> Placement:
-        """Note that the host reads from the parents of that generation.
+    def ready(
+        self, image: str, host: str, generation: int, stripes: Collection[int] | None = None
+    ) -> Placement:
+        """Note that the host reads from the parents of that generation, perhaps in some stripes.
 
         Raises ImageUnknown, HostUnknown, PlacementStale.
         """
-        self.confirm([(image, host, generation)])
+        if stripes is None:
+            self.confirm([(image, host, generation)])
+        else:
+            self._settle(image, host, generation, stripes)
         placement = self.show(image, host)
         if placement.state == State.LEAVING:
             raise PlacementStale(f"host {host} is leaving image {image}: join it again")
@@ -179,6 +184,11 @@ class Placements:
         """
         with self._writing.begin() as session:
             hosts.confirm(session, used)
+
+    @retried
+    def _settle(self, image: str, host: str, generation: int, stripes: Collection[int]) -> None:
+        with self._writing.begin() as session:
+            hosts.settle(session, image, host, generation, stripes)
 
     def have(self, said: Collection[hosts.Had]) -> None:
         """Note which hosts have all of an image, or not any more."""

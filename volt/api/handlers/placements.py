@@ -29,7 +29,8 @@ def change(service: Service, image: str, host: str) -> ResponseReturnValue:
     if wanted.state == State.LEAVING:
         return vars(service.placements.leave(image, host))
     assert wanted.generation is not None  # the schema asks for it here
-    return vars(service.placements.ready(image, host, wanted.generation))
+    ready = service.placements.ready(image, host, wanted.generation, wanted.stripes)
+    return vars(ready)
 
 
 def remove(service: Service, image: str, host: str) -> ResponseReturnValue:

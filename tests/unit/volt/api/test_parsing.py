@@ -76,7 +76,9 @@ class TestBodies(testtools.TestCase):
 
     def test_ready_needs_the_generation_and_leaving_does_not(self):
         self.assertRaises(errors.RequestInvalid, parsing.state, body(state="ready"))
-        assert parsing.state(body(state="leaving")) == parsing.StateChange(State.LEAVING, None)
+        assert parsing.state(body(state="leaving")) == parsing.StateChange(
+            State.LEAVING, None, None
+        )
         assert parsing.state(body(state="ready", generation=3)).generation == 3
         self.assertRaises(errors.RequestInvalid, parsing.state, body(state="joining"))
 
