@@ -10,6 +10,8 @@ from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 PIECE = 64 * 1024
+AGENT = "virtman.cmd.agent"
+STILL = 8  # seconds; after ten, hosts follow whatever their new parents do
 # Reads pieces at random, past the page cache, until a file is there; ends at once at an error or at
 # a piece that is wrong. Says how many it read, and how long the slowest took.
 READER = """
@@ -27,6 +29,16 @@ while not os.path.exists("/host/stop"):
     time.sleep(0.01)
 print(count, f"{longest:.2f}")
 """
+
+
+@contextmanager
+def stopped(node):
+    """Have a node's agent do nothing for as long, but its kernel go on."""
+    node.run(["pkill", "-STOP", "-f", AGENT])
+    try:
+        yield
+    finally:
+        node.run(["pkill", "-CONT", "-f", AGENT])
 
 
 class TestRing(DeployedCase):
@@ -66,21 +78,36 @@ class TestRing(DeployedCase):
         device = f"/dev/mapper/virtman_{self.image}_vm_vm-{readers[0].name}"
         self.assertEqual(self.sha256, sha256(readers[0], device))
 
+    def test_reads_go_on_while_a_new_owner_does_not_turn_away_from_the_one_of_before(self):
+        busy, *others, former = self.nodes
+        self.create(former, "vm-other")
+        with self.load([busy, *others]) as longest:
+            with stopped(busy):
+                self.drain(former, True)
+                time.sleep(STILL)
+            self.wait_owners([busy, *others])
+        self.assertLess(max(longest), STILL - 2)
+
     @contextmanager
     def load(self, nodes):
-        """Have nodes read at random for as long; all they read must be right."""
+        """Have nodes read at random for as long; all they read must be right.
+
+        Has the seconds of each node's longest read afterwards.
+        """
+        longest = []
         content = (self.bed.folder / "image").read_bytes()
         pieces = (content[begin : begin + PIECE] for begin in range(0, len(content), PIECE))
         known = "\n".join(hashlib.sha256(piece).hexdigest() for piece in pieces)
 
         def start(node):
+            (node.share / "stop").unlink(missing_ok=True)
             (node.share / "pieces").write_text(known)
             device = self.create(node, f"vm-{node.name}")
             return node.spawn(["python3", "-c", READER, device, node.name], log="read")
 
         pids = each(nodes, start)
         try:
-            yield
+            yield longest
         finally:
             for node in nodes:
                 (node.share / "stop").touch()
@@ -92,6 +119,7 @@ class TestRing(DeployedCase):
                 f"a ring with owners that change and die, pieces and longest read: {said.strip()}"
             )
             self.assertRegex(said, r"^\d+ [\d.]+\n$")
+            longest.append(float(said.split()[1]))
 
     def wait_owners(self, nodes):
         """Wait until these own all stripes, and all of them read from them."""

@@ -1,14 +1,18 @@
 """Nodes feed each other, and move when Volt says so."""
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, TestCase
 from virtman.background.recovery import Recovery
 from virtman.errors import CoordinatorUnreachable, KernelFailure
+from virtman.image import life
 from virtman.model.address import iqn
+from virtman.model.placement import Feed, Parent
 from virtman.stack.transport.iscsi import path
 
 
@@ -189,6 +193,65 @@ class SilentParentTest(PlacementCase):
         self.assertEqual(1, len(mended))
         one.beat()
         self.assertEqual(2, len(mended))
+
+
+class OrderTest(PlacementCase):
+    """A new parent that may still read from this node."""
+
+    def setUp(self):
+        super().setUp()
+        self.one, self.two = self.pair()
+        three = self.bed.node("c")
+        three.create("vm1")
+        self.settle(self.one, self.two, three)
+        (self.image,) = self.one.agent.attachments()
+        (other,) = three.agent.attachments()
+        self.before = self.image._life.wanted.placement
+        self.assertEqual(["b", "source"], self.parents(self.one, 1))
+        self.new = Feed(Parent("c", other._life.wanted.portal, self.before.proof), ready=False)
+        self.told = []
+        coordinator = self.one.agent.coordinator
+        for name, double in ("placement", lambda _: self.placement()), ("ready", self.ready):
+            self.useFixture(fixtures.MockPatchObject(coordinator, name, double))
+
+    def placement(self):
+        """Return a newer placement of node a, with another feed of stripe 1."""
+        feeds = (self.before.feeds[0], self.new)
+        return replace(self.before, feeds=feeds, generation=self.before.generation + 1)
+
+    def ready(self, image, generation, stripes=None):
+        self.told.append((stripes, self.parents(self.one, 1)))
+
+    @contextlib.contextmanager
+    def following(self):
+        with self.one.process.here(), ThreadPoolExecutor(1) as pool:
+            done = pool.submit(self.image.use, self.placement())
+            self.await_(lambda: self.told)
+            yield
+            done.result()
+
+    def test_it_is_used_once_it_is_ready(self):
+        with self.following():
+            self.assertEqual([({0}, ["b"])], self.told)
+            self.new = replace(self.new, ready=True)
+        self.assertEqual((None, ["c"]), self.told[-1])
+        self.assertEqual(2, len(self.told))
+
+    def test_the_standby_serves_meanwhile_if_the_parent_of_before_dies(self):
+        with self.following():
+            (session,) = (
+                one for one in self.one.kernel.sessions if one.key[2] == iqn("b", "debian")
+            )
+            session.is_cut = True
+            self.await_(lambda: self.parents(self.one, 1) == ["source"])
+            self.new = replace(self.new, ready=True)
+        self.assertEqual(["c"], self.parents(self.one, 1))
+
+    def test_it_is_not_waited_for_without_end(self):
+        self.useFixture(fixtures.MockPatchObject(life, "_ORDER", 0.1))
+        with self.following():
+            pass
+        self.assertEqual([({0}, ["b"]), (None, ["c"])], self.told)
 
 
 class MovingTest(PlacementCase):

@@ -5,6 +5,7 @@ import random
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase
+from volt.errors import PlacementStale
 from volt.model.objects import NewImage, State
 from volt.placement.rules import Shape
 from volt.transport import Portal
@@ -124,6 +125,37 @@ class TestOrder(TreesCase):
                 self.follow(host)
             self.let_go()
         self.follow_all()
+
+    def test_a_parent_is_ready_in_the_stripes_that_it_named(self):
+        self.begin(Shape.FOREST, 3)
+        self.placements.leave("y", "h0")
+        stripe, parent = next(
+            (feed.stripe, feed.parent.host)
+            for host in sorted(self.agents.used)
+            for feed in self.placements.show("y", host).stripes
+            if not feed.ready
+        )
+
+        def is_ready():
+            """Tell what all children hear of that parent."""
+            feeds = [self.placements.show("y", host).stripes for host in self.agents.used]
+            (said,) = {one[stripe].ready for one in feeds if one[stripe].parent.host == parent}
+            return said
+
+        generation = self.placements.show("y", parent).generation
+        earlier = generation - 1
+        self.assertRaises(PlacementStale, self.placements.ready, "y", parent, earlier, [stripe])
+        self.placements.ready("y", parent, generation, {*range(STRIPES)} - {stripe})
+        assert not is_ready()
+        self.placements.ready("y", parent, generation, [stripe])
+        assert is_ready()
+        assert self.placements.show("y", parent).state == State.READY
+
+    def test_who_joins_waits_for_nobody(self):
+        self.begin(Shape.FOREST, 2, 1)
+        for number in range(8):
+            self.join(f"n{number}", image="y")
+            assert all(feed.ready for feed in self.placements.show("y", f"n{number}").stripes)
 
     def test_in_trees(self):
         self.begin(Shape.FOREST, 3)

@@ -146,6 +146,17 @@ class CoordinatorTest(CoordinatorCase):
             self.volt.placement("i"),
         )
 
+    def test_a_placement_tells_which_parents_are_not_ready(self):
+        def feed(stripe, **words):
+            parent = {"host": "b", "portal": PORTAL, "chap": CHAP}
+            return {"stripe": stripe, "parent": parent, "standby": None, **words}
+
+        answer = {"image": "i", "size": 512, "generation": 1, "chap": CHAP}
+        feeds = [feed(0, ready=False), feed(1, ready=True), feed(2)]  # the last of an older Volt
+        self.answers({**answer, "stripes": feeds})
+        told = [one.ready for one in self.volt.placement("i").feeds]
+        self.assertEqual([False, True, True], told)
+
     def test_a_placement_has_the_revisions_of_profiles_where_volt_knows_any(self):
         answer = {"image": "i", "size": 512, "generation": 1, "chap": CHAP, "stripes": []}
         self.answers(answer)
@@ -212,6 +223,7 @@ class CoordinatorTest(CoordinatorCase):
         portal = Portal(**PORTAL)
         self.volt.join("i", portal)
         self.volt.ready("i", 4)
+        self.volt.ready("i", 4, {2, 0})
         self.volt.leave("i")
         self.volt.remove("i")
         self.volt.register("i", 512, Shape("tree", fanout=3), portal, Proof(**CHAP))
@@ -225,6 +237,7 @@ class CoordinatorTest(CoordinatorCase):
             [
                 ("PUT", own, {"portal": PORTAL, "rack": None, "speed": None}),
                 ("PATCH", own, {"state": "ready", "generation": 4}),
+                ("PATCH", own, {"state": "ready", "generation": 4, "stripes": [0, 2]}),
                 ("PATCH", own, {"state": "leaving"}),
                 ("DELETE", own, None),
                 ("POST", "/v1/images", registered),

@@ -80,6 +80,11 @@ class TestBodies(testtools.TestCase):
             State.LEAVING, None, None
         )
         assert parsing.state(body(state="ready", generation=3)).generation == 3
+        partly = body(state="ready", generation=3, stripes=[0, 2])
+        assert parsing.state(partly) == parsing.StateChange(State.READY, 3, [0, 2])
+        for stripes in ([-1], [60], ["a"], [1, 1], 3):
+            wrong = body(state="ready", generation=3, stripes=stripes)
+            self.assertRaises(errors.RequestInvalid, parsing.state, wrong)
         self.assertRaises(errors.RequestInvalid, parsing.state, body(state="joining"))
 
     def test_a_heartbeat_takes_ten_thousand_images_and_no_more(self):
