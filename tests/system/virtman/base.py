@@ -140,6 +140,15 @@ class DeployedCase(testtools.TestCase):
         self.deployment.destroy(node, *mine)
         self.deployment.drop(node, self.image)
 
+    @contextlib.contextmanager
+    def agent_held(self, node):
+        """Have a node's agent do nothing meanwhile, while its kernel goes on."""
+        node.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
+        try:
+            yield
+        finally:
+            node.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
+
     def create(self, node, vm):
         made = self.deployment.create(node, self.image, vm)
         self.created.append((node, vm))

@@ -1,6 +1,5 @@
 """What a node's cache keeps, and what happens when its device dies or is full."""
 
-import contextlib
 import hashlib
 import json
 import random
@@ -189,7 +188,7 @@ class TestScrub(CacheCase):
         wait_until(lambda: self.scrubs() > 1, "two scrubs", 60, 0.2)
         wrong = range(0, cached, MIB + BLOCK)
         # else a scrub heals a block while the next one rots
-        with self.agent_held():
+        with self.agent_held(self.node):
             wait_until(lambda: self.is_answered_by_the_cache(cached), "all cached", 60, 0.2)
             rot(self.node, BEHIND, content, wrong)
             self.assertFalse(self.read_start(cached) == content[:cached])
@@ -206,15 +205,6 @@ class TestScrub(CacheCase):
         report(f"{scrubs} scrubs healed {len(found)} blocks, and fetched {fetched // 1024} KiB of "
                f"the {lacked // MIB} MiB that the cache lacked")  # fmt: skip
         self.assertLessEqual(fetched, (scrubs + 1) * 2 * lacked // 128)
-
-    @contextlib.contextmanager
-    def agent_held(self):
-        """Have the agent do nothing meanwhile."""
-        self.node.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
-        try:
-            yield
-        finally:
-            self.node.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
 
     def is_answered_by_the_cache(self, length):
         """Read the first bytes of the VM's device; tell whether none of them were fetched."""

@@ -10,7 +10,6 @@ from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 PIECE = 64 * 1024
-AGENT = "virtman.cmd.agent"
 STILL = 8  # seconds; after ten, hosts follow whatever their new parents do
 # Reads pieces at random, past the page cache, until a file is there; ends at once at an error or at
 # a piece that is wrong. Says how many it read, and how long the slowest took.
@@ -29,16 +28,6 @@ while not os.path.exists("/host/stop"):
     time.sleep(0.01)
 print(count, f"{longest:.2f}")
 """
-
-
-@contextmanager
-def stopped(node):
-    """Have a node's agent do nothing for as long, but its kernel go on."""
-    node.run(["pkill", "-STOP", "-f", AGENT])
-    try:
-        yield
-    finally:
-        node.run(["pkill", "-CONT", "-f", AGENT])
 
 
 class TestRing(DeployedCase):
@@ -73,6 +62,7 @@ class TestRing(DeployedCase):
             self.drain(other, False)
             self.wait_owners(self.nodes)
             other.kill()
+            self.addCleanup(self.revive, other)
             self.wait_owners(readers)
             time.sleep(1)
         device = f"/dev/mapper/virtman_{self.image}_vm_vm-{readers[0].name}"
@@ -82,11 +72,15 @@ class TestRing(DeployedCase):
         busy, *others, former = self.nodes
         self.create(former, "vm-other")
         with self.load([busy, *others]) as longest:
-            with stopped(busy):
+            with self.agent_held(busy):
                 self.drain(former, True)
                 time.sleep(STILL)
             self.wait_owners([busy, *others])
         self.assertLess(max(longest), STILL - 2)
+
+    def revive(self, node):
+        node.restart()
+        self.start_agent(node)
 
     @contextmanager
     def load(self, nodes):

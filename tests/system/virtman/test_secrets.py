@@ -156,15 +156,12 @@ class TestSecrets(DeployedCase):
         self.settled(child)
         log = child.share / "agent.log"
         before = log.read_text().count(": placement ")
-        parent.run(["pkill", "-STOP", "-f", "virtman.cmd.agent"])
-        try:
+        with self.agent_held(parent):
             self.deployment.ask("DELETE", f"/v1/images/{self.image}/hosts/{parent.name}")
             begin = time.monotonic()
             wait_until(lambda: log.read_text().count(": placement ") > before,
                        "the placement", 20, 0.01)  # fmt: skip
             passed = time.monotonic() - begin
-        finally:
-            parent.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
         report(f"a placement reached its host {passed:.2f} s after the change")
         self.assertLess(passed, 1)
 
