@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 
@@ -177,10 +179,17 @@ def resize(client: Client, vm: str, size: int) -> None:
 @click.option(
     "--qmp",
     metavar="SOCKET",
-    required=True,
     type=click.Path(exists=True, dir_okay=False, resolve_path=True),
     help="Unix socket at which the QEMU of VM listens, for nobody else. The agent's account must "
     "be able to use it.",
+)
+@click.option("--domain", metavar="DOMAIN", help="Name or UUID of VM at libvirt, instead of --qmp.")
+@click.option(
+    "--connect",
+    metavar="URI",
+    default="qemu:///system",
+    show_default=True,
+    help="Where libvirt is, with --domain.",
 )
 @click.option(
     "--force",
@@ -198,14 +207,34 @@ def resize(client: Client, vm: str, size: int) -> None:
 @as_json
 @click.pass_obj
 def suspend(
-    client: Client, vm: str, name: str, qmp: str, force: bool, saved: str | None, as_json: bool
+    client: Client,
+    vm: str,
+    name: str,
+    qmp: str | None,
+    domain: str | None,
+    connect: str,
+    force: bool,
+    saved: str | None,
+    as_json: bool,
 ) -> None:
     """Make NAME of disk and memory of VM, for others to go on from.
 
-    VM runs in a QEMU whose monitor listens at SOCKET. It goes on after a moment.
+    VM runs in a QEMU whose monitor listens at SOCKET, or as DOMAIN of libvirt; run this as root
+    then. It goes on after a moment.
     """
-    client.suspend(vm, name, qmp, forced=force, saved=saved or "")
-    follow_layer(client, name, as_json=as_json)
+    if (qmp is None) == (domain is None):
+        raise click.UsageError("give either --qmp or --domain")
+    if domain and saved:
+        raise click.UsageError("--saved is about the QEMU at --qmp")
+    with ExitStack() as asked:
+        if domain:
+            from virtman.qemu import domain as domains  # noqa: PLC0415 - loads what others need not
+
+            owner = os.stat(client.path).st_uid
+            qmp = asked.enter_context(domains.monitor(domain, connect, owner))
+        assert qmp is not None
+        client.suspend(vm, name, qmp, forced=force, saved=saved or "")
+        follow_layer(client, name, as_json=as_json)
 
 
 @vm.command()

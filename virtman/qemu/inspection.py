@@ -22,6 +22,7 @@ from virtman.model.suspended import (
 )
 from virtman.qemu.qmp import Monitor, features
 
+SERIAL = "isa-serial"
 OLDEST = (8, 2)
 """The first QEMU whose memory may be a read-only device that the guest writes to for itself."""
 
@@ -81,7 +82,7 @@ def hardware(monitor: Monitor) -> Hardware:
             backends[0]["size"],
             backends[0]["id"],
             monitor.value(block, "x-use-canonical-path-for-ramblock-id"),
-            list(monitor.children("/machine/unattached").values()).count("isa-serial"),
+            _serials(monitor),
             tuple(_devices(monitor)),
         )
     )
@@ -126,8 +127,14 @@ def _innermost(node: dict[str, Any]) -> str:
     return str(node["filename"])
 
 
+def _serials(monitor: Monitor) -> int:
+    """Return how many serial ports there are, whether QEMU or whoever started it made them."""
+    found = [*monitor.children("/machine/unattached").values(), *_made(monitor).values()]
+    return found.count(SERIAL)
+
+
 def _devices(monitor: Monitor) -> list[Device]:
-    made = _made(monitor)
+    made = {path: driver for path, driver in _made(monitor).items() if driver != SERIAL}
     unknown = sorted({driver for driver in made.values() if driver not in DRIVERS})
     if unknown:
         raise SuspendedInvalid(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from virtman.errors import QemuFailed
 
@@ -17,6 +17,20 @@ _LOOK = 0.01
 
 _NO_MEMORY = "x-ignore-shared"  # what is shared with a file
 _MAPPED = "mapped-ram"  # each page has its place in the file
+
+
+class Asked(Protocol):
+    """A QEMU that can be asked, however that is reached."""
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Return QEMU's answer.
+
+        :raises QemuFailed: if it refuses, or does not answer
+        """
+
+    @property
+    def status(self) -> str:
+        """How the VM is: running, paused, inmigrate, postmigrate ..."""
 
 
 class Monitor:

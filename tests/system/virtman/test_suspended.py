@@ -6,7 +6,7 @@ import time
 from typing import ClassVar
 
 from lab.deployment import SOCKET
-from lab.guest import MEMORY, Guest, GuestFailed, guest_image
+from lab.guest import MEMORY, Guest, GuestFailed, guest_image, parse
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 from tests.system.virtman.base import report
@@ -55,8 +55,34 @@ sys.path.insert(0, "/opt/src")
 from virtman.api.client import Client
 print(Client(sys.argv[1]).recording(sys.argv[2])["state"])
 """
+# Of a domain like the VM that is booted by hand.
+DOMAIN = """
+<domain type='qemu'>
+  <name>vm1</name>
+  <memory unit='MiB'>{memory}</memory>
+  <vcpu>1</vcpu>
+  <os><type arch='x86_64' machine='pc'>hvm</type></os>
+  <features><acpi/></features>
+  <devices>
+    <emulator>/usr/bin/qemu-system-x86_64</emulator>
+    <disk type='block' device='disk'>
+      <driver name='qemu' type='raw' cache='none'/>
+      <source dev='{device}'/>
+      <target dev='vda' bus='virtio'/>
+      <serial>vm1</serial>
+    </disk>
+    <controller type='usb' model='none'/>
+    <serial type='unix'>
+      <source mode='bind' path='/run/vm1.console'/>
+      <log file='/host/vm1.console' append='off'/>
+    </serial>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+"""
 SAVE = "/var/tmp/vm1.save"
 CONSOLE = "/run/virtman-guests/c1/serial0"
+SUSPEND = ("suspend-image", "--domain", "vm1", "vm1")
 AGENT = (
     *("-chardev", "socket,id=agent,path=/run/vm1.agent,server=on,wait=off"),
     *("-device", "virtio-serial-pci"),
@@ -319,6 +345,56 @@ class TestSuspended(StorageCase):
         refused = self.virtman(self.second, *words, check=False)
         self.assertIn("sessions of bob", refused.stderr)
         self.virtman(self.second, *words, "--force", timeout=120)
+
+    def test_a_domain_of_libvirt_goes_on_whoever_is_killed(self):
+        self.boot_domain()
+        made = json.loads(self.virtman(self.first, *SUSPEND, IMAGE, "--json", timeout=120).stdout)
+        self.assertGreater(made["length"], 0)
+        self.assert_domain_goes_on()
+        self.resume(self.second, "c1")
+        self.assert_goes_on(self.second, "c1")
+        for victim in ("virtman suspend-image", "virtman.cmd.agent"):
+            begun = self.first.spawn(["virtman", *SUSPEND, "silver"], log="suspend")
+            wait_until(self.is_still_at_libvirt, "the domain standing still", 60, 0.02)
+            self.first.run(["pkill", "-KILL", "-f", victim])
+            self.start_agent(self.first)
+            self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
+            wait_until(self.is_settled, "the end of it", 60, 0.5)
+            self.assert_domain_goes_on()
+            self.virtman(self.first, "layer", "remove", "silver", check=False)
+        words = ["suspend-image", "vm1", "other", "--domain", "other"]
+        refused = self.virtman(self.first, *words, check=False)
+        self.assertIn("other", refused.stderr)
+
+    def boot_domain(self):
+        """Have libvirt run the VM instead."""
+        self.end_guests()
+        for daemon in ("virtlogd", "libvirtd"):
+            self.first.spawn([daemon], log=daemon)
+            self.addCleanup(self.first.run, ["pkill", "-x", daemon], check=False)
+        wait_until(lambda: self.virsh("version").status == 0, "libvirt", 60, 0.5)
+        text = DOMAIN.format(memory=MEMORY, device=self.guest.device)
+        (self.first.share / "domain.xml").write_text(text)
+        self.first.run(["rm", "-f", "/run/vm1.console", "/host/vm1.console"])
+        done = self.virsh("create", "/host/domain.xml")
+        self.assertEqual(0, done.status, done.stderr)
+        wait_until(lambda: parse(self.guest.console), "the guest", 120, 0.5)
+        said = self.say(self.first, "/run/vm1.console", "VIRTMAN-MEMORY", "remember")
+        self.sum = said.rpartition("sum=")[2]
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write before")
+
+    def virsh(self, *words):
+        return self.first.run(["virsh", "-q", *words], check=False)
+
+    def is_still_at_libvirt(self):
+        return self.virsh("domstate", "vm1").stdout.strip() == "paused"
+
+    def assert_domain_goes_on(self):
+        self.assert_goes_on(self.first, "vm1")
+        self.assertEqual("running", self.virsh("domstate", "vm1").stdout.strip())
+        asking = ["pgrep", "-f", "virtman.qemu.domain"]
+        wait_until(lambda: self.first.run(asking, check=False).status, "nobody asking it", 30, 0.2)
+        self.assertEqual("", self.first.run(["find", "/run", "-name", "virtman-domain-*"]).stdout)
 
     def is_agent_there(self):
         words = ["python3", "-c", ASK, "/run/vm1.qmp", "query-chardev"]

@@ -1,0 +1,96 @@
+"""What the agent may ask the QEMU of a libvirt domain, and how whoever asks for it ends."""
+
+import json
+import os
+import socket
+import threading
+from pathlib import Path
+
+import fixtures
+import testtools
+
+from virtman.errors import InvalidRequest, QemuFailed
+from virtman.qemu import domain
+from virtman.qemu.qmp import Monitor
+
+
+class Stub:
+    """A domain; remembers what it was asked, and reads what it was given."""
+
+    def __init__(self):
+        self.asked = []
+
+    def pass_on(self, question, files):
+        command = json.loads(question)["execute"]
+        self.asked.append((command, [os.read(file, 5) for file in files]))
+        if command == "query-kvm":
+            return json.dumps({"error": {"class": "GenericError", "desc": "it has ended"}})
+        return json.dumps({"return": {"status": "running"}, "id": "libvirt-7"}) + "\r\n"
+
+
+class DomainTest(testtools.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.path = str(Path(self.useFixture(fixtures.TempDir()).path, "qmp"))
+        self.domain = Stub()
+        listening = self.enterContext(socket.socket(socket.AF_UNIX))
+        listening.bind(self.path)
+        listening.listen(1)
+        stdin, command = os.pipe()
+        reading = self.enterContext(os.fdopen(stdin, "rb"))
+        self.useFixture(fixtures.MockPatchObject(domain.sys, "stdin", reading))
+        self.serving = threading.Thread(target=domain._serve, args=(self.domain, listening))
+        self.serving.start()
+        self.addCleanup(self.serving.join)
+        self.command = self.enterContext(os.fdopen(command, "wb"))
+
+    def has_ended(self):
+        self.serving.join(0.2)
+        return not self.serving.is_alive()
+
+    def test_what_saves_a_vm_is_passed_on_and_nothing_else(self):
+        with Monitor(self.path) as monitor:
+            self.assertEqual("running", monitor.status)
+            monitor.ask("migrate", uri="fd:memory")
+            for command, arguments in (
+                ("human-monitor-command", {"command-line": "info"}),
+                ("migrate", {"uri": "exec:touch /x"}),
+                ("migrate", {"uri": "file:/etc/passwd"}),
+                ("blockdev-add", {"driver": "file"}),
+                ("quit", {}),
+            ):
+                refused = self.assertRaises(QemuFailed, monitor.ask, command, **arguments)
+                self.assertIn(f"{command} is not allowed", str(refused))
+            self.assertIn("ended", str(self.assertRaises(QemuFailed, monitor.ask, "query-kvm")))
+        self.assertEqual(
+            ["query-status", "migrate", "query-kvm"], [command for command, _ in self.domain.asked]
+        )
+
+    def test_an_open_file_is_passed_on_too(self):
+        ours, its = socket.socketpair()
+        with ours, its, Monitor(self.path) as monitor:
+            ours.sendall(b"hello")
+            monitor.give("memory", its.fileno())
+        self.assertEqual([("getfd", [b"hello"])], self.domain.asked)
+
+    def test_whoever_asks_nonsense_is_cut_off_and_the_next_one_served(self):
+        with socket.socket(socket.AF_UNIX) as nonsense:
+            nonsense.connect(self.path)
+            nonsense.sendall(b"[]\n")
+            self.assertIn(b"QMP", nonsense.recv(100))
+            self.assertEqual(b"", nonsense.recv(100))
+        with Monitor(self.path) as monitor:
+            self.assertEqual("running", monitor.status)
+
+    def test_it_ends_once_neither_the_command_nor_the_agent_is_there(self):
+        with Monitor(self.path) as monitor:
+            self.command.close()
+            self.assertFalse(self.has_ended())
+            self.assertEqual("running", monitor.status)
+        self.assertTrue(self.has_ended())
+
+    def test_only_root_can_ask_for_the_agent(self):
+        self.useFixture(fixtures.MockPatchObject(domain.os, "geteuid", lambda: 1000))
+        asking = domain.monitor("vm", "qemu:///system", 0)
+        refused = self.assertRaises(InvalidRequest, asking.__enter__)
+        self.assertIn("needs root", str(refused))

@@ -1,0 +1,200 @@
+"""Lets the agent ask the QEMU of a libvirt domain, whose monitor libvirt keeps to itself.
+
+::
+
+    agent  --- QMP at a socket --->  this process  --- libvirt --->  QEMU of the domain
+
+The agent has no right to use libvirt, which is as good as root's: it can ask one domain what it
+takes to save it, as long as a command of root's has it do so. This is a process of its own, which
+outlives a command that is killed: the domain may stand still just then. It ends once neither the
+command nor the agent is there, and has the domain go on, should it stand still as it was saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from virtman.errors import InvalidRequest, QemuFailed
+from virtman.qemu import saving
+
+_READY = "ready"
+_LARGEST = 1 << 20
+"""Bytes of a question."""
+
+_SOCKET = "fd:"
+"""Where a domain may be sent: to a socket that the agent has given it."""
+
+_WRONG = (OSError, ValueError, LookupError, TypeError, AttributeError)
+"""What it comes to if the agent asks something that is no question."""
+
+_ALLOWED = frozenset(
+    {
+        *("cont", "getfd", "migrate", "migrate_cancel", "migrate-set-capabilities"),
+        *("migrate-set-parameters", "qom-get", "qom-list", "stop"),
+    }
+)
+"""What the agent asks to save a VM; and all that begins with ``query-``."""
+
+
+@contextmanager
+def monitor(name: str, uri: str, owner: int) -> Iterator[str]:
+    """Give the path of a socket at which the QEMU of a domain answers, and libvirt passes that on.
+
+    :param name: of the domain, or its UUID
+    :param uri: of the libvirt that has it
+    :param owner: number of the account that may use the socket
+    :raises InvalidRequest: if there is no such domain, or this process may not ask libvirt
+    """
+    if os.geteuid() != 0:
+        raise InvalidRequest("asking libvirt for the agent needs root: run the command as root")
+    folder = Path(tempfile.mkdtemp(prefix="virtman-domain-", dir="/run"))
+    folder.chmod(0o711)
+    path = folder / "qmp"
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, name, uri, str(path), str(owner)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
+        said = process.stdout.readline().strip()
+        if said != _READY:
+            process.wait()
+            raise InvalidRequest(said or f"domain {name} cannot be asked by libvirt at {uri}")
+        yield str(path)
+        process.stdin.close()
+        process.wait()
+
+
+class _Domain:
+    """A domain, as ``qmp.Monitor`` has a QEMU."""
+
+    def __init__(self, name: str, uri: str) -> None:
+        # Only here: it comes with libvirt, and only who has domains has that.
+        import libvirt  # noqa: PLC0415
+        import libvirt_qemu  # noqa: PLC0415
+
+        libvirt.registerErrorHandler(lambda _context, _error: None, None)
+        self._error = libvirt.libvirtError
+        self._qemu = libvirt_qemu
+        connection = libvirt.open(uri)
+        try:
+            self._domain = connection.lookupByName(name)
+        except libvirt.libvirtError:
+            self._domain = connection.lookupByUUIDString(name)
+        if not self._domain.isActive():
+            raise QemuFailed(f"domain {name} does not run: start it first")
+
+    def pass_on(self, question: str, files: Sequence[int]) -> str:
+        """Return QEMU's answer to a question of its protocol."""
+        try:
+            if files:
+                found = self._qemu.qemuMonitorCommandWithFiles(self._domain, question, files, 0)
+                return str(found[0])
+            return str(self._qemu.qemuMonitorCommand(self._domain, question, 0))
+        except self._error as err:
+            return _refusal(str(err))
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Return QEMU's answer; raises QemuFailed if it refuses, or does not answer."""
+        answer = json.loads(
+            self.pass_on(json.dumps({"execute": command, "arguments": arguments}), ())
+        )
+        if "return" not in answer:
+            raise QemuFailed(answer["error"]["desc"])
+        return answer["return"]
+
+    @property
+    def status(self) -> str:
+        """How it is."""
+        return str(self.ask("query-status")["status"])
+
+
+def _serve(domain: _Domain, listening: socket.socket) -> None:
+    """Answer one who connects after another, until the command has ended, and nobody is there."""
+    command = sys.stdin.fileno()
+    while True:
+        ready, _, _ = select.select([listening, command], [], [])
+        if listening in ready:
+            with listening.accept()[0] as connection, suppress(*_WRONG):
+                _answer(domain, connection)
+        elif not os.read(command, 1):
+            return
+
+
+def _answer(domain: _Domain, connection: socket.socket) -> None:
+    """Answer who is connected, until he goes."""
+    connection.sendall(b'{"QMP": {"version": {}, "capabilities": []}}\n')
+    waiting, files = b"", list[int]()
+    try:
+        while len(waiting) <= _LARGEST:
+            part, received, _, _ = socket.recv_fds(connection, _LARGEST, 1)
+            waiting, files = waiting + part, files + received
+            if not part:
+                return
+            while b"\n" in waiting:
+                question, _, waiting = waiting.partition(b"\n")
+                answer = _checked(question) or domain.pass_on(question.decode(), files)
+                connection.sendall(answer.strip().encode() + b"\n")
+                while files:
+                    os.close(files.pop())
+    finally:
+        for file in files:
+            os.close(file)
+
+
+def _checked(question: bytes) -> str:
+    """Return what is answered without QEMU; empty if it is asked."""
+    asked = json.loads(question)
+    command, where = asked["execute"], asked.get("arguments", {}).get("uri", _SOCKET)
+    if command == "qmp_capabilities":  # libvirt has said so already, and QEMU takes it once
+        return '{"return": {}}'
+    if where.startswith(_SOCKET) and (command in _ALLOWED or command.startswith("query-")):
+        return ""
+    return _refusal(f"{command} is not allowed here")
+
+
+def _refusal(why: str) -> str:
+    return json.dumps({"error": {"class": "GenericError", "desc": why}})
+
+
+def _main(name: str, uri: str, path: str, owner: str) -> None:
+    try:
+        try:
+            domain = _Domain(name, uri)
+        except ImportError:
+            print("libvirt's Python module is missing: install python3-libvirt")
+            return
+        except Exception as err:
+            print(f"libvirt at {uri}: {err}")
+            return
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            os.chmod(path, 0o600)
+            os.chown(path, int(owner), -1)
+            listening.listen(1)
+            print(_READY, flush=True)
+            try:
+                _serve(domain, listening)
+            finally:
+                with suppress(QemuFailed):  # it has ended
+                    saving.go_on(domain)
+    finally:
+        shutil.rmtree(Path(path).parent)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])
