@@ -436,10 +436,9 @@ class Life:
             self.wanted.placement, lambda parent: transport.is_connected(parent.portal)
         )
         if early and time.monotonic() > patience:
-            hosts = ", ".join(sorted({placement.feeds[one].parent.host for one in early}))
             LOG.warning(
                 "image %s: %s did not turn to new parents within %.0f s; reading from there now",
-                self.info.name, hosts, _ORDER,
+                self.info.name, _parents(placement, early), _ORDER,
             )  # fmt: skip
             return {}
         return early
@@ -448,6 +447,10 @@ class Life:
         self, placement: Placement, early: Mapping[int, Feed], patience: float
     ) -> Placement:
         """Return the placement once it can be followed in more stripes, or is another one."""
+        LOG.info(
+            "image %s: stripes %s follow once %s have turned to their new parents",
+            self.info.name, ", ".join(map(str, sorted(early))), _parents(placement, early),
+        )  # fmt: skip
         while True:
             time.sleep(_ASK)
             newer = self.coordinator.placement(self.info.name)
@@ -593,6 +596,10 @@ class Life:
         self.phase, self._distrusts, self.generation = Phase.ABSENT, False, 0
         away = replace(self.wanted, placement=None, parents=Parents.NONE, warm=False, local=False)
         self.wanted = replace(away, lenders=(), lends=False, kept=None)
+
+
+def _parents(placement: Placement, stripes: Iterable[int]) -> str:
+    return ", ".join(sorted({placement.feeds[one].parent.host for one in stripes}))
 
 
 def remade(image: str, vms: Iterable[str]) -> ImageMismatch:
