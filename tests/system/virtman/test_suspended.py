@@ -353,11 +353,14 @@ class TestSuspended(StorageCase):
         self.assert_domain_goes_on()
         self.resume(self.second, "c1")
         self.assert_goes_on(self.second, "c1")
-        for victim in ("virtman suspend-image", "virtman.cmd.agent"):
+        for victim in ("command", "agent"):
             begun = self.first.spawn(["virtman", *SUSPEND, "silver"], log="suspend")
             wait_until(self.is_still_at_libvirt, "the domain standing still", 60, 0.02)
-            self.first.run(["pkill", "-KILL", "-f", victim])
-            self.start_agent(self.first)
+            if victim == "command":
+                self.first.run(["kill", "-KILL", str(begun)])
+            else:
+                self.deployment.kill_agent(self.first)
+                self.start_agent(self.first)
             self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             wait_until(self.is_settled, "the end of it", 60, 0.5)
             self.assert_domain_goes_on()
