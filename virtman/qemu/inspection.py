@@ -22,10 +22,10 @@ from virtman.model.suspended import (
 )
 from virtman.qemu.qmp import Monitor, features
 
-SERIAL = "isa-serial"
 OLDEST = (8, 2)
 """The first QEMU whose memory may be a read-only device that the guest writes to for itself."""
 
+_SERIAL = "isa-serial"
 _SHAPE = ("sockets", "cores", "threads", "cpus", "maxcpus")
 # The board's own: host, ISA, IDE or SATA, power or SMBus. All are Intel's.
 _BOARD = {0x1237, 0x7000, 0x7010, 0x7113, 0x29C0, 0x2918, 0x2922, 0x2930}
@@ -130,11 +130,11 @@ def _innermost(node: dict[str, Any]) -> str:
 def _serials(monitor: Monitor) -> int:
     """Return how many serial ports there are, whether QEMU or whoever started it made them."""
     found = [*monitor.children("/machine/unattached").values(), *_made(monitor).values()]
-    return found.count(SERIAL)
+    return found.count(_SERIAL)
 
 
 def _devices(monitor: Monitor) -> list[Device]:
-    made = {path: driver for path, driver in _made(monitor).items() if driver != SERIAL}
+    made = {path: driver for path, driver in _made(monitor).items() if driver != _SERIAL}
     unknown = sorted({driver for driver in made.values() if driver not in DRIVERS})
     if unknown:
         raise SuspendedInvalid(

@@ -39,6 +39,11 @@ class InspectionTest(testtools.TestCase):
         self.qemu.devices = (DISK, CARD)
         self.assertEqual(["52:54:00:00:00:01"], [one.mac for one in self.look().nics])
 
+    def test_a_serial_port_counts_whoever_made_it(self):
+        self.qemu.devices = (DISK, "isa-serial")  # as libvirt does
+        self.assertEqual(2, self.look().serials)
+        self.assertEqual((Device(DISK, "02.0", serial="vm1"),), self.look().devices)
+
     def test_what_cannot_be_had_again_is_named(self):
         self.qemu.devices = (DISK, "vfio-pci")
         self.assertIn("vfio-pci", self.refused())
