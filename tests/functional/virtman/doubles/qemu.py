@@ -96,7 +96,7 @@ class Qemu:
 
     def _do_query_pci(self) -> object:
         found = [(0x8086, *one) for one in _BOARD]
-        pci = [one for one in self.devices if one not in ("vmgenid", PORT)]
+        pci = [one for one in self.devices if one not in ("vmgenid", "isa-serial", PORT)]
         found += [(0x1AF4, 2 + n, 0x1001, 0x0100) for n in range(len(pci))]
         devices = [
             {"slot": slot, "function": 0, "class_info": {"class": kind},
