@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import socket
@@ -91,10 +92,9 @@ class _Domain:
         self._error = libvirt.libvirtError
         self._qemu = libvirt_qemu
         connection = libvirt.open(uri)
-        try:
-            self._domain = connection.lookupByName(name)
-        except libvirt.libvirtError:
-            self._domain = connection.lookupByUUIDString(name)
+        is_uuid = re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name) is not None
+        look_up = connection.lookupByUUIDString if is_uuid else connection.lookupByName
+        self._domain = look_up(name)
         if not self._domain.isActive():
             raise QemuFailed(f"domain {name} does not run: start it first")
 
