@@ -3,6 +3,7 @@
 ::
 
     agent  --- QMP at a socket --->  this process  --- libvirt --->  QEMU of the domain
+           -- its at another one ->                -- libvirt --->  guest agent
 
 The agent has no right to use libvirt, which is as good as root's: it can ask one domain what it
 takes to save it, as long as a command of root's has it do so. This is a process of its own, which
@@ -32,6 +33,12 @@ from virtman.qemu import saving
 _READY = "ready"
 _LARGEST = 1 << 20
 """Bytes of a question."""
+
+_USERS = "guest-get-users"
+_PATIENCE = 10  # seconds for a guest agent's answer
+_MARK = b"\xff"  # before what begins a conversation with a guest agent, and its answer
+_CHANNEL = "org.qemu.guest_agent.0"
+"""How the path ends of the socket at which libvirt has a guest agent."""
 
 _SOCKET = "fd:"
 """Where a domain may be sent: to a socket that the agent has given it."""
@@ -108,6 +115,13 @@ class _Domain:
         except self._error as err:
             return _refusal(str(err))
 
+    def ask_guest(self, question: str) -> str:
+        """Return the guest agent's answer."""
+        try:
+            return str(self._qemu.qemuAgentCommand(self._domain, question, _PATIENCE, 0))
+        except self._error as err:
+            return _refusal(str(err))
+
     def ask(self, command: str, **arguments: object) -> Any:
         """Return QEMU's answer; raises QemuFailed if it refuses, or does not answer."""
         answer = json.loads(
@@ -123,20 +137,23 @@ class _Domain:
         return str(self.ask("query-status")["status"])
 
 
-def _serve(domain: _Domain, listening: socket.socket) -> None:
+def _serve(domain: _Domain, monitor: socket.socket, guest: socket.socket) -> None:
     """Answer one who connects after another, until the command has ended, and nobody is there."""
     command = sys.stdin.fileno()
     while True:
-        ready, _, _ = select.select([listening, command], [], [])
-        if listening in ready:
-            with listening.accept()[0] as connection, suppress(*_WRONG):
-                _answer(domain, connection)
-        elif not os.read(command, 1):
-            return
+        ready, _, _ = select.select([monitor, guest, command], [], [])
+        for listening, answer in (monitor, _answer), (guest, _answer_users):
+            if listening in ready:
+                with listening.accept()[0] as connection, suppress(*_WRONG):
+                    answer(domain, connection, guest.getsockname())
+                break
+        else:
+            if not os.read(command, 1):
+                return
 
 
-def _answer(domain: _Domain, connection: socket.socket) -> None:
-    """Answer who is connected, until he goes."""
+def _answer(domain: _Domain, connection: socket.socket, guest: str) -> None:
+    """Answer who is connected, until he goes; the guest agent is at another socket for him."""
     connection.sendall(b'{"QMP": {"version": {}, "capabilities": []}}\n')
     waiting, files = b"", list[int]()
     try:
@@ -148,12 +165,29 @@ def _answer(domain: _Domain, connection: socket.socket) -> None:
             while b"\n" in waiting:
                 question, _, waiting = waiting.partition(b"\n")
                 answer = _checked(question) or domain.pass_on(question.decode(), files)
+                answer = re.sub(rf"unix:[^,\"]*/{re.escape(_CHANNEL)}", f"unix:{guest}", answer)
                 connection.sendall(answer.strip().encode() + b"\n")
                 while files:
                     os.close(files.pop())
     finally:
         for file in files:
             os.close(file)
+
+
+def _answer_users(domain: _Domain, connection: socket.socket, guest: str) -> None:
+    """Let the guest agent tell who is logged in, and nothing else."""
+    with connection.makefile("rb") as questions:
+        while line := questions.readline(_LARGEST):
+            asked = json.loads(line.removeprefix(_MARK))
+            if asked["execute"] == "guest-sync-delimited":  # libvirt has done so for itself
+                said = json.dumps({"return": asked["arguments"]["id"]})
+                connection.sendall(_MARK + said.encode() + b"\n")
+                continue
+            told = asked["execute"] == _USERS
+            said = (
+                domain.ask_guest(f'{{"execute": "{_USERS}"}}') if told else _refusal("not allowed")
+            )
+            connection.sendall(said.strip().encode() + b"\n")
 
 
 def _checked(question: bytes) -> str:
@@ -171,6 +205,16 @@ def _refusal(why: str) -> str:
     return json.dumps({"error": {"class": "GenericError", "desc": why}})
 
 
+@contextmanager
+def _listening(path: str, owner: str) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        os.chmod(path, 0o600)
+        os.chown(path, int(owner), -1)
+        listening.listen(1)
+        yield listening
+
+
 def _main(name: str, uri: str, path: str, owner: str) -> None:
     try:
         try:
@@ -181,14 +225,10 @@ def _main(name: str, uri: str, path: str, owner: str) -> None:
         except Exception as err:
             print(f"libvirt at {uri}: {err}")
             return
-        with socket.socket(socket.AF_UNIX) as listening:
-            listening.bind(path)
-            os.chmod(path, 0o600)
-            os.chown(path, int(owner), -1)
-            listening.listen(1)
+        with _listening(path, owner) as monitor, _listening(f"{path}.guest", owner) as guest:
             print(_READY, flush=True)
             try:
-                _serve(domain, listening)
+                _serve(domain, monitor, guest)
             finally:
                 with suppress(QemuFailed):  # it has ended
                     saving.go_on(domain)

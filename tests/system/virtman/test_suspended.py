@@ -76,6 +76,9 @@ DOMAIN = """
       <source mode='bind' path='/run/vm1.console'/>
       <log file='/host/vm1.console' append='off'/>
     </serial>
+    <channel type='unix'>
+      <target type='virtio' name='org.qemu.guest_agent.0'/>
+    </channel>
     <memballoon model='none'/>
   </devices>
 </domain>
@@ -348,6 +351,9 @@ class TestSuspended(StorageCase):
 
     def test_a_domain_of_libvirt_goes_on_whoever_is_killed(self):
         self.boot_domain()
+        refused = self.virtman(self.first, *SUSPEND, IMAGE, check=False)
+        self.assertIn("sessions of alice", refused.stderr)
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-SESSION none", "logout")
         made = json.loads(self.virtman(self.first, *SUSPEND, IMAGE, "--json", timeout=120).stdout)
         self.assertGreater(made["length"], 0)
         self.assert_domain_goes_on()
@@ -385,6 +391,10 @@ class TestSuspended(StorageCase):
         said = self.say(self.first, "/run/vm1.console", "VIRTMAN-MEMORY", "remember")
         self.sum = said.rpartition("sum=")[2]
         self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write before")
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-AGENT status=0", "agent")
+        self.say(self.first, "/run/vm1.console", "VIRTMAN-SESSION alice", "login alice")
+        ping = ("qemu-agent-command", "vm1", '{"execute": "guest-ping"}')
+        wait_until(lambda: self.virsh(*ping).status == 0, "the guest agent", 60, 0.5)
 
     def virsh(self, *words):
         return self.first.run(["virsh", "-q", *words], check=False)

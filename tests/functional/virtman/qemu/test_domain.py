@@ -10,7 +10,7 @@ import fixtures
 import testtools
 
 from virtman.errors import InvalidRequest, QemuFailed
-from virtman.qemu import domain
+from virtman.qemu import domain, guest_agent
 from virtman.qemu.qmp import Monitor
 
 
@@ -23,9 +23,17 @@ class Stub:
     def pass_on(self, question, files):
         command = json.loads(question)["execute"]
         self.asked.append((command, [os.read(file, 5) for file in files]))
+        if command == "query-chardev":
+            path = "/run/libvirt/qemu/channel/1-vm1/org.qemu.guest_agent.0"
+            one = {"label": "charchannel0", "filename": f"unix:{path},server=on"}
+            return json.dumps({"return": [one]})
         if command == "query-kvm":
             return json.dumps({"error": {"class": "GenericError", "desc": "it has ended"}})
         return json.dumps({"return": {"status": "running"}, "id": "libvirt-7"}) + "\r\n"
+
+    def ask_guest(self, question):
+        self.asked.append(question)
+        return '{"return": [{"user": "alice", "login-time": 1.0}]}'
 
 
 class DomainTest(testtools.TestCase):
@@ -33,13 +41,15 @@ class DomainTest(testtools.TestCase):
         super().setUp()
         self.path = str(Path(self.useFixture(fixtures.TempDir()).path, "qmp"))
         self.domain = Stub()
-        listening = self.enterContext(socket.socket(socket.AF_UNIX))
-        listening.bind(self.path)
-        listening.listen(1)
+        self.guest = f"{self.path}.guest"
+        owner = str(os.getuid())
+        listening = [
+            self.enterContext(domain._listening(path, owner)) for path in (self.path, self.guest)
+        ]
         stdin, command = os.pipe()
         reading = self.enterContext(os.fdopen(stdin, "rb"))
         self.useFixture(fixtures.MockPatchObject(domain.sys, "stdin", reading))
-        self.serving = threading.Thread(target=domain._serve, args=(self.domain, listening))
+        self.serving = threading.Thread(target=domain._serve, args=(self.domain, *listening))
         self.serving.start()
         self.addCleanup(self.serving.join)
         self.command = self.enterContext(os.fdopen(command, "wb"))
@@ -72,6 +82,18 @@ class DomainTest(testtools.TestCase):
             ours.sendall(b"hello")
             monitor.give("memory", its.fileno())
         self.assertEqual([("getfd", [b"hello"])], self.domain.asked)
+
+    def test_the_guest_agent_tells_who_is_logged_in_and_nothing_else(self):
+        with Monitor(self.path) as monitor:
+            (found,) = monitor.ask("query-chardev")
+        self.assertEqual(f"unix:{self.guest},server=on", found["filename"])
+        self.assertEqual(["alice"], guest_agent.users(self.guest))
+        self.assertEqual('{"execute": "guest-get-users"}', self.domain.asked[-1])
+        with socket.socket(socket.AF_UNIX) as other:
+            other.connect(self.guest)
+            other.sendall(b'{"execute": "guest-shutdown"}\n')
+            self.assertIn(b"not allowed", other.recv(100))
+        self.assertEqual('{"execute": "guest-get-users"}', self.domain.asked[-1])
 
     def test_whoever_asks_nonsense_is_cut_off_and_the_next_one_served(self):
         with socket.socket(socket.AF_UNIX) as nonsense:
