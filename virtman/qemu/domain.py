@@ -25,6 +25,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from virtman.errors import InvalidRequest, QemuFailed
@@ -139,17 +140,24 @@ class _Domain:
 
 def _serve(domain: _Domain, monitor: socket.socket, guest: socket.socket) -> None:
     """Answer one who connects after another, until the command has ended, and nobody is there."""
+    # the agent asks the guest agent while it has the monitor
+    Thread(target=_serve_users, args=(domain, guest), daemon=True).start()
     command = sys.stdin.fileno()
     while True:
-        ready, _, _ = select.select([monitor, guest, command], [], [])
-        for listening, answer in (monitor, _answer), (guest, _answer_users):
-            if listening in ready:
-                with listening.accept()[0] as connection, suppress(*_WRONG):
-                    answer(domain, connection, guest.getsockname())
-                break
-        else:
-            if not os.read(command, 1):
-                return
+        ready, _, _ = select.select([monitor, command], [], [])
+        if monitor in ready:
+            with monitor.accept()[0] as connection, suppress(*_WRONG):
+                _answer(domain, connection, guest.getsockname())
+        elif not os.read(command, 1):
+            return
+
+
+def _serve_users(domain: _Domain, guest: socket.socket) -> None:
+    """Let the guest agent tell who is logged in, and nothing else, until the socket goes."""
+    with suppress(OSError):
+        while True:
+            with guest.accept()[0] as connection, suppress(*_WRONG):
+                _answer_users(domain, connection)
 
 
 def _answer(domain: _Domain, connection: socket.socket, guest: str) -> None:
@@ -174,8 +182,7 @@ def _answer(domain: _Domain, connection: socket.socket, guest: str) -> None:
             os.close(file)
 
 
-def _answer_users(domain: _Domain, connection: socket.socket, guest: str) -> None:
-    """Let the guest agent tell who is logged in, and nothing else."""
+def _answer_users(domain: _Domain, connection: socket.socket) -> None:
     with connection.makefile("rb") as questions:
         while line := questions.readline(_LARGEST):
             asked = json.loads(line.removeprefix(_MARK))

@@ -86,8 +86,8 @@ class DomainTest(testtools.TestCase):
     def test_the_guest_agent_tells_who_is_logged_in_and_nothing_else(self):
         with Monitor(self.path) as monitor:
             (found,) = monitor.ask("query-chardev")
-        self.assertEqual(f"unix:{self.guest},server=on", found["filename"])
-        self.assertEqual(["alice"], guest_agent.users(self.guest))
+            self.assertEqual(f"unix:{self.guest},server=on", found["filename"])
+            self.assertEqual(["alice"], guest_agent.users(self.guest))
         self.assertEqual('{"execute": "guest-get-users"}', self.domain.asked[-1])
         with socket.socket(socket.AF_UNIX) as other:
             other.connect(self.guest)
