@@ -155,9 +155,9 @@ def host() -> None:
 def hosts(options: cfg.ConfigOpts) -> None:
     """List all hosts.
 
-    SILENT is the seconds since a host reported.
+    LINK is what a host's link carries in Mbit/s, and SILENT the seconds since the host reported.
     """
-    rows: list[tuple[str, str, int, int, str]] = []
+    rows: list[tuple[str, str, int | str, int, int, str]] = []
     last = ""
     with reported():
         known = _hosts(options)
@@ -165,9 +165,10 @@ def hosts(options: cfg.ConfigOpts) -> None:
             for each in page:
                 state = "draining" if each.draining else ""
                 images = len(each.report.images)
-                rows.append((each.host, each.rack or "-", each.silent, images, state))
+                link = each.speed * 8 // 1_000_000 if each.speed else "-"
+                rows.append((each.host, each.rack or "-", link, each.silent, images, state))
             last = page[-1].host
-    table(("NAME", "RACK", "SILENT", "IMAGES", "STATE"), rows)
+    table(("NAME", "RACK", "LINK", "SILENT", "IMAGES", "STATE"), rows)
 
 
 @host.command()

@@ -142,11 +142,18 @@ class TestCommands(TestCase):
         assert self.add().output == "image demo was there already\n"
         assert self.ground.placements.show("demo", "node1") == before
 
+    def test_a_hosts_link_is_listed_in_megabits(self):
+        self.add()
+        portal = Portal("127.0.0.1", 3260, "iqn.2003-01.org.example:node1", 0)
+        self.ground.placements.join("demo", "node1", portal, Wiring("r7", 1_250_000_000))
+        [_, line] = self.run_manage("host", "list").output.splitlines()
+        assert line.split()[:3] == ["node1", "r7", "10000"]
+
     def test_hosts_are_listed_and_drained(self):
         self.ground.hosts.heartbeat("node1", Report({"demo": ImageReport(1)}))
         assert self.run_manage("host", "drain", "node1").output == "host node1 is draining\n"
         [_, line] = self.run_manage("host", "list").output.splitlines()
-        assert line.split() == ["node1", "-", "0", "1", "draining"]
+        assert line.split() == ["node1", "-", "-", "0", "1", "draining"]
         assert self.run_manage("host", "undrain", "node1").exit_code == 0
         assert "draining" not in self.run_manage("host", "list").output
         assert "not known" in self.run_manage("host", "drain", "nobody").output
