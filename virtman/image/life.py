@@ -437,7 +437,7 @@ class Life:
         )
         if early and time.monotonic() > patience:
             LOG.warning(
-                "image %s: %s did not turn to new parents within %.0f s; reading from there now",
+                "image %s: reading from %s, though they turned to no new parents within %.0f s",
                 self.info.name, _parents(placement, early), _ORDER,
             )  # fmt: skip
             return {}
@@ -448,7 +448,7 @@ class Life:
     ) -> Placement:
         """Return the placement once it can be followed in more stripes, or is another one."""
         LOG.info(
-            "image %s: stripes %s follow once %s have turned to their new parents",
+            "image %s: stripes %s follow once their parents have turned to new ones: %s",
             self.info.name, ", ".join(map(str, sorted(early))), _parents(placement, early),
         )  # fmt: skip
         while True:
