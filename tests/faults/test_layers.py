@@ -56,7 +56,7 @@ class TestKilled(LayerCase):
             self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             if not self.virtman(self.second, "vm", "show", "vm2", check=False).stdout:
                 self.virtman(self.second, "create", LAYER, "vm2", timeout=120)
-            wait_until(lambda: self.is_ready(self.second, "vm2"), "the VM being ready", 60, 0.5)
+            wait_until(lambda: self.has_vm(self.second, "vm2"), "the VM being ready", 60, 0.5)
             path = f"/dev/mapper/virtman_{LAYER}_vm_vm2"
             self.assertEqual(moment, sha256(self.second, path))
             self.virtman(self.second, "destroy", "vm2")

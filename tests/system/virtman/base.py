@@ -154,6 +154,10 @@ class DeployedCase(testtools.TestCase):
         self.created.append((node, vm))
         return made["device"]
 
+    def has_vm(self, node, vm):
+        found = json.loads(self.virtman(node, "list", "--json").stdout)
+        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
+
     def destroy(self, node, vm):
         self.deployment.destroy(node, vm)
         self.created.remove((node, vm))

@@ -58,10 +58,6 @@ class LayerCase(DeployedCase):
         self.created.append((node, vm))
         return made["device"]
 
-    def is_ready(self, node, vm):
-        found = json.loads(self.virtman(node, "list", "--json").stdout)
-        return any(one["vm"] == vm and one["state"] == "ready" for one in found)
-
     def write(self, node, device):
         for at, length in WRITTEN:
             node.run(["dd", "if=/dev/urandom", f"of={device}", "bs=1M", f"seek={at}",
@@ -116,7 +112,7 @@ class TestLayers(LayerCase):
             node.boot()
             node.wait_up()
             self.start_agent(node)
-        wait_until(lambda: self.is_ready(self.second, "vm3"), "a VM being back", 90, 0.5)
+        wait_until(lambda: self.has_vm(self.second, "vm3"), "a VM being back", 90, 0.5)
         self.assertEqual(moment, sha256(self.second, other))
 
     def test_the_end_of_a_vm(self):
@@ -125,7 +121,7 @@ class TestLayers(LayerCase):
         moment = sha256(self.first, device)
         self.commit(self.first, "vm1", LAYER, "--final")
         self.created.remove((self.first, "vm1"))
-        self.assertFalse(self.is_ready(self.first, "vm1"))
+        self.assertFalse(self.has_vm(self.first, "vm1"))
         self.assertEqual(moment, sha256(self.second, self.start(self.second, LAYER, "vm2")))
 
     def test_a_layer_whose_bytes_were_changed_is_refused(self):
@@ -221,7 +217,7 @@ class TestCheckpoints(LayerCase):
         self.first.boot()
         self.first.wait_up()
         self.start_agent(self.first)
-        wait_until(lambda: self.is_ready(self.first, "vm1"), "the VM being back", 60, 0.5)
+        wait_until(lambda: self.has_vm(self.first, "vm1"), "the VM being back", 60, 0.5)
         self.change(device, 5)
         last = self.make()
         self.assertEqual(MIB, last["length"])

@@ -211,7 +211,7 @@ class TestSuspended(StorageCase):
         self.first.boot()
         self.first.wait_up()
         self.start_agent(self.first)
-        wait_until(lambda: self.is_ready(self.first, "vm1"), "vm1 being back", 90, 0.5)
+        wait_until(lambda: self.has_vm(self.first, "vm1"), "vm1 being back", 90, 0.5)
         # a file of it is one too
         self.virtman(self.second, "layer", "export", "silver", "/var/tmp/silver", timeout=120)
         self.virtman(self.second, "layer", "import", "/var/tmp/silver", "bronze", timeout=120)
