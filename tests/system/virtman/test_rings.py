@@ -81,7 +81,7 @@ class TestRing(DeployedCase):
     def revive(self, node):
         node.restart()
         self.start_agent(node)
-        wait_until(lambda: self.has_vm(node, "vm-other"), "its VM being back", 60, 0.5)
+        wait_until(lambda: self.has_vm(node, "vm-other"), "its VM being back", 120, 0.5)
 
     @contextmanager
     def load(self, nodes):
