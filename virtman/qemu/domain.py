@@ -49,11 +49,11 @@ _WRONG = (OSError, ValueError, LookupError, TypeError, AttributeError)
 
 _ALLOWED = frozenset(
     {
-        *("cont", "getfd", "migrate", "migrate_cancel", "migrate-set-capabilities"),
-        *("migrate-set-parameters", "qom-get", "qom-list", "stop"),
+        *("cont", "getfd", "migrate_cancel", "migrate-set-capabilities", "migrate-set-parameters"),
+        *("qom-get", "qom-list", "stop"),
     }
 )
-"""What the agent asks to save a VM; and all that begins with ``query-``."""
+"""What the agent asks to save a VM; and to migrate it to a socket, and all of ``query-``."""
 
 
 @contextmanager
@@ -172,7 +172,8 @@ def _answer(domain: _Domain, connection: socket.socket, guest: str) -> None:
                 return
             while b"\n" in waiting:
                 question, _, waiting = waiting.partition(b"\n")
-                answer = _checked(question) or domain.pass_on(question.decode(), files)
+                asked = json.loads(question)
+                answer = _checked(asked) or domain.pass_on(json.dumps(asked), files)
                 answer = re.sub(rf"unix:[^,\"]*/{re.escape(_CHANNEL)}", f"unix:{guest}", answer)
                 connection.sendall(answer.strip().encode() + b"\n")
                 while files:
@@ -197,15 +198,16 @@ def _answer_users(domain: _Domain, connection: socket.socket) -> None:
             connection.sendall(said.strip().encode() + b"\n")
 
 
-def _checked(question: bytes) -> str:
+def _checked(asked: dict[str, Any]) -> str:
     """Return what is answered without QEMU; empty if it is asked."""
-    asked = json.loads(question)
-    command, where = asked["execute"], asked.get("arguments", {}).get("uri", _SOCKET)
+    command, arguments = asked["execute"], asked.get("arguments", {})
     if command == "qmp_capabilities":  # libvirt has said so already, and QEMU takes it once
         return '{"return": {}}'
-    if where.startswith(_SOCKET) and (command in _ALLOWED or command.startswith("query-")):
-        return ""
-    return _refusal(f"{command} is not allowed here")
+    if command == "migrate":
+        is_allowed = arguments.keys() == {"uri"} and arguments["uri"].startswith(_SOCKET)
+    else:
+        is_allowed = command in _ALLOWED or command.startswith("query-")
+    return "" if is_allowed else _refusal(f"{command} is not allowed here")
 
 
 def _refusal(why: str) -> str:

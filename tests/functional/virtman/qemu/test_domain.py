@@ -66,6 +66,8 @@ class DomainTest(testtools.TestCase):
                 ("human-monitor-command", {"command-line": "info"}),
                 ("migrate", {"uri": "exec:touch /x"}),
                 ("migrate", {"uri": "file:/etc/passwd"}),
+                ("migrate", {"uri": "fd:memory", "channels": []}),
+                ("migrate", {}),
                 ("blockdev-add", {"driver": "file"}),
                 ("quit", {}),
             ):
