@@ -30,6 +30,7 @@ from typing import Any
 
 from virtman.errors import InvalidRequest, QemuFailed
 from virtman.qemu import saving
+from virtman.qemu.qmp import listening_at
 
 _READY = "ready"
 _LARGEST = 1 << 20
@@ -214,16 +215,6 @@ def _refusal(why: str) -> str:
     return json.dumps({"error": {"class": "GenericError", "desc": why}})
 
 
-@contextmanager
-def _listening(path: str, owner: str) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(path)
-        os.chmod(path, 0o600)
-        os.chown(path, int(owner), -1)
-        listening.listen(1)
-        yield listening
-
-
 def _main(name: str, uri: str, path: str, owner: str) -> None:
     try:
         try:
@@ -234,7 +225,10 @@ def _main(name: str, uri: str, path: str, owner: str) -> None:
         except Exception as err:
             print(f"libvirt at {uri}: {err}")
             return
-        with _listening(path, owner) as monitor, _listening(f"{path}.guest", owner) as guest:
+        with (
+            listening_at(Path(path), int(owner)) as monitor,
+            listening_at(Path(f"{path}.guest"), int(owner)) as guest,
+        ):
             print(_READY, flush=True)
             try:
                 _serve(domain, monitor, guest)

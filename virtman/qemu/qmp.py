@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -190,3 +192,15 @@ def listen(path: Path) -> socket.socket:
     listening.bind(str(path))
     listening.listen(1)
     return listening
+
+
+@contextmanager
+def listening_at(path: Path, owner: int) -> Iterator[socket.socket]:
+    """Give a socket that only its owner may use, in a folder that is not his."""
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        path.chmod(0o600)
+        os.chown(path, owner, -1)
+        listening.listen(1)
+        yield listening

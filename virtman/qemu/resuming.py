@@ -38,7 +38,7 @@ from virtman.errors import HostUnfit, InvalidRequest, QemuFailed, VirtmanError
 from virtman.model import suspended
 from virtman.model.suspended import Suspended
 from virtman.qemu import inspection, sandbox
-from virtman.qemu.qmp import Monitor
+from virtman.qemu.qmp import Monitor, listening_at
 
 GUESTS = Path("/run/virtman-guests")
 """A folder for each VM: ``qmp``, ``serial0`` ..., and ``agent`` if it has a guest agent.
@@ -207,14 +207,14 @@ def resume(
         block = f"driver=host_device,node-name=disk,filename={drive},cache.direct=on"
         words += ["-blockdev", block, *suspended.devices(hardware, str(own))]
         passed = [
-            sockets.enter_context(_listening(folder / f"serial{number}", os.geteuid()))
+            sockets.enter_context(listening_at(folder / f"serial{number}", os.geteuid()))
             for number in range(hardware.serials)
         ]
         for number, one in enumerate(passed):
             words += _at(f"serial{number}", one)
             words += ["-serial", f"chardev:serial{number}"]
         if hardware.has_agent:
-            passed.append(sockets.enter_context(_listening(folder / "agent", owner)))
+            passed.append(sockets.enter_context(listening_at(folder / "agent", owner)))
             words += _at("agent", passed[-1])
         ours, its = map(sockets.enter_context, socket.socketpair())
         words += ["-incoming", "defer"]
@@ -305,18 +305,6 @@ def _read_nothing_ahead(device: str) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _listening(path: Path, owner: int) -> Iterator[socket.socket]:
-    """Make a socket for QEMU in a folder that is not QEMU's; only its owner may use it."""
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        path.chmod(0o600)
-        os.chown(path, owner, -1)
-        listening.listen(1)
-        yield listening
-
-
 def _at(name: str, listening: socket.socket) -> list[str]:
     return ["-chardev", f"socket,id={name},fd={listening.fileno()},server=on,wait=off"]
 
@@ -339,7 +327,7 @@ def _running(
     :param keep: whether it goes on if all goes well
     """
     with tempfile.TemporaryFile() as said:
-        with _listening(path, owner) as listening:
+        with listening_at(path, owner) as listening:
             monitored = [*_at("qmp", listening), "-mon", "chardev=qmp,mode=control"]
             process = subprocess.Popen(
                 [_PROGRAM, *words, *monitored, *sandbox.OPTIONS],

@@ -11,7 +11,7 @@ import testtools
 
 from virtman.errors import InvalidRequest, QemuFailed
 from virtman.qemu import domain, guest_agent
-from virtman.qemu.qmp import Monitor
+from virtman.qemu.qmp import Monitor, listening_at
 
 
 class Stub:
@@ -42,9 +42,9 @@ class DomainTest(testtools.TestCase):
         self.path = str(Path(self.useFixture(fixtures.TempDir()).path, "qmp"))
         self.domain = Stub()
         self.guest = f"{self.path}.guest"
-        owner = str(os.getuid())
         listening = [
-            self.enterContext(domain._listening(path, owner)) for path in (self.path, self.guest)
+            self.enterContext(listening_at(Path(path), os.getuid()))
+            for path in (self.path, self.guest)
         ]
         stdin, command = os.pipe()
         reading = self.enterContext(os.fdopen(stdin, "rb"))
