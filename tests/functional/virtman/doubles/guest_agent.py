@@ -1,13 +1,13 @@
 """QEMU's guest agent, as its channel shows it: what an earlier one asked is answered first."""
 
-import contextlib
 import json
-import socket
-import threading
 from pathlib import Path
+from socket import SocketIO
+
+from tests.functional.virtman.doubles.listening import Listening
 
 
-class GuestAgent:
+class GuestAgent(Listening):
     """Answers one after the other at a socket.
 
     :ivar users: who is logged in
@@ -16,39 +16,18 @@ class GuestAgent:
     """
 
     def __init__(self, path: Path, users: tuple[str, ...] = ()) -> None:
-        self.path = str(path)
         self.users = users
         self.early = b'{"return": 7}\n'
         self.refusal = ""
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(self.path)
-        self._listening.listen()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        super().__init__(path)
 
-    def stop(self) -> None:
-        """Listen no more."""
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listening.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            with (
-                contextlib.suppress(OSError),  # who asked may not wait for all of it
-                connection,
-                connection.makefile("rwb", buffering=0) as file,
-            ):
-                file.write(self.early)
-                for line in file:
-                    if line.startswith(b"\xff"):
-                        file.write(b'{"error": {"class": "GenericError", "desc": "stray"}}\n')
-                    asked = json.loads(line.rpartition(b"\xff")[2])
-                    file.write(self._answer(asked["execute"], asked["arguments"]))
+    def _talk(self, file: SocketIO) -> None:
+        file.write(self.early)
+        for line in file:
+            if line.startswith(b"\xff"):
+                file.write(b'{"error": {"class": "GenericError", "desc": "stray"}}\n')
+            asked = json.loads(line.rpartition(b"\xff")[2])
+            file.write(self._answer(asked["execute"], asked["arguments"]))
 
     def _answer(self, command: str, arguments: dict[str, int]) -> bytes:
         if command == "guest-sync-delimited":

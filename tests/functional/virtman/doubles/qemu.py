@@ -4,9 +4,10 @@ What it answers of its hardware is what QEMU 10.0 answers of the lab's guest.
 """
 
 import json
-import socket
-import threading
 from pathlib import Path
+from socket import SocketIO
+
+from tests.functional.virtman.doubles.listening import Listening
 
 RAM = "pc.ram"
 CPU = "/machine/unattached/device[0]"
@@ -16,11 +17,10 @@ _PERIPHERAL = "/machine/peripheral-anon"
 _BOARD = ((0, 0x1237, 0x0600), (1, 0x7000, 0x0601))
 
 
-class Qemu:
+class Qemu(Listening):
     """Answers one after the other at a socket, and keeps what it was told."""
 
     def __init__(self, path: Path, disk: str, devices: tuple[str, ...] = (DISK, "vmgenid")) -> None:
-        self.path = str(path)
         self.disk = disk
         self.devices = devices
         self.version = (10, 0)
@@ -29,29 +29,13 @@ class Qemu:
         self.channel = "unix:/nowhere/agent,server=on"  # where the guest agent's port is
         self.is_agent_there = True
         self.port = "org.qemu.guest_agent.0"
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(self.path)
-        self._listening.listen()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        super().__init__(path)
 
-    def stop(self) -> None:
-        """Listen no more."""
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listening.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            with connection, connection.makefile("rwb", buffering=0) as file:
-                file.write(b'{"QMP": {}}\n')
-                for line in file:
-                    asked = json.loads(line)
-                    file.write(json.dumps(self._answer(**asked)).encode() + b"\n")
+    def _talk(self, file: SocketIO) -> None:
+        file.write(b'{"QMP": {}}\n')
+        for line in file:
+            asked = json.loads(line)
+            file.write(json.dumps(self._answer(**asked)).encode() + b"\n")
 
     def _answer(self, execute: str, arguments: dict[str, object]) -> dict[str, object]:
         self.told.append(execute)
