@@ -55,6 +55,21 @@ sys.path.insert(0, "/opt/src")
 from virtman.api.client import Client
 print(Client(sys.argv[1]).recording(sys.argv[2])["state"])
 """
+# Stops who asks libvirt for the agent while a domain is being saved, and prints his number: the
+# domain stands still then, until he goes on.
+HOLD = """
+import json, os, signal, subprocess, sys, time
+import libvirt, libvirt_qemu
+domain = libvirt.open("qemu:///system").lookupByName(sys.argv[1])
+def status():
+    said = libvirt_qemu.qemuMonitorCommand(domain, '{"execute": "query-migrate"}', 0)
+    return json.loads(said)["return"].get("status")
+while status() not in ("setup", "active", "device"):
+    time.sleep(0.01)
+asking = subprocess.check_output(["pgrep", "-f", "virtman.qemu.domain"])
+os.kill(int(asking), signal.SIGSTOP)
+print(int(asking))
+"""
 # Of a domain like the VM that is booted by hand.
 DOMAIN = """
 <domain type='qemu'>
@@ -361,11 +376,14 @@ class TestSuspended(StorageCase):
         self.assert_goes_on(self.second, "c1")
         for victim in ("command", "agent"):
             begun = self.first.spawn(["virtman", *SUSPEND, "silver"], log="suspend")
-            wait_until(self.is_still_at_libvirt, "the domain standing still", 60, 0.02)
+            asking = self.first.run(["python3", "-c", HOLD, "vm1"], timeout=60).stdout.strip()
+            wait_until(self.is_still_at_libvirt, "the domain standing still", 60, 0.2)
             if victim == "command":
                 self.first.run(["kill", "-KILL", str(begun)])
             else:
                 self.deployment.kill_agent(self.first)
+            self.first.run(["kill", "-CONT", asking])
+            if victim == "agent":
                 self.start_agent(self.first)
             self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             wait_until(self.is_settled, "the end of it", 60, 0.5)
