@@ -66,7 +66,7 @@ def status():
     return json.loads(said)["return"].get("status")
 while status() not in ("setup", "active", "device"):
     time.sleep(0.01)
-asking = subprocess.check_output(["pgrep", "-f", "virtman.qemu.domain"])
+asking = subprocess.check_output(["pgrep", "-f", "[v]irtman.qemu.domain"])
 os.kill(int(asking), signal.SIGSTOP)
 print(int(asking))
 """
