@@ -41,7 +41,7 @@ EOF
 
 PARTS=(lint docs unit functional patches chaos system)
 NAMED=(faults horizon nova openstack simulation mutation)
-passed=0 failed=0 skipped=0 faults=() broken=()
+passed=0 failed=0 skipped=0 faults=() broken=() reasons=''
 
 # Scripts are known by their first line, as some have no suffix.
 shell_files() {
@@ -88,11 +88,22 @@ check() {
     fi
 }
 
+# Prints each failed test of a report of stestr's with its traceback, and without what was logged.
+tracebacks() {
+    awk '
+        /^\{[0-9]+\} .* \.\.\. FAILED$/ { failed = 1; name = $2 }
+        failed && /^ *Captured traceback:$/ { failed = 0; inside = 1; print "\n" name; next }
+        inside && /^( *Captured |\{[0-9]+\} |=+$)/ { inside = 0 }
+        inside && NF && !/^ *~+$/
+    '
+}
+
 # Adds up the totals of stestr's report $1, and notes what failed; fails if no test was executed.
 count() {
     local word number executed=0 names
     mapfile -t names < <(sed -nE 's/^\{[0-9]+\} (.*) \[[0-9.]+s\] \.\.\. FAILED$/\1/p' "$1")
     broken+=("${names[@]}")
+    reasons+=$(tracebacks < "$1")
     while read -r word number; do
         case $word in
             Passed | Expected) passed=$((passed + number)) ;;
@@ -268,6 +279,7 @@ else
         run_part "$part"
     done
 fi
+[ -z "$reasons" ] || printf '%s\n' "$reasons"
 [ ${#broken[@]} -eq 0 ] || printf 'failed: %s\n' "${broken[@]}"
 printf '%s passed, %s failed, %s skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ]
