@@ -42,8 +42,13 @@ class Bed:
         link_rate: str | None = None,
         source: Path = TOP,
         addition: Path | None = None,
+        poisoned: bool = False,
     ):
-        """Nothing is started yet; ``addition`` is a recipe of what its nodes have more."""
+        """Nothing is started yet.
+
+        :param addition: recipe of what its nodes have more
+        :param poisoned: see ``BedRecord``
+        """
         check_name(name)
         if link_rate is not None:
             bytes_per_second(link_rate)
@@ -52,6 +57,7 @@ class Bed:
         self._link_rate = link_rate
         self._source = source
         self._addition = addition
+        self._poisoned = poisoned
         self._state = State(name)
         self._network = Network(name)
         self._handler: object = None
@@ -94,7 +100,9 @@ class Bed:
         compileall.compile_dir(self._source / "virtman", quiet=2)
         if self._network.exists():
             raise BedExists(self.name)
-        self._state.create(BedRecord(self.name, self._link_rate, image, self._source))
+        self._state.create(
+            BedRecord(self.name, self._link_rate, image, self._source, self._poisoned)
+        )
         self._network.up()
 
     def down(self) -> list[str]:

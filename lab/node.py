@@ -59,6 +59,7 @@ def kernel_command(bed: BedRecord, node: NodeRecord, folder: Path, run: Path) ->
         "init=/usr/local/sbin/init",
         f"vec0:transport=tap,ifname={tap(node.index)},depth=128,gro=1,mac={node_mac(node.index)}",
         "loglevel=7",
+        *(["slub_debug=P"] if bed.poisoned else []),
         f"lab.name={node.name}",
         f"lab.address={node_address(node.index)}/24",
         f"lab.source={bed.source}",
@@ -227,8 +228,10 @@ class Node(Faults):
         return (self._folder / "console").read_text(errors="replace")
 
     def console_tail(self, lines: int = 20) -> str:
-        """Return the end of the console."""
-        return "\n".join(self.kernel_log().splitlines()[-lines:])
+        """Return the end of the console, and all since some lines before a fault of the kernel."""
+        log = self.kernel_log().splitlines()
+        first = next((at for at, line in enumerate(log) if KERNEL_FAULT.search(line)), len(log))
+        return "\n".join(log[max(0, min(first, len(log)) - lines) :])
 
     def kernel_faults(self) -> list[str]:
         """Return the lines of the kernel log that no healthy run has."""

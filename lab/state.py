@@ -47,12 +47,17 @@ class NodeRecord:
 
 @dataclass(frozen=True)
 class BedRecord:
-    """A bed: its settings, nodes and other processes."""
+    """A bed: its settings, nodes and other processes.
+
+    :ivar poisoned: whether its kernels overwrite memory that they give back: they do not survive it
+        then if something uses that still
+    """
 
     name: str
     link_rate: str | None
     image: Path
     source: Path
+    poisoned: bool = False
     nodes: tuple[NodeRecord, ...] = ()
     processes: tuple[Process, ...] = ()
 

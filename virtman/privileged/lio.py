@@ -17,6 +17,9 @@ _DBROOT = Path("/etc/target")
 _OPTIMAL_SECTORS = 256
 _ENABLE_TRIES = 5
 _ENABLE_PAUSE = 0.2
+_SESSIONS = "fabric_statistics/iscsi_instance/sessions"
+_END_PATIENCE = 30.0
+_END_LOOK = 0.01
 _SPARE = 65535
 """Number of a group of disks which nobody has: they are counted from 0."""
 
@@ -83,6 +86,9 @@ def withdraw(name: str, target: str, lun: int) -> None:
     """Stop serving a LUN; the target goes with its last one. Gone already is fine.
 
     All sessions of the target end, whichever LUN they read.
+
+    :raises OSError: EIO with what LIO said; EBUSY if sessions do not end: nothing but the target's
+        being closed to all is changed then, and the same may be asked again
     """
     from rtslib_fb import RTSLibError  # noqa: PLC0415
 
@@ -159,6 +165,7 @@ def _withdraw(name: str, target: str, lun: int) -> None:
         if _group(target).is_dir():
             group = TPG(found, 1, mode="lookup")
             group.enable = False
+            _await_end_of_sessions(target)
             for one in group.luns:
                 if one.lun == lun:
                     one.delete()
@@ -167,6 +174,21 @@ def _withdraw(name: str, target: str, lun: int) -> None:
     if _CONFIGFS.is_dir():
         with contextlib.suppress(RTSLibNotInCFSError):
             FileIOStorageObject(name).delete()
+
+
+def _await_end_of_sessions(target: str) -> None:
+    """Wait until the kernel has let go of all sessions of a target that is disabled.
+
+    Disabling it waits for their connections, and for no session that its initiator ends just then:
+    a thread of each session's does the rest. It still needs the group, which LIO frees when it is
+    told to, and the kernel panics.
+    """
+    sessions = _CONFIGFS / "iscsi" / target / _SESSIONS
+    deadline = time.monotonic() + _END_PATIENCE
+    while (left := int(sessions.read_text())) > 0:
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, f"LIO, {target}: {left} sessions have not ended")
+        time.sleep(_END_LOOK)
 
 
 def _group(target: str) -> Path:

@@ -57,7 +57,9 @@ class DeployedCase(testtools.TestCase):
     def setUpClass(cls):
         super().setUpClass()
         cls.said = {}
-        cls.bed = Bed(f"test-{cls.name}-{os.getpid()}", cls.link_rate, addition=cls.addition)
+        cls.bed = Bed(
+            f"test-{cls.name}-{os.getpid()}", cls.link_rate, addition=cls.addition, poisoned=True
+        )
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"

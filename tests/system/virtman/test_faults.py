@@ -8,6 +8,28 @@ from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 
 AWAY = 25  # seconds: longer than Volt waits for heartbeats
+# Withdraws an image's disks while the threads that end its sessions get next to no time; prints
+# which those were, and which of them are still there then.
+WITHDRAW = """
+import json, subprocess, sys
+sys.path.insert(0, "/opt/src")
+from pathlib import Path
+from virtman.privileged import context, lio
+context.set_client_mode(False)
+def threads():
+    return subprocess.run(["pgrep", "iscsi_t[rt]x"], stdout=subprocess.PIPE).stdout.decode().split()
+(target,) = Path("/sys/kernel/config/target/iscsi").glob(f"iqn*:{sys.argv[1]}")
+disks = [(int(one.parent.name[4:]), one.resolve().name)
+         for one in target.glob("tpgt_1/lun/lun_*/*") if one.is_symlink()]
+late = threads()
+for one in late:
+    subprocess.run(["chrt", "--idle", "--pid", "0", one], check=True)
+with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+    for lun, name in disks:
+        lio.withdraw(name, target.name, lun)
+    print(json.dumps([late, sorted(set(late) & set(threads()))]))
+    busy.kill()
+"""
 
 
 class TestParentDies(DeployedCase):
@@ -91,6 +113,32 @@ class TestDiskGoes(DeployedCase):
         begin = time.monotonic()
         self.assertEqual(self.sha256, sha256(node, device))
         report(f"a disk was taken away: a VM had read all of it {since(begin)} s later")
+
+
+class TestSourceGoes(DeployedCase):
+    name = "goes"
+    node_count = 1
+    size = 16 * MIB
+    paths_may_fail = True
+
+    def test_a_target_outlives_its_sessions_however_late_they_end(self):
+        (node,) = self.nodes
+        device = self.create(node, "vm1")
+        begin = time.monotonic()
+        done = self.storage.run(["python3", "-c", WITHDRAW, self.image])
+        report(
+            f"a kernel with no time to end its sessions withdrew a target {since(begin)} s later"
+        )
+        threads, left = json.loads(done.stdout)
+        self.assertNotEqual([], threads)
+        self.assertEqual([], left)
+        self.deployment.add_source(self.storage, self.image, *self.shape)
+        wait_until(lambda: self.reads(node, device), "the image being read again", 60, 0.5)
+        self.assertEqual(self.sha256, sha256(node, device))
+
+    def reads(self, node, device):
+        command = ["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"]
+        return node.run(command, timeout=120, check=False).status == 0
 
 
 class TestAgentDies(DeployedCase):
