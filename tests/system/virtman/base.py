@@ -16,6 +16,7 @@ from testtools.content import text_content
 from lab import Bed, Disk
 from lab.deployment import Deployment, leftovers
 from lab.errors import LabError
+from lab.waiting import wait_until
 
 MIB = 1024 * 1024
 LINES = 60  # of each log, in what a test that failed says
@@ -150,6 +151,15 @@ class DeployedCase(testtools.TestCase):
             yield
         finally:
             node.run(["pkill", "-CONT", "-f", "virtman.cmd.agent"])
+
+    def await_takeover(self, node, *vms):
+        """Wait until an agent that has just started knows the VMs of the one before."""
+
+        def known():
+            images = json.loads(self.virtman(node, "image", "list", "--json").stdout)
+            return {vm for one in images for vm in one["instances"]}
+
+        wait_until(lambda: set(vms) <= known(), "the new agent knowing its VMs", 30, 0.5)
 
     def create(self, node, vm):
         made = self.deployment.create(node, self.image, vm)

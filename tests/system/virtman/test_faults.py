@@ -208,15 +208,6 @@ class TestAgentDies(DeployedCase):
         return (node.run(["dmsetup", "table"]).stdout,
                 node.run(["losetup", "--list", "--noheadings"]).stdout)  # fmt: skip
 
-    def await_takeover(self, node, *vms):
-        """Wait until an agent that has just started knows the VMs of the one before."""
-
-        def known():
-            images = json.loads(self.virtman(node, "image", "list", "--json").stdout)
-            return {vm for one in images for vm in one["instances"]}
-
-        wait_until(lambda: set(vms) <= known(), "the new agent knowing its VMs", 30, 0.5)
-
     def written(self, node, device):
         done = node.run(["dd", f"if={device}", "bs=512", "skip=9", "count=1", "iflag=direct"])
         return done.stdout.strip()

@@ -161,6 +161,7 @@ class TestLenders(DeployedCase):
 
         self.deployment.kill_agent(self.node)
         self.start_agent(self.node)
+        self.await_takeover(self.node, "vm1", "vm2")
         self.await_lender()
         with self.reading(second):
             self.destroy(self.node, "vm1")
