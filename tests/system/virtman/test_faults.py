@@ -25,10 +25,12 @@ late = threads()
 for one in late:
     subprocess.run(["chrt", "--idle", "--pid", "0", one], check=True)
 with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
-    for lun, name in disks:
-        lio.withdraw(name, target.name, lun)
-    print(json.dumps([late, sorted(set(late) & set(threads()))]))
-    busy.kill()
+    try:
+        for lun, name in disks:
+            lio.withdraw(name, target.name, lun)
+        print(json.dumps([late, sorted(set(late) & set(threads()))]))
+    finally:
+        busy.kill()
 """
 
 
