@@ -438,6 +438,11 @@ class Agent:
         with self._lock:
             attachment = self._attachments.get(image)
         if attachment is None or not attachment.is_attached:
+            if image in self.disks():
+                raise ImageUnknown(
+                    f"image {image} has disks on this node and is not attached yet: its agent is "
+                    "about to attach it; if that does not end, its log says why"
+                )
             raise ImageUnknown(f"image {image} is not attached on this node")
         return attachment
 

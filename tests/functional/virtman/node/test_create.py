@@ -7,7 +7,7 @@ from dataclasses import astuple
 import fixtures
 
 from tests.functional.virtman.base import FOREVER, TestCase, hashes
-from virtman.errors import InstanceExists, ParentUnreachable, VirtmanError
+from virtman.errors import ImageUnknown, InstanceExists, ParentUnreachable, VirtmanError
 from virtman.model import sizes
 from virtman.node import agent
 from virtman.node.agent import device_path
@@ -282,3 +282,14 @@ class CreateTest(TestCase):
 
         with ThreadPoolExecutor(MANY) as pool:
             return list(pool.map(one, range(MANY)))
+
+    def test_an_image_that_a_new_agent_is_about_to_attach_is_said_to_be_that(self):
+        node = self.bed.node()
+        node.create("vm1")
+        node.stop()
+        node.reboot()
+        for image, said in (("debian", "about to attach it"), ("other", "not attached on this")):
+            error = self.assertRaises(ImageUnknown, node.agent.attached, image)
+            self.assertIn(said, str(error))
+        self.assertEqual([], node.recover())
+        self.assertEqual("debian", node.agent.attached("debian").info.name)
