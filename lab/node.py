@@ -231,7 +231,7 @@ class Node(Faults):
         """Return the end of the console, and all since some lines before a fault of the kernel."""
         log = self.kernel_log().splitlines()
         first = next((at for at, line in enumerate(log) if KERNEL_FAULT.search(line)), len(log))
-        return "\n".join(log[max(0, min(first, len(log)) - lines) :])
+        return "\n".join(log[max(0, first - lines) :])
 
     def kernel_faults(self) -> list[str]:
         """Return the lines of the kernel log that no healthy run has."""

@@ -161,6 +161,11 @@ class DeployedCase(testtools.TestCase):
 
         wait_until(lambda: set(vms) <= known(), "the new agent knowing its VMs", 30, 0.5)
 
+    def reads_all(self, node, device):
+        """Tell whether all of a device can be read."""
+        command = ["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"]
+        return node.run(command, timeout=120, check=False).status == 0
+
     def create(self, node, vm):
         made = self.deployment.create(node, self.image, vm)
         self.created.append((node, vm))

@@ -17,6 +17,7 @@ CACHE = "/dev/ubdb"
 NEW = "image2"
 NETWORK = "vec0"
 STRIPE = f"/dev/mapper/virtman_{NEW}_stripe"
+EARLIER = f"/dev/mapper/virtman_{DeployedCase.image}_image"
 MOST = 1.05  # over the blocks that are new, and read from the image's own parents
 RECEIVED = 0.25  # of the image, as a cache lacks a tenth of what went through it
 # Reads blocks at random, past the page cache, until a file is there; ends at once at an error.
@@ -127,12 +128,6 @@ class TestLenders(DeployedCase):
         self.other.restart()
         self.start_agent(self.other)
 
-    def reads_all(self, node):
-        """Tell whether all of the earlier image can be read."""
-        device = f"/dev/mapper/virtman_{self.image}_image"
-        command = ["dd", f"if={device}", "of=/dev/null", "bs=1M", "iflag=direct"]
-        return node.run(command, timeout=120, check=False).status == 0
-
     def scrub(self):
         """Have the earlier image's cache compared; return where it was wrong."""
         done = self.virtman(self.node, "image", "scrub", "--json", self.image, timeout=120)
@@ -193,7 +188,9 @@ class TestLenders(DeployedCase):
         self.storage.run(["virtman", "source", "remove", "--force", self.image, *where])
         self.assertEqual(expected, sha256(self.node, second))
         self.deployment.add_source(self.storage, self.image, *self.shape)
-        wait_until(lambda: self.reads_all(self.node), "the earlier one being read again", 60, 0.5)
+        wait_until(
+            lambda: self.reads_all(self.node, EARLIER), "the earlier one being read again", 60, 0.5
+        )
 
     def test_parents_of_a_lender_that_are_silent_or_die_hold_nobody_up(self):
         expected = self.add()
@@ -216,7 +213,9 @@ class TestLenders(DeployedCase):
         self.cool()
         self.assertEqual(expected, sha256(self.node, second))
         self.address("replace")
-        wait_until(lambda: self.reads_all(self.node), "the earlier one being read again", 60, 0.5)
+        wait_until(
+            lambda: self.reads_all(self.node, EARLIER), "the earlier one being read again", 60, 0.5
+        )
 
     def test_what_a_scrub_takes_from_a_lender_comes_again_and_a_reboot_changes_nothing(self):
         expected = self.add()
