@@ -315,6 +315,13 @@ class TestVolume(CacheCase):
         self.node.run(["modprobe", "loop"])
         self.node.run(["losetup", self.VOLUME, self.FILE])
 
+    def attach(self):
+        """Return the volume's cached device; what is written stays in the cache until it goes."""
+        attach = ["cache", "attach", "--mode", "writeback", self.VOLUME]
+        device = self.virtman(self.node, *attach).stdout.strip()
+        self.node.run(["sh", "-c", "echo 0 | tee /sys/block/bcache*/bcache/writeback_running"])
+        return device
+
     def shown(self):
         (volume,) = json.loads(self.virtman(self.node, "cache", "list", "--json").stdout)
         return volume
@@ -323,8 +330,7 @@ class TestVolume(CacheCase):
         content = bytearray(random.Random(2).randbytes(16 * MIB))
         self.node.run(["dd", f"of={self.FILE}", "bs=1M", "conv=fsync"], input=bytes(content))
         self.connect()
-        attach = ["cache", "attach", "--mode", "writeback", self.VOLUME]
-        device = self.virtman(self.node, *attach).stdout.strip()
+        device = self.attach()
         self.assertEqual(hashlib.sha256(content).hexdigest(), sha256(self.node, device))
         content[MIB : 5 * MIB] = written = random.Random(3).randbytes(4 * MIB)
         self.node.run(["dd", f"of={device}", "bs=1M", "seek=1", "iflag=fullblock", "oflag=direct",
@@ -337,7 +343,7 @@ class TestVolume(CacheCase):
         self.node.run(["kill", str(holder)])
         self.cut_power(256 * MIB)
         self.connect()
-        self.assertEqual(device, self.virtman(self.node, *attach).stdout.strip())
+        self.assertEqual(device, self.attach())
         expected = hashlib.sha256(content).hexdigest()
         self.assertEqual(expected, sha256(self.node, device))
         dirty, begin = self.shown()["dirty"], time.monotonic()
