@@ -27,6 +27,7 @@ from typing import Any
 from lab import processes
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT
+from lab.errors import LabError
 from lab.guest import guest_image
 from lab.openstack.control import ControlPlane
 from lab.openstack.dashboard import Dashboard
@@ -128,6 +129,7 @@ class OpenStack:
         _all_at_once([nodes.start_storage, *starts, self._start_dashboard])
         say("waiting until all services report")
         self._wait_reported()
+        self._check_up()
         say(f"making the snapshot {SNAPSHOT!r}")
         self._make_content()
 
@@ -213,6 +215,14 @@ class OpenStack:
             )
 
         wait_until(reported, "a report of all services", START, 1)
+
+    def _check_up(self) -> None:
+        """Raise an error if a program that reports to nobody has ended."""
+        ended = [
+            f"{one['service']} ({one['where']})" for one in self.status() if one["state"] != "up"
+        ]
+        if ended:
+            raise LabError(f"not up: {', '.join(ended)}")
 
     def _has_storage(self) -> bool:
         """Tell whether Cinder's scheduler knows of storage, which it hears of after all else."""

@@ -56,7 +56,7 @@ class Environment:
 
 def control() -> Environment:
     """Return the environment of the services, with VirtMan's commands of openstackclient."""
-    return _ensure("control", TOP)
+    return _ensure("control", TOP, programs=("virtman-golden", "virtman-images"))
 
 
 def horizon() -> Environment:
@@ -91,11 +91,17 @@ def patched_nova(control: Environment) -> Path:
     return folder
 
 
-def _ensure(name: str, *projects: Path) -> Environment:
+def _ensure(name: str, *projects: Path, programs: Sequence[str] = ()) -> Environment:
+    """Build an environment unless there is one of the same packages.
+
+    :param programs: of the projects; that they start shows that the list has what they need
+    """
     listed = Path(__file__).with_name(f"{name}.txt")
     files = {"packages": listed.read_bytes(), "builder": Path(__file__).read_bytes()}
     files |= {
-        f"{one.relative_to(TOP)}/setup.cfg": (one / "setup.cfg").read_bytes() for one in projects
+        f"{one.relative_to(TOP)}/{file}": (one / file).read_bytes()
+        for one in projects
+        for file in ("setup.cfg", "requirements.txt")
     }
     environment = Environment(cache_folder() / f"openstack-{name}-{recipe_key(files)}")
     complete = environment.folder / "complete"
@@ -104,6 +110,8 @@ def _ensure(name: str, *projects: Path) -> Environment:
             if not complete.exists():
                 LOG.info("building the environment %s", environment.folder.name)
                 _build(environment, listed, projects)
+                for program in programs:
+                    run(environment.program(program), "--help")
                 complete.touch()
     return environment
 
