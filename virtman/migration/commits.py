@@ -453,23 +453,26 @@ class Commits:
         described = Description(
             commit.image, commit.origin, commit.disk_size, commit.suspended
         )  # fmt: skip
-        with self.layers.making(commit.name, length) as into:
-            os.pwrite(into, layer_format.header(described), 0)
-            for chunk, area in layer_format.areas(numbers):
-                os.pwrite(into, area, chunk * CHUNK)
-            index = 0
+
+        def chunks() -> Iterator[bytes]:
             for portion in dirty.portions(changed, copy.size):
                 content = rounds.read(copy, portion.runs)
                 for start in range(0, len(content), CHUNK):
-                    os.pwrite(
-                        into, content[start : start + CHUNK], layer_format.place(index) * CHUNK
-                    )
-                    index += 1
+                    yield content[start : start + CHUNK]
                 self._advance(commit, len(content))
             for content in memory.content():
-                os.pwrite(into, content, layer_format.place(index) * CHUNK)
-                index += 1
+                yield content
                 self._advance(commit, CHUNK)
+
+        tree = self.layers.tree(commit.name)
+        with self.layers.making(commit.name, length) as into, tree.making() as builder:
+            at = 0
+            for piece in layer_format.pieces(described, numbers, chunks()):
+                os.pwrite(into, piece, at)
+                builder.add(piece)
+                at += len(piece)
+            hashes = builder.end()
+        tree.keep(hashes, str(self.layers.file(commit.name)))
         return commit
 
     def _described(self, commit: Commit) -> Description:

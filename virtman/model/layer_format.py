@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from virtman.errors import SuspendedInvalid
@@ -92,13 +92,22 @@ def place(index: int) -> int:
     return _area_at(index // AREA) + 1 + index % AREA
 
 
-def areas(numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Return the areas for chunks of the disk, ascending; each with its chunk of the layer."""
-    for area in range(len(numbers) // AREA + 1):
-        first = area * AREA
+def pieces(of: Description, numbers: Sequence[int], chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Return all bytes of a layer, in their order.
+
+    :param numbers: of the disk's chunks that it holds, ascending
+    :param chunks: what these have, each whole but for the end of a disk
+    """
+    yield header(of)
+    content = iter(chunks)
+    for first in range(0, len(numbers) + 1, AREA):
         pairs = enumerate(numbers[first : first + AREA], first)
         entries = b"".join(_ENTRY.pack(number, place(index)) for index, number in pairs)
-        yield _area_at(area), entries.ljust(CHUNK, b"\0")
+        yield entries.ljust(CHUNK, b"\0")
+        for chunk in itertools.islice(content, AREA):
+            yield chunk.ljust(CHUNK, b"\0")
+    count = len(numbers)
+    yield bytes(length(count) - _area_at(count // AREA) * CHUNK - (count % AREA + 1) * CHUNK)
 
 
 def numbers(read: Callable[[int, int], bytes]) -> Iterator[int]:

@@ -18,6 +18,7 @@ HARDWARE = Hardware(
 )  # fmt: skip
 DESCRIBED = Description("debian", "ab" * 32, 8 << 20)
 COUNTS = st.integers(0, 2 * AREA + 2) | st.sampled_from([0, AREA - 1, AREA, AREA + 1, 2 * AREA])
+CONTENT = [bytes([number]) * CHUNK for number in range(1, 8)]
 FEW = settings(max_examples=20)  # each is of thousands of chunks
 
 
@@ -33,37 +34,49 @@ def exceptions(areas):
         area += 1
 
 
+def written(numbers):
+    """Return a layer's pieces by their chunk in it; what chunks of the disk have goes round."""
+    content = (CONTENT[index % len(CONTENT)] for index in range(len(numbers)))
+    *pieces, zeros = layer_format.pieces(DESCRIBED, numbers, content)
+    return dict(enumerate(pieces)), zeros
+
+
 class LayerFormatTest(testtools.TestCase):
     @FEW
     @given(COUNTS)
-    def test_the_kernel_finds_each_chunk_once_where_its_data_are(self, count):
+    def test_the_kernel_finds_the_data_of_each_chunk(self, count):
         numbers = [3 * number + 1 for number in range(count)]
-        areas = dict(layer_format.areas(numbers))
-        found = exceptions(areas)
+        layer, _ = written(numbers)
+        found = exceptions(layer)
         self.assertEqual(numbers, list(found))
         self.assertEqual(
-            [layer_format.place(index) for index in range(count)], list(found.values())
+            [CONTENT[index % len(CONTENT)] for index in range(count)],
+            [layer[place] for place in found.values()],
         )
-        self.assertFalse(areas.keys() & set(found.values()))
         self.assertEqual(count, len(set(found.values())))
 
     @FEW
     @given(COUNTS)
-    def test_a_layer_has_room_for_all_and_a_hash_tree(self, count):
+    def test_a_layer_has_room_for_a_hash_tree_and_for_no_more(self, count):
+        layer, zeros = written(range(count))
         length = layer_format.length(count)
-        used = [0, *dict(layer_format.areas(range(count))), *map(layer_format.place, range(count))]
-        self.assertLessEqual((max(used) + 1) * CHUNK, length)
-        self.assertEqual(0, length % CHUNK)
+        self.assertEqual(length, len(layer) * CHUNK + len(zeros))
+        self.assertEqual({CHUNK}, set(map(len, layer.values())))
+        self.assertFalse(any(zeros))
         self.assertTrue(hashtree.has_tree(length))
-        self.assertLessEqual(length, max(1 << 20, (max(used) + 1) * CHUNK))
+        self.assertLessEqual(length, max(1 << 20, len(layer) * CHUNK))
 
     @FEW
     @given(COUNTS)
     def test_a_layer_tells_what_it_holds(self, count):
         expected = [3 * number + 1 for number in range(count)]
-        areas = {at * CHUNK: text for at, text in layer_format.areas(expected)}
-        found = layer_format.numbers(lambda start, length: areas[start][:length])
+        layer, _ = written(expected)
+        found = layer_format.numbers(lambda start, length: layer[start // CHUNK][:length])
         self.assertEqual(expected, list(found))
+
+    def test_the_end_of_a_disk_is_followed_by_zeros(self):
+        *_, last, _ = layer_format.pieces(DESCRIBED, [7], [b"end"])
+        self.assertEqual(b"end".ljust(CHUNK, b"\0"), last)
 
     def test_the_header_is_the_kernels_and_says_what_the_layer_is_of(self):
         header = layer_format.header(DESCRIBED)
