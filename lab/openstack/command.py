@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -13,7 +14,7 @@ from rich.table import Table
 from lab.cluster import Bed
 from lab.openstack.bed import OpenStack
 from lab.openstack.settings import PASSWORD, SNAPSHOT, Nova
-from lab.openstack.tempest import Tempest
+from lab.openstack.tempest import Known, Tempest
 from lab.ports import free_port
 
 NOVA = click.Choice(Nova, case_sensitive=False)
@@ -113,8 +114,12 @@ def client(name: str, words: Sequence[str]) -> None:
 @openstack.command()
 @NAME
 @click.option("--nova", "novas", type=NOVA, multiple=True, help="Run this Nova; may be repeated.")
+@click.option(
+    "--json", "file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep in this file what became of each test; go on behind those that it has.",
+)  # fmt: skip
 @click.argument("regex", default="")
-def tempest(name: str, novas: Sequence[Nova], regex: str) -> None:
+def tempest(name: str, novas: Sequence[Nova], file: Path | None, regex: str) -> None:
     """Run tempest's tests that need no network, or those that match REGEX instead.
 
     The status is 1 if one failed; with several Novas, if one passed with the first of them and
@@ -123,11 +128,12 @@ def tempest(name: str, novas: Sequence[Nova], regex: str) -> None:
     Bed.attach(name)
     cloud = OpenStack(name)
     runner = Tempest(cloud)
+    known = Known(file)
     runs = []
     for one in novas or [cloud.settings.nova]:
         if one is not cloud.settings.nova:
             cloud.switch(one)
-        runs.append(runner.run(regex))
+        runs.append(runner.run(regex, known))
         click.echo(f"{one}: {runs[-1]}; see {runner.folder}")
         for test in runs[-1].failed:
             click.echo(f"  failed: {test}")

@@ -4,6 +4,8 @@ Which tests these are is in tempest_included.txt and tempest_excluded.txt. Those
 tempest_running.txt matches have the guest of the lab, and all others one that only halts.
 """
 
+import itertools
+import json
 import re
 import shutil
 import subprocess
@@ -24,16 +26,20 @@ from lab.openstack.nodes import GUEST_DISK
 from lab.openstack.servers import Servers
 from lab.openstack.settings import PASSWORD, REGION
 from lab.waiting import wait_until
+from virtman import atomic_file
 
 LISTS = Path(__file__).parent
 NETWORKING = f"http://{ADDRESS}:9696"
-DEADLINE = 4 * 3600.0  # seconds
 CONFIG = "tempest.conf"
-# Guests; the first is that of the lab.
-RUNNING, IDLE = "running", "idle"
+# Guests; the second is that of the lab.
+IDLE, RUNNING = "idle", "running"
+# Tests that run together, but for the rest of a class; what became of them is known at the end.
+TOGETHER = 20
+DEADLINE = 2 * 3600.0  # seconds for them
 # Seconds that a server has to stop by itself: no guest has come so far that it listens, or it never
 # will.
 PATIENCE = 2
+ENDED = ("success", "fail", "skip")
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,15 @@ class Outcomes:
         """Return the tests that passed before, and do not any more."""
         return sorted(set(before.passed) - set(self.passed))
 
+    def knows(self, test: str) -> bool:
+        """Tell whether it has ended: a class that does not fit is skipped as one."""
+        name = _name(test)
+        return not {name, f"setUpClass ({_class(name)})"}.isdisjoint(self.having(*ENDED))
+
+    def __or__(self, later: "Outcomes") -> "Outcomes":
+        """Add those of a later run."""
+        return Outcomes({**self.statuses, **later.statuses})
+
     def __str__(self) -> str:
         """Count."""
         counts = len(self.passed), len(self.failed), len(self.skipped)
@@ -77,13 +92,33 @@ def read(stream: bytes) -> Outcomes:
 
     def note(test: Mapping[str, str]) -> None:
         if test["status"] != "exists":
-            statuses[test["id"].partition("[")[0]] = test["status"]
+            statuses[_name(test["id"])] = test["status"]
 
     result = StreamToDict(note)
     result.startTestRun()
     ByteStreamToStreamResult(BytesIO(stream), non_subunit_name="output").run(result)
     result.stopTestRun()
     return Outcomes(statuses)
+
+
+class Known:
+    """What became of tests with each Nova; kept in a file, if there is one."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._outcomes: dict[str, Mapping[str, str]] = {}
+        if file is not None and file.exists():
+            self._outcomes = json.loads(file.read_text())
+
+    def of(self, nova: str) -> Outcomes:
+        """Return what is known with a Nova."""
+        return Outcomes(self._outcomes.get(nova, {}))
+
+    def add(self, nova: str, outcomes: Outcomes) -> None:
+        """Learn what became of further tests."""
+        self._outcomes[nova] = (self.of(nova) | outcomes).statuses
+        if self._file is not None:
+            atomic_file.write(self._file, json.dumps(self._outcomes, indent=1).encode())
 
 
 class Tempest:
@@ -98,23 +133,28 @@ class Tempest:
         settings = self.cloud.settings
         return settings.folder / "tempest" / settings.nova
 
-    def run(self, regex: str = "") -> Outcomes:
+    def run(self, regex: str = "", known: Known | None = None) -> Outcomes:
         """Run all tests of the list, or those that match a regular expression instead.
 
         What they say is in the folder meanwhile: for each guest ``output``, and ``debug.log``.
+
+        :param known: what ended before, which is not run again; it learns what ends
         """
+        nova = self.cloud.settings.nova
+        known = known or Known()
         shutil.rmtree(self.folder, ignore_errors=True)
-        found = Outcomes({})
+        names: set[str] = set()
         with self._content() as (content, images):
             for guest, (image, other) in images.items():
                 run = _Run(self.cloud, self.folder / guest)
                 run.configure(image=image, other_image=other, **content)
                 tests = [test for test in run.tests(regex) if _is_of(test, guest)]
-                if tests:
-                    found = Outcomes({**found.statuses, **run.run(tests).statuses})
-        if not found.statuses:
+                names |= set(map(_name, tests))
+                for some in together([one for one in tests if not known.of(nova).knows(one)]):
+                    known.add(nova, run.run(some))
+        if not names:
             raise LabError(f"no test of tempest's matches {regex}")
-        return found
+        return known.of(nova)
 
     @contextmanager
     def _content(self) -> Iterator[tuple[dict[str, object], dict[str, tuple[str, str]]]]:
@@ -151,7 +191,7 @@ class Tempest:
             }
             yield (
                 content,
-                {RUNNING: images(RUNNING, GUEST_DISK), IDLE: images(IDLE, f"/host/{IDLE}")},
+                {IDLE: images(IDLE, f"/host/{IDLE}"), RUNNING: images(RUNNING, GUEST_DISK)},
             )
 
 
@@ -208,6 +248,26 @@ class _Run:
             words, stdout=subprocess.PIPE, cwd=self._folder, env=self._variables, check=False
         )
         return done.stdout
+
+
+def together(tests: Sequence[str]) -> Iterator[list[str]]:
+    """Divide tests into those that run together: classes stay whole."""
+    some: list[str] = []
+    for _, of_class in itertools.groupby(sorted(tests), lambda test: _class(_name(test))):
+        some += of_class
+        if len(some) >= TOGETHER:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def _name(test: str) -> str:
+    return test.partition("[")[0]
+
+
+def _class(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _is_of(test: str, guest: str) -> bool:

@@ -1,5 +1,6 @@
 """The cloud's configuration and programs, as far as they can be told without starting any."""
 
+import itertools
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -119,3 +120,25 @@ class TestTempest(testtools.TestCase):
         after = self._run(one="fail", two="fail", three="skip", four="success")
         self.assertEqual(["tempest.one", "tempest.three"], after.lost(before))
         self.assertEqual([], before.lost(after))
+
+    def test_one_that_ended_is_not_run_again_nor_one_of_a_class_that_was_skipped(self):
+        found = tempest.read(b"") | self._run(one="fail", two="inprogress")
+        found |= tempest.Outcomes({"setUpClass (tempest.many)": "skip"})
+        tests = ["tempest.one[id-1]", "tempest.two[id-2]", "tempest.many.three[id-3]"]
+        self.assertEqual([True, False, True], list(map(found.knows, tests)))
+
+    def test_what_ended_is_kept_for_each_nova(self):
+        file = Path(self.useFixture(TempDir()).path, "outcomes.json")
+        tempest.Known(file).add("stock", self._run(one="success", two="fail"))
+        tempest.Known(file).add("driver", self._run(one="fail"))
+        tempest.Known(file).add("driver", self._run(one="success"))
+        known = tempest.Known(file)
+        self.assertEqual("1 passed, 1 failed, 0 skipped", str(known.of("stock")))
+        self.assertEqual("1 passed, 0 failed, 0 skipped", str(known.of("driver")))
+        self.assertEqual({}, known.of("patched").statuses)
+
+    def test_classes_run_as_a_whole(self):
+        tests = [f"tempest.{one}.{number:02}[id-{number}]" for one in "abc" for number in range(15)]
+        found = list(tempest.together(tests[::-1]))
+        self.assertEqual([30, 15], list(map(len, found)))
+        self.assertEqual(tests, sorted(itertools.chain(*found)))
