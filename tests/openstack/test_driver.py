@@ -10,6 +10,7 @@ from tests.openstack.base import FILES, LONGER, LONGER_FILES, DriverCase
 from tests.system.virtman.base import report
 
 GIB = 1 << 30
+CACHING = ("--os-compute-api-version", "2.81")
 
 
 class TestDriver(DriverCase):
@@ -116,6 +117,31 @@ class TestDriver(DriverCase):
         wait_until(lambda: self._disks("compute1") == [], "no disk on the node that is back", 180)
         self.act("reboot", lost, "--hard")
         self.assert_right(lost, 2)
+
+    def test_image_that_an_aggregate_caches_is_there_before_its_servers(self):
+        self.cloud.order("aggregate", "create", "data-warm")
+        self.addCleanup(self.cloud.order, "aggregate", "delete", "data-warm")
+        self.cloud.order("aggregate", "add", "host", "data-warm", "compute1")
+        self.addCleanup(self.cloud.order, "aggregate", "remove", "host", "data-warm", "compute1")
+        self.cloud.order(*CACHING, "aggregate", "cache", "image", "data-warm", self.image)
+        wait_until(lambda: self._attached("compute1"), "an image on the node", 300, 1)
+        self.assertEqual([], self._attached("compute2"))
+        (server,) = self.boot_plain("--host", "compute1")
+        self.assert_right(server, 1)
+
+    def test_servers_that_opt_out_are_as_ever(self):
+        self.cloud.order("image", "set", "--property", "virtman_root_disk=false", self.image)
+        (server,) = self.boot_plain()
+        self.assert_right(server, 1)
+        self.assertEqual([], self._disks(self.host(server)))
+        self.assertRegex(self._opened(server), "vda .*/disk\n")
+        self.act("resize", server, "--flavor", LONGER, status="VERIFY_RESIZE")
+        self.act("resize revert", server)
+        self.assert_right(server, 3)
+
+    def _attached(self, host):
+        found = self.cloud.bed.node(host).run(["virtman", "image", "list", "--json"]).stdout
+        return [one["image"] for one in json.loads(found) if self.image in one["image"]]
 
     def _opened(self, server):
         return self.servers.node(server).run(["virsh", "domblklist", server]).stdout
