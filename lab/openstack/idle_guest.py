@@ -3,6 +3,7 @@
 For tests of what a cloud does with servers, whatever these run.
 """
 
+import struct
 from pathlib import Path
 
 SIZE = 64 << 20  # bytes
@@ -22,13 +23,17 @@ _CODE = bytes.fromhex(
     "fa"  # halt: cli
     "f4"  # hlt
 )
+# Nova takes no disk with a signature and without a partition. This one is all behind the sector.
+_PARTITION = struct.pack("<B3sB3sII", 0x80, bytes(3), 0x83, bytes(3), 1, SIZE // 512 - 1)
+_PARTITIONS = 446  # where the table of four begins
 _SIGNATURE = b"\x55\xaa"
 
 
 def write(file: Path) -> None:
     """Write its raw disk."""
     assert _BEGIN + len(_CODE) == 0x7C14
-    sector = (_CODE + _LINES + b"\0").ljust(510, b"\0") + _SIGNATURE
+    sector = (_CODE + _LINES + b"\0").ljust(_PARTITIONS, b"\0") + _PARTITION
+    sector = sector.ljust(510, b"\0") + _SIGNATURE
     with file.open("wb") as disk:
         disk.write(sector)
         disk.truncate(SIZE)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import testtools
 from fixtures import TempDir
+from oslo_utils.imageutils import format_inspector
 from subunit.v2 import StreamResultToBytes
 
-from lab.openstack import networking, services, tempest
+from lab.openstack import idle_guest, networking, services, tempest
 from lab.openstack.environment import Environment
 from lab.openstack.servers import _server
 from lab.openstack.settings import TEMPLATES, Nova, Settings
@@ -142,3 +143,12 @@ class TestTempest(testtools.TestCase):
         found = list(tempest.together(tests[::-1]))
         self.assertEqual([30, 15], list(map(len, found)))
         self.assertEqual(tests, sorted(itertools.chain(*found)))
+
+
+class TestIdleGuest(testtools.TestCase):
+    def test_nova_takes_its_disk(self):
+        file = Path(self.useFixture(TempDir()).path, "disk")
+        idle_guest.write(file)
+        found = format_inspector.detect_file_format(str(file))
+        self.assertEqual("gpt", str(found))  # of any disk with partitions
+        found.safety_check()
