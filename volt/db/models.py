@@ -164,6 +164,14 @@ class ClockRow(Base):
     tick: Mapped[int] = mapped_column(BigInteger)
 
 
+class TurnRow(Base):
+    """What one transaction at a time does, of whichever worker: it locks this meanwhile."""
+
+    __tablename__ = "turns"
+
+    name: Mapped[str] = mapped_column(Name, primary_key=True)
+
+
 class AccusationRow(Base):
     """A host that another says sent it wrong bytes, and the tick of Volt's clock then."""
 
@@ -216,6 +224,7 @@ class PlacementRow(Served, Base):
     __table_args__ = (
         Index(None, "host"),
         Index(None, "image", "generation"),
+        Index(None, "generation"),  # few wait
         Index(None, "image", "whole", "host"),
     )
 

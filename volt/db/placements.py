@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import caps, copies
 from volt.db.any_of import among, paired
-from volt.db.models import WAITING, ImageRow, NodeRow, PlacementRow
+from volt.db.models import WAITING, ImageRow, NodeRow, PlacementRow, TurnRow
 from volt.model.objects import CopyPolicy, Feed, Hydration, Peer, Placement, Profiled, State
 from volt.placement.rules import Shape
 from volt.transport import Portal, columns
@@ -63,10 +63,11 @@ _OF_STANDBY = slice(_OF_PARENT.stop, _OF_PARENT.stop + len(columns.PORTAL))
 _STANDING = ("host", "generation", "left", *columns.PORTAL)
 _STANDINGS = _of(_PLACES, *_STANDING)
 _WAITING = select(*(_PLACES.c[name] for name in ("image", *_STANDING))).where(
-    among(_PLACES.c.image, "images"), _PLACES.c.generation == WAITING
+    _PLACES.c.generation == WAITING
 )
 _STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
 _PORTALS = _of(_PLACES, "host", *columns.PORTAL)
+_TURN = select(TurnRow.name).where(TurnRow.name == "places").with_for_update()
 _STANDING_BY = copies.standing_by("host", *columns.PORTAL)
 
 Key = tuple[str, str]
@@ -84,11 +85,23 @@ class Standing:
     is_waiting: bool
     is_leaving: bool
 
+    def is_placed(self, portal: Portal) -> bool:
+        """Whether it has a place, and serves there."""
+        return not self.is_waiting and not self.is_leaving and self.portal == portal
+
+
+def take_turn(session: Session) -> None:
+    """Wait until no other transaction gives places; none does until this one ends.
+
+    SQLite's writers take turns anyway.
+    """
+    session.connection().execute(_TURN)
+
 
 def standings(
     session: Session, keys: Collection[Key], with_waiting: bool = False
 ) -> dict[Key, Standing]:
-    """Return how those of the hosts stand that joined, and perhaps all others who wait there."""
+    """Return how those of the hosts stand that joined, and perhaps all others who wait."""
     query = _STANDINGS_AND_WAITING if with_waiting else _STANDINGS
     found = {
         (row.image, row.host): Standing(

@@ -2,7 +2,7 @@
 
 Each verb is one transaction. A writer holds the database (SQLite) or its image's row (others)
 from its first read to its commit, so that two changes never choose the same slot. Rows are always
-locked in this order: images by name, hosts by name, placements.
+locked in this order: the turn to give places, images by name, hosts by name, placements.
 """
 
 import logging

@@ -3,10 +3,11 @@
 Each verb is one transaction, under the locks that ``volt.registry.images`` tells of.
 
 A join is the exception, as thousands may come at once: a first transaction, which holds
-no image, only says who wants a place. Whoever holds the image next gives places to all
-who wait by then, whichever worker they asked: a large batch costs little more than a
-single host. Both are of several images, if hosts want to join these at the same time.
-Should a worker die between the two, the next join has its hosts placed too.
+no image, only says who wants a place. Whoever takes the turn to give places next gives them
+to all who wait by then, for whichever image, and whichever worker they asked: a large batch
+costs little more than a single host. Those whose hosts have places when their turn comes have
+nothing left to do. What the hosts are told is read when the images are free again.
+Should a worker die before that, the next join has its hosts placed too.
 """
 
 import logging
@@ -99,8 +100,8 @@ class Placements:
     def _join(self, key: None, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
         last = {(one.image, one.host): one for one in wanted}  # of two that are alike the later
         fresh = self._arrive(last)
-        found, placed = self._place(last)
-        self._statistics.grow(placed)
+        self._statistics.grow(self._place(last))
+        found = self._found(last)
         return [(found.get(key), key in fresh) for key in ((one.image, one.host) for one in wanted)]
 
     @retried
@@ -124,16 +125,24 @@ class Placements:
         return {key for key in joins if key not in present or present[key].is_leaving}
 
     @retried
-    def _place(self, wanted: Mapping[Key, _Join]) -> tuple[dict[Key, Placement], int]:
-        """Give each host a place; return what it is, and how many hosts were placed.
+    def _place(self, wanted: Mapping[Key, _Join]) -> int:
+        """Give a place to each host that waits for one; return how many these were.
 
-        All others who wait for these images get theirs too.
+        Nothing is done if others have placed these hosts meanwhile. So a large crowd is placed by
+        few transactions, whichever workers it asks.
         """
         names = sorted({image for image, _ in wanted})
         with self._turns.of_all(names), self._writing.begin() as session:
-            rows = images.held(session, names)
+            placements.take_turn(session)
+            rows = images.held(session, _due(session, wanted))
+            if not rows:
+                return 0
             wanted = {key: one for key, one in wanted.items() if key[0] in rows}
-            present = placements.standings(session, wanted, with_waiting=True)
+            present = {
+                key: one
+                for key, one in placements.standings(session, wanted, with_waiting=True).items()
+                if key[0] in rows
+            }
             told: dict[str, set[str]] = defaultdict(set)
             for (image, host), one in wanted.items():
                 if (image, host) in present and present[image, host].portal != one.portal:
@@ -150,10 +159,16 @@ class Placements:
             for image in told.keys() - new.keys():
                 rows[image].generation += 1
             forests.renew(session, {rows[image]: those for image, those in told.items()})
-            found = placements.placements(session, wanted)
         for image, host in sorted(returning | waiting):
             LOG.info("Host %s placed in image %s", host, image)
-        return {(one.image, one.host): one for one in found}, len(returning | waiting)
+        return len(returning | waiting)
+
+    @retried
+    def _found(self, wanted: Collection[Key]) -> dict[Key, Placement]:
+        """Return the places of those of the hosts that have one."""
+        with self._reading.begin() as session:
+            found = placements.placements(session, wanted)
+        return {(one.image, one.host): one for one in found}
 
     def ready(
         self, image: str, host: str, generation: int, stripes: Collection[int] | None = None
@@ -298,6 +313,18 @@ def _placement_row(session: Session, image: str, host: str) -> PlacementRow:
 
 def _placeless(image: str, host: str) -> HostUnknown:
     return HostUnknown(f"host {host} has no place in image {image}: let it join first")
+
+
+def _due(session: Session, wanted: Mapping[Key, _Join]) -> set[str]:
+    """Return the images in which hosts wait; none if all of these hosts are where they want."""
+    present = placements.standings(session, wanted, with_waiting=True)
+    due = {
+        image
+        for (image, host), one in wanted.items()
+        if (image, host) in present and not present[image, host].is_placed(one.portal)
+    }
+    others = {image for (image, _), standing in present.items() if standing.is_waiting}
+    return due | others if due else set()
 
 
 def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[str]:
