@@ -136,6 +136,7 @@ class Placements:
             placements.take_turn(session)
             rows = images.held(session, _due(session, wanted))
             if not rows:
+                hurry(session)  # nothing is to be kept
                 return 0
             wanted = {key: one for key, one in wanted.items() if key[0] in rows}
             present = {

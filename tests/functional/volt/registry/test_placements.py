@@ -4,14 +4,15 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
-from sqlalchemy import event, update
+from sqlalchemy import event, func, select, update
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
+from lab.waiting import wait_until
 from tests.functional.volt import databases
 from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
-from volt.db.models import PlacementRow
+from volt.db.models import WAITING, PlacementRow
 from volt.model.objects import ImageReport, NewImage, Report, State
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
@@ -184,6 +185,11 @@ class TestInterruptedJoins(TreesCase):
         self.check_trees("abc")
         assert self.placements.show("x", "b").state == State.JOINING
 
+    def test_the_next_join_of_another_image_has_it_placed_too(self):
+        self.create("y", 2, 2)
+        self.join("c", image="y")
+        self.check_trees("ab")
+
     def test_its_own_next_join_places_it_where_it_serves_by_then(self):
         placement, is_new = self.placements.join("x", "b", portal(7))
         assert (placement.host, is_new) == ("b", False)
@@ -311,6 +317,37 @@ class TestConcurrency(TreesCase):
             late = Placements(impatient, Turns())
             self.assertRaises(errors.DatabaseBusy, late.join, "x", "a", portal())
         self.join("a")
+
+
+class TestTurns(TreesCase):
+    """Joins that several workers are asked for while somebody gives places."""
+
+    scenarios = tuple((name, {"database": name}) for name in ("postgresql", "mariadb"))
+
+    def test_one_transaction_places_all_who_wait(self):
+        self.create("y", 2, 2)
+        engine = self.ground.engine
+        wanted = [("x", "a"), ("x", "b"), ("y", "c")]
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            with engine.connect() as others, others.begin():
+                others.exec_driver_sql("SELECT name FROM turns FOR UPDATE")
+                coming = [
+                    pool.submit(Placements(engine, Turns()).join, image, host, portal())
+                    for image, host in wanted
+                ]
+                wait_until(lambda: self.waiting() == len(wanted), "all who wait", 10, 0.05)
+            found = [each.result() for each in coming]
+        assert [(one.image, one.host, is_new) for one, is_new in found] == [
+            (*key, True) for key in wanted
+        ]
+        self.check_trees("ab")
+        assert [self.images.show(image).generation for image in "xy"] == [1, 1]
+        assert self.waiting() == 0
+
+    def waiting(self):
+        with self.ground.engine.connect() as connection:
+            query = select(func.count()).where(PlacementRow.generation == WAITING)
+            return connection.execute(query).scalar_one()
 
 
 class TestCommits(TreesCase):
