@@ -108,7 +108,10 @@ class Known:
         self._file = file
         self._outcomes: dict[str, Mapping[str, str]] = {}
         if file is not None and file.exists():
-            self._outcomes = json.loads(file.read_text())
+            try:
+                self._outcomes = json.loads(file.read_text())
+            except ValueError as err:
+                raise LabError(f"{file} is not what this command keeps: {err}") from err
 
     def of(self, nova: str) -> Outcomes:
         """Return what is known with a Nova."""
