@@ -122,7 +122,10 @@ class LibvirtDriver(RecoveryDriver, VolumesDriver):
         return {"total": total, "used": used, "free": max(0, total - used)}
 
     def cache_image(self, context: Any, image_id: str) -> bool:
-        """Have an image before its first server; tell whether the node did not read it yet."""
+        """Have an image made before its first server; tell whether the node did not read it yet.
+
+        Without a profile nothing tells what to fetch, and to attach it later takes seconds.
+        """
         image = wanted.name_of(image_id)
         self.images.size(image)
         is_new = all(one["image"] != image for one in self.agent.images())
