@@ -8,6 +8,7 @@ from lab.openstack.settings import GLANCE_FILES
 from lab.waiting import wait_until
 from tests.openstack.base import FILES, LONGER, LONGER_FILES, DriverCase
 from tests.system.virtman.base import report
+from virtman.openstack.wanted import name_of
 
 GIB = 1 << 30
 CACHING = ("--os-compute-api-version", "2.81")
@@ -125,7 +126,7 @@ class TestDriver(DriverCase):
         self.cloud.order("aggregate", "add", *member)
         self.addCleanup(self.cloud.order, "aggregate", "remove", *member)
         self.cloud.order(*CACHING, "aggregate", "cache", "image", "data-warm", self.image)
-        made = f"glance-{self.image}"
+        made = name_of(self.image)
         wait_until(
             lambda: made in self.cloud.deployment.manage("image", "list"), "the image", 120, 0.5
         )

@@ -83,7 +83,7 @@ class TestParts(TreesCase):
 
     def test_a_change_makes_few_statements_however_many_hosts_there_are(self):
         assert (
-            self.statements(lambda: self.placements.join("y", "new", portal(), Wiring("r1"))) <= 30
+            self.statements(lambda: self.placements.join("y", "new", portal(), Wiring("r1"))) <= 26
         )
         assert self.statements(lambda: self.ground.hosts.heartbeat("new", Report({}))) <= 5
         assert self.statements(lambda: self.placements.leave("y", "new")) <= 17

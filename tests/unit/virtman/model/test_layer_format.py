@@ -53,6 +53,9 @@ class LayerFormatTest(testtools.TestCase):
             [CONTENT[index % len(CONTENT)] for index in range(count)],
             [layer[place] for place in found.values()],
         )
+        self.assertEqual(
+            [layer_format.place(index) for index in range(count)], list(found.values())
+        )
         self.assertEqual(count, len(set(found.values())))
 
     @FEW
@@ -61,6 +64,7 @@ class LayerFormatTest(testtools.TestCase):
         layer, zeros = written(range(count))
         length = layer_format.length(count)
         self.assertEqual(length, len(layer) * CHUNK + len(zeros))
+        self.assertEqual(0, length % CHUNK)
         self.assertEqual({CHUNK}, set(map(len, layer.values())))
         self.assertFalse(any(zeros))
         self.assertTrue(hashtree.has_tree(length))
