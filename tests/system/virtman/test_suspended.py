@@ -121,10 +121,7 @@ class TestSuspended(StorageCase):
     name = "suspended"
     addition = TOP / "lab/images/qemu"
     memory = "640M"
-    options: ClassVar = {
-        "image": {"keep_time": 600},
-        "profile": {"record": 0, "rate": 1},  # MiB/s
-    }
+    options: ClassVar = {"image": {"keep_time": 600}}
 
     @classmethod
     def write_image(cls, file):
@@ -138,6 +135,10 @@ class TestSuspended(StorageCase):
         self.sum = self.say(self.first, "/run/vm1.console", "VIRTMAN-MEMORY", "remember")
         self.sum = self.sum.rpartition("sum=")[2]
         self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write before")
+
+    def restart_agent(self, node):
+        self.deployment.kill_agent(node)
+        self.start_agent(node)
 
     def end_guests(self):
         for node in self.nodes:
@@ -219,7 +220,11 @@ class TestSuspended(StorageCase):
         # its kernel takes a moment to find it
         wait_until(lambda: "0x020000" in self.cards(self.first, "d1"), "the card", 60, 1)
         self.assertRegex(told["mac"], "^52:54:00:(..:){2}..$")
-        # who has what it needs outlives the source
+        # who has all of it outlives the source
+        self.addCleanup(self.virtman, self.second, "image", "release", IMAGE)
+        begin = time.monotonic()
+        self.virtman(self.second, "image", "hydrate", "--wait", IMAGE, timeout=120)
+        report(f"all of {IMAGE} came in {time.monotonic() - begin:.1f} s")
         self.first.kill()
         self.assert_goes_on(self.second, "c2", "own")
         self.assert_goes_on(self.second, "c3")
@@ -262,8 +267,7 @@ class TestSuspended(StorageCase):
             words = ["virtman", "suspend-image", "vm1", IMAGE, "--qmp", "/run/vm1.qmp"]
             begun = self.first.spawn(words, log="suspend")
             time.sleep(delay)
-            self.deployment.kill_agent(self.first)
-            self.start_agent(self.first)
+            self.restart_agent(self.first)
             self.first.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)
             wait_until(self.is_settled, "the end of it", 60, 0.5)
             self.assert_goes_on(self.first, "vm1")
@@ -293,6 +297,10 @@ class TestSuspended(StorageCase):
 
     def test_a_vm_stands_still_until_enough_is_there(self):
         self.suspend(self.first, "vm1")
+        self.addCleanup(self.restart_agent, self.second)
+        slow = {**self.options, "profile": {"record": 0, "rate": 1}}  # MiB/s
+        self.patch(type(self), "options", slow)
+        self.restart_agent(self.second)
         buffer = ["--buffer", "--workload", "answer"]
         words = ["resume", IMAGE, "c0", *buffer]
         refused = self.virtman(self.second, *words, check=False, timeout=120)
