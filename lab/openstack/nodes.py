@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lab.cluster import Bed
 from lab.deployment import OPERATOR_TOKEN, Deployment, Options, give
+from lab.errors import DeadlinePassed
 from lab.node import Node
 from lab.openstack.control import answers_http
 from lab.openstack.rest import Rest
@@ -40,6 +41,16 @@ KEEP_TIME = 5  # seconds for which what no server uses any more stays, on nodes 
 
 ON_STORAGE = ("cinder-volume", "glance", "virtman-golden", "virtman-images")
 ON_COMPUTES = ("virtman-agent", "libvirtd", "nova-compute")
+
+# Prints where a program's tasks are in the kernel, and lets Python say in its log where it is.
+WHERE = """
+for process in $(pgrep -f "$1" | grep -vx $$); do
+    for task in /proc/$process/task/*; do
+        echo "$task" && cat "$task/stack"
+    done
+    kill -ABRT "$process"
+done
+"""
 
 # By which the programs of a node are known among its processes.
 PROGRAMS = {
@@ -119,8 +130,13 @@ class Nodes:
         command = uwsgi(program, GLANCE_PORT, module, address=STORAGE_ADDRESS)
         variables = self.settings.control.variables()
         variables |= {"HOME": GLANCE_FILES, "OS_GLANCE_CONFIG_DIR": "/host/glance"}
+        variables["PYTHONFAULTHANDLER"] = "1"
         node.spawn([str(word) for word in command], "glance.out", variables)
-        _wait(node, "Glance", lambda: answers_http(self.bed, f"{GLANCE}/healthcheck"))
+        try:
+            _wait(node, "Glance", lambda: answers_http(self.bed, f"{GLANCE}/healthcheck"))
+        except DeadlinePassed as err:  # seen twice, while it was being imported
+            done = node.run(["sh", "-c", WHERE, "sh", PROGRAMS["glance"]], check=False)
+            raise DeadlinePassed(f"{err}; its tasks are at\n{done.stdout}") from err
 
     def start_golden(self) -> None:
         """Start what serves golden volumes."""
