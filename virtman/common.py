@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import ImageInfo
-from virtman.errors import ImageUnknown, InvalidRequest
+from virtman.errors import ImageUnknown, InvalidRequest, SuspendedForeign
 from virtman.kept_tree import Hashes, KeptTree
 from virtman.model import naming
 from virtman.model.basis import OTHERS, Basis, Other, compare, encode, sample
@@ -24,16 +24,22 @@ class New:
 
     :ivar size: its bytes
     :ivar kept: its hash tree, which it has if it has hashes
+    :ivar project: whose VMs alone may have what is in it; empty if all may
     """
 
     image: str
     size: int
     kept: KeptTree
     hashes: Hashes | None
+    project: str = ""
+
+    def may_have(self, info: ImageInfo) -> bool:
+        """Tell whether it may have blocks of another image: memory stays in its project."""
+        return info.project in ("", self.project)
 
 
 def others(
-    image: str,
+    new: New,
     names: Sequence[str],
     coordinator: VoltClient,
     is_served: Callable[[str], bool],
@@ -48,7 +54,9 @@ def others(
     :param is_served: tells whether this host has an image's hash tree
     :raises ImageUnknown: if Volt does not know one of these
     :raises InvalidRequest: if an image would be based on itself, or too many are named
+    :raises SuspendedForeign: if one has memory of another project
     """
+    image = new.image
     if image in names:
         raise InvalidRequest(f"image {image} cannot be based on itself")
     named = {naming.check("image", name): coordinator.image(name) for name in names}
@@ -56,6 +64,12 @@ def others(
         raise InvalidRequest(
             f"image {image} would be based on {', '.join(named)}: {OTHERS} images are the most"
         )
+    for name, info in named.items():
+        if not new.may_have(info):
+            raise SuspendedForeign(
+                f"image {image} cannot be based on {name}, which has memory of VMs of project "
+                f"{info.project}: others do not read that"
+            )
     found: dict[str, ImageInfo] = {}
     free = OTHERS - len(named)
     for name, info in named.items():
@@ -73,7 +87,7 @@ def others(
 def nearest(new: New, served: Mapping[str, KeptTree], coordinator: VoltClient) -> tuple[str, ...]:
     """Return the served image with which one has most in common; none if that is next to nothing.
 
-    One that is based on the image itself is none.
+    One that is based on the image itself is none, nor is one with another project's memory.
 
     :param served: hash trees, by name, of images that this host serves
     """
@@ -85,7 +99,9 @@ def nearest(new: New, served: Mapping[str, KeptTree], coordinator: VoltClient) -
     for name, tree in served.items():
         with contextlib.suppress(ImageUnknown, FileNotFoundError), tree.mapped() as leaves:
             info = coordinator.image(name)
-            if info.tree is not None and not _lies_on(info, new.image, coordinator):
+            if info.tree is None or not new.may_have(info):
+                continue
+            if not _lies_on(info, new.image, coordinator):
                 found = max(found, (len(mine & sample(leaves, _blocks(info.size))), name))
     return (found[1],) if found[1] else ()
 

@@ -398,6 +398,13 @@ class SuspendedUnknown(VirtmanError):
     status = 404
 
 
+class SuspendedForeign(VirtmanError):
+    """The suspended image is of another project: no others' VMs have its memory."""
+
+    code = "virtman.suspended.project"
+    status = 403
+
+
 class NicsAttached(VirtmanError):
     """The VM has network cards, which all that are resumed would have too."""
 

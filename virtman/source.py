@@ -138,6 +138,7 @@ def add(
     :raises NoSpace: if it was exported, and there is no space for it beside
     :raises ImageUnknown: if Volt does not know an image on which it is based
     :raises InvalidRequest: if such an image is not served by this host with a hash tree
+    :raises SuspendedForeign: if such an image has memory of another project's VMs
     """
     naming.check("image", image)
     naming.check("host", where.host)
@@ -154,7 +155,7 @@ def add(
         tree = kept.of(path, size, progress)
     else:
         steps = steps[:1]
-    compared = common.New(image, size, kept, tree)
+    compared = common.New(image, size, kept, tree, layer.project if layer else "")
     others, basis = _basis(compared, base, coordinator) if base else ((), None)
     sources = [transport.source(step) for step in steps]
     served = all(source.is_up() for source in sources)
@@ -193,7 +194,7 @@ def _basis(
         if not names:
             return (), b"" if new.hashes and not base.is_found else None
         others = common.others(
-            new.image, names, coordinator, lambda one: one in served and served[one].leaves.exists()
+            new, names, coordinator, lambda one: one in served and served[one].leaves.exists()
         )
         with contextlib.ExitStack() as stack:
             told = [stack.enter_context(_leaves(one.name, served)) for one in others]

@@ -219,7 +219,14 @@ class Client:
         return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/commit", body))
 
     def suspend(
-        self, vm: str, name: str, qmp: str, *, forced: bool = False, saved: str = ""
+        self,
+        vm: str,
+        name: str,
+        qmp: str,
+        *,
+        forced: bool = False,
+        saved: str = "",
+        project: str = "",
     ) -> LayerAnswer:
         """Begin to make a suspended image of a VM, which goes on after a moment.
 
@@ -227,9 +234,12 @@ class Client:
         :param qmp: socket at which the VM's QEMU answers nobody else
         :param forced: although it has network cards, or somebody is logged in
         :param saved: file with the memory of a VM that QEMU saved elsewhere; that QEMU never ran
+        :param project: whose VMs alone may have the memory; empty for that of the VM, or of the
+            image, if it was resumed
         """
         body: dict[str, object] = {"as": naming.check("layer", name), "qmp": qmp, "force": forced}
         body |= {"saved": saved} if saved else {}
+        body |= {"project": project} if project else {}
         return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/suspend", body))
 
     def suspended(self, image: str) -> tuple[Suspended, str]:

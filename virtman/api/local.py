@@ -196,14 +196,21 @@ class Api(Rest):
 
     def suspend(self, request: Request, vm: str) -> Answer:
         """Begin to make a suspended image of a VM; the body has its name, and QEMU's socket."""
-        body = body_of(request, **{"as": str, "qmp": str, "force": bool, "saved": str})
+        kinds = {"as": str, "qmp": str, "force": bool, "saved": str, "project": str}
+        body = body_of(request, **kinds)
         if not {"as", "qmp"} <= body.keys():
             raise InvalidRequest(
-                'the body must be {"as": "<name>", "qmp": "<path>"}, and can have "force": true '
-                'and "saved": "<path>"'
+                'the body must be {"as": "<name>", "qmp": "<path>"}, and can have "force": true, '
+                '"saved": "<path>" and "project": "<name>"'
             )
-        forced, saved = body.get("force", False), body.get("saved", "")
-        begun = self.commits.suspend(vm, body["as"], body["qmp"], forced=forced, saved=saved)
+        begun = self.commits.suspend(
+            vm,
+            body["as"],
+            body["qmp"],
+            forced=body.get("force", False),
+            saved=body.get("saved", ""),
+            project=body.get("project", ""),
+        )
         return 202, _committed(begun)
 
     def show_suspended(self, request: Request, image: str) -> Answer:

@@ -17,6 +17,7 @@ from virtman.cmd.layer import follow as follow_layer
 from virtman.cmd.move import follow
 from virtman.cmd.options import as_json, size
 from virtman.errors import InstanceExists
+from virtman.model import suspended
 from virtman.model.dirty import CHUNK
 from virtman.model.profile import BOOT
 
@@ -204,6 +205,13 @@ def resize(client: Client, vm: str, size: int) -> None:
     help="The memory is in FILE, which QEMU wrote elsewhere with 'mapped-ram'. The QEMU at SOCKET "
     "tells the hardware, and has never run.",
 )
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    default="",
+    help="VMs of PROJECT alone may have the memory; default: that of VM or its image, if it was "
+    "resumed.",
+)
 @as_json
 @click.pass_obj
 def suspend(
@@ -215,6 +223,7 @@ def suspend(
     connect: str,
     force: bool,
     saved: str | None,
+    project: str,
     as_json: bool,
 ) -> None:
     """Make NAME of disk and memory of VM, for others to go on from.
@@ -233,7 +242,7 @@ def suspend(
             owner = os.stat(client.path).st_uid
             qmp = asked.enter_context(domains.monitor(domain, connect, owner))
         assert qmp is not None
-        client.suspend(vm, name, qmp, forced=force, saved=saved or "")
+        client.suspend(vm, name, qmp, forced=force, saved=saved or "", project=project)
         follow_layer(client, name, as_json=as_json)
 
 
@@ -270,6 +279,12 @@ def suspend(
     show_default=True,
     help="Workload whose profile says what VM will read, with --buffer.",
 )
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    default="",
+    help="Of which VM is: memory that belongs to a project is for its own VMs only.",
+)
 @as_json
 @click.pass_obj
 def resume(
@@ -281,6 +296,7 @@ def resume(
     tap: str,
     buffer: bool,
     workload: str,
+    project: str,
     as_json: bool,
 ) -> None:
     """Start VM where the suspended image NAME was, without a boot.
@@ -292,6 +308,7 @@ def resume(
 
     who = resuming.account(account)
     record, device = client.suspended(name)
+    suspended.check_same(name, record, suspended.check_project(project))
     resuming.check_host(record, who)
     image = resuming.Image(record, device, client.path)
     for end in [""] if count is None else [f"-{number}" for number in range(1, count + 1)]:
@@ -300,7 +317,13 @@ def resume(
         waits = partial(buffering.wait, client, name, workload, one, as_json=as_json)
         try:
             found = resuming.resume(
-                one, made["device"], image, who, tap and f"{tap}{end}", waits if buffer else None
+                one,
+                made["device"],
+                image,
+                who,
+                tap and f"{tap}{end}",
+                waits if buffer else None,
+                project,
             )
         except BaseException:
             client.destroy(one)

@@ -49,6 +49,11 @@ class Layer:
     suspended: Suspended | None = None
     maker: str = ""
 
+    @property
+    def project(self) -> str:
+        """Whose VMs alone may have what is in it; empty if all may, as without memory."""
+        return self.suspended.project if self.suspended else ""
+
 
 @dataclass(frozen=True)
 class Based:
@@ -81,6 +86,11 @@ class ImageInfo:
     def disk_size(self) -> int:
         """Bytes of the disk that a VM begins with."""
         return self.layer.disk_size if self.layer else self.size
+
+    @property
+    def project(self) -> str:
+        """Whose VMs alone may have what is in it; empty if all may."""
+        return self.layer.project if self.layer else ""
 
     @property
     def origin(self) -> str:

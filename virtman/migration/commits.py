@@ -133,7 +133,14 @@ class Commits:
             thread.join(_LAST)
 
     def suspend(
-        self, vm: str, name: str, qmp: str, *, forced: bool = False, saved: str = ""
+        self,
+        vm: str,
+        name: str,
+        qmp: str,
+        *,
+        forced: bool = False,
+        saved: str = "",
+        project: str = "",
     ) -> Status:
         """Begin to make a suspended image of a VM, which goes on after a moment.
 
@@ -141,13 +148,19 @@ class Commits:
         :param qmp: socket at which the VM's QEMU answers nobody else
         :param saved: file with the memory of a VM that QEMU saved elsewhere; that QEMU never ran
         :param forced: although it has network cards, or somebody is logged in
+        :param project: whose VMs alone may have the memory; empty for that of the VM, or of the
+            image, if it was resumed
+        :raises SuspendedForeign: if it was resumed from an image of another project
         :raises QemuFailed: if it does not answer, or does not hand its state over
         :raises SuspendedInvalid: if it has hardware with which it cannot be resumed
         :raises NicsAttached: if it has network cards
         :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
         """
-        device = device_path(self.agent.records.get(naming.check("VM", vm)))
-        with suspensions.of(self.layers, qmp, saved) as suspension:
+        instance = self.agent.records.get(naming.check("VM", vm))
+        device = device_path(instance)
+        info = self.agent.coordinator.image(instance.image)
+        project = suspensions.project(info, qmp, project)
+        with suspensions.of(self.layers, qmp, saved, project) as suspension:
             suspension.check(vm, device, forced)
             return self.commit(vm, name, suspension=suspension)
 

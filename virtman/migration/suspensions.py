@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from virtman import sparse
+from virtman.coordinator.interface import ImageInfo
 from virtman.disk.layers import Commit, Layers
 from virtman.errors import NicsAttached, QemuFailed, SessionsOpen, SuspendedInvalid
 from virtman.model import suspended
@@ -43,12 +44,16 @@ class Suspension:
     :param layers: of this node
     :param monitor: of its QEMU
     :param saved: file in which QEMU saved it elsewhere; empty if it runs
+    :param project: whose VMs alone may have the memory; empty if all may
     """
 
-    def __init__(self, layers: Layers, monitor: Monitor, saved: str = "") -> None:
+    def __init__(
+        self, layers: Layers, monitor: Monitor, saved: str = "", project: str = ""
+    ) -> None:
         self.layers = layers
         self._monitor = monitor
         self._saved = saved
+        self._project = project
         self.qmp = monitor.path
         self._hardware = inspection.hardware(monitor)
 
@@ -109,20 +114,38 @@ class Suspension:
             state = save.state(converter)
         digest = hashlib.sha256(state).hexdigest()
         # where it is to be is known once it is known what the layer lies on
-        made = Suspended(suspended.place(0), len(state), digest, self._hardware)
+        at = suspended.place(0)
+        made = Suspended(at, len(state), digest, self._hardware, self._project)
         return replace(commit, qmp="", suspended=made)
 
 
 @contextmanager
-def of(layers: Layers, qmp: str, saved: str = "") -> Iterator[Suspension]:
+def of(layers: Layers, qmp: str, saved: str = "", project: str = "") -> Iterator[Suspension]:
     """Give what saves the VM whose QEMU listens there.
 
     :param saved: file in which QEMU saved that VM elsewhere; empty if it runs
+    :param project: whose VMs alone may have the memory; empty if all may
     :raises QemuFailed: if it does not answer
     :raises SuspendedInvalid: if no other VM can have the same hardware
     """
     with Monitor(qmp) as monitor:
-        yield Suspension(layers, monitor, saved)
+        yield Suspension(layers, monitor, saved, project)
+
+
+def project(image: ImageInfo, qmp: str, wanted: str) -> str:
+    """Return whose VMs alone may have the memory of a VM; empty if all may.
+
+    What a VM has of its image's memory stays in the project of that.
+
+    :param image: the VM's
+    :param qmp: socket at which its QEMU listens
+    :param wanted: empty for that of the VM, or of the image, if it was resumed
+    :raises SuspendedForeign: if the image is of another project
+    """
+    found = suspended.check_project(wanted) or resuming.project_at(qmp) or image.project
+    if image.layer is not None and image.layer.suspended is not None:
+        suspended.check_same(image.name, image.layer.suspended, found)
+    return found
 
 
 def go_on(commit: Commit) -> None:

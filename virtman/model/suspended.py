@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from virtman.errors import SuspendedInvalid
+from virtman.errors import InvalidRequest, SuspendedForeign, SuspendedInvalid
 from virtman.model.dirty import CHUNK
 from virtman.model.sizes import SPAN
 
@@ -53,6 +53,7 @@ _PATTERNS = {
     "address": r"([0-9a-f]{2}\.[0-7])?",
     "serial": r"[A-Za-z0-9_.-]{0,20}",
     "mac": r"(([0-9a-f]{2}:){5}[0-9a-f]{2})?",
+    "project": r"[A-Za-z0-9_.-]{0,64}",
 }
 
 
@@ -115,12 +116,14 @@ class Suspended:
     :ivar at: byte at which the memory begins; the device state follows it
     :ivar state: bytes of device state
     :ivar sha256: of the device state
+    :ivar project: whose VMs alone may have the memory; empty if all may
     """
 
     at: int
     state: int
     sha256: str
     hardware: Hardware
+    project: str = ""
 
 
 def place(depth: int) -> int:
@@ -193,6 +196,31 @@ def _check_counts(part: Hardware) -> None:
     )
     if not 1 >= controllers >= ports:
         raise ValueError(f"there may be one {CONTROLLER}, with one port")
+
+
+def check_project(name: str) -> str:
+    """Return a name that a project can have.
+
+    :raises InvalidRequest: if none can
+    """
+    if not re.fullmatch(_PATTERNS["project"], name):
+        raise InvalidRequest(
+            f"{name!r} is no project: give letters, digits and any of _.-, at most 64"
+        )
+    return name
+
+
+def check_same(image: str, record: Suspended, project: str) -> None:
+    """See that VMs of a project may have the memory that is in an image.
+
+    :param project: empty for VMs that are of none
+    :raises SuspendedForeign: if they may not
+    """
+    if record.project not in ("", project):
+        raise SuspendedForeign(
+            f"suspended image {image} is of project {record.project}, and not of "
+            f"{project or 'none'}: VMs have no memory of another project"
+        )
 
 
 def options(hardware: Hardware) -> list[str]:

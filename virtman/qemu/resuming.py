@@ -41,12 +41,13 @@ from virtman.qemu import inspection, sandbox
 from virtman.qemu.qmp import Monitor, listening_at
 
 GUESTS = Path("/run/virtman-guests")
-"""A folder for each VM: ``qmp``, ``serial0`` ..., and ``agent`` if it has a guest agent.
+"""A folder for each VM: ``qmp``, ``serial0`` ..., ``agent`` if it has a guest agent, ``project``.
 
 A file for each kind of hardware that this host is known to be able to resume, too.
 """
 
 _NODES = Path("/dev/virtman")
+_PROJECT = "project"
 _PROGRAM = "qemu-system-x86_64"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # Sets how many sectors the kernel reads ahead of a device.
@@ -156,6 +157,19 @@ def monitor_of(vm: str) -> Path:
     return GUESTS / vm / "qmp"
 
 
+def project_at(qmp: str) -> str:
+    """Return the project of the VM whose monitor listens there; empty for one of none.
+
+    Only a VM that was resumed here tells it.
+    """
+    path = Path(qmp)
+    if path.parent.parent != GUESTS:
+        return ""
+    with contextlib.suppress(FileNotFoundError):
+        return path.with_name(_PROJECT).read_text()
+    return ""
+
+
 def disk_of(vm: str) -> str:
     """Return what the QEMU of a VM that was resumed calls its disk."""
     return str(_NODES / f"{vm}.disk")
@@ -180,10 +194,12 @@ def resume(
     who: Account,
     tap: str = "",
     buffer: Callable[[], object] | None = None,
+    project: str = "",
 ) -> Resumed:
     """Have a VM go on.
 
     :param disk: path of the VM's own device
+    :param project: the VM's; empty for none
     :param buffer: returns once enough is there for it; the VM stands still until then. None: it
         does not
     :param tap: name of a TAP interface for a card that comes then; empty for none
@@ -194,6 +210,7 @@ def resume(
     folder = GUESTS / vm
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o755, parents=True)
+    (folder / _PROJECT).write_text(project)
     hardware = image.record.hardware
     own, owner = uuid.uuid4(), os.stat(image.agent).st_uid
     with (

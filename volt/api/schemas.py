@@ -109,6 +109,7 @@ _SUSPENDED = _exact(
             ),
         },
     ),
+    project=_text(r"[A-Za-z0-9_.-]{0,64}"),
 )
 
 IMAGE = Schema(

@@ -31,6 +31,8 @@ def show(options: cfg.ConfigOpts, name: str) -> None:
         if found.layer.suspended is not None:
             hardware = found.layer.suspended.hardware
             click.echo(f"suspended: {hardware.machine}, {hardware.cpu}, {hardware.memory} bytes")
+            if found.layer.suspended.project:
+                click.echo(f"project: {found.layer.suspended.project}")
     if found.basis is not None:
         names = ", ".join(found.basis.images)
         click.echo(f"based on: {names}, with {found.basis.shared} bytes in common")

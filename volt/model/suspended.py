@@ -48,13 +48,15 @@ class Hardware:
 class Suspended:
     """How a VM goes on: its memory begins at byte ``at`` of the layer's disk, behind the data.
 
-    So many bytes of device ``state`` follow it, with this ``sha256``.
+    So many bytes of device ``state`` follow it, with this ``sha256``. VMs of the ``project`` alone
+    may have the memory, unless it is empty.
     """
 
     at: int
     state: int
     sha256: str
     hardware: Hardware
+    project: str
 
 
 def form(suspended: Suspended) -> dict[str, Any]:

@@ -100,6 +100,7 @@ DOMAIN = """
 """
 SAVE = "/var/tmp/vm1.save"
 CONSOLE = "/run/virtman-guests/c1/serial0"
+SHOP = ("--project", "shop")
 SUSPEND = ("suspend-image", "--domain", "vm1", "vm1")
 AGENT = (
     *("-chardev", "socket,id=agent,path=/run/vm1.agent,server=on,wait=off"),
@@ -166,8 +167,8 @@ class TestSuspended(StorageCase):
         path = f"/run/virtman-guests/{vm}/qmp"
         return json.loads(node.run(["python3", "-c", ASK, path, *questions]).stdout)
 
-    def suspend(self, node, vm, name=IMAGE, qmp="/run/vm1.qmp"):
-        words = ["suspend-image", vm, name, "--qmp", qmp, "--json"]
+    def suspend(self, node, vm, name=IMAGE, qmp="/run/vm1.qmp", *more):
+        words = ["suspend-image", vm, name, "--qmp", qmp, "--json", *more]
         return json.loads(self.virtman(node, *words, timeout=120).stdout)
 
     def resume(self, node, vm, image=IMAGE, *words):
@@ -182,19 +183,25 @@ class TestSuspended(StorageCase):
         said = self.say(node, console, "VIRTMAN-WORD", "read")
         self.assertEqual(f"VIRTMAN-WORD {word}", said)
 
+    def assert_only_for_shop(self, image):
+        for words in ([], ["--project", "other"]):
+            refused = self.virtman(self.first, "resume", image, "x1", *words, check=False)
+            self.assertIn("virtman.suspended.project", refused.stderr)
+
     def test_vms_go_on_from_one_image_on_two_nodes(self):
         begin = time.monotonic()
-        made = self.suspend(self.first, "vm1")
+        made = self.suspend(self.first, "vm1", IMAGE, "/run/vm1.qmp", *SHOP)
         report(f"suspended in {time.monotonic() - begin:.1f} s: {made['length']} bytes")
         self.assert_goes_on(self.first, "vm1")
         self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write after")
         kept = self.deployment.ask("GET", f"/v1/images/{IMAGE}")["layer"]["suspended"]
         self.assertEqual(MEMORY << 20, kept["hardware"]["memory"])
         self.assertLess(made["length"], MEMORY << 20)
+        self.assert_only_for_shop(IMAGE)
         seen = []
         for node, vm in ((self.first, "c1"), (self.second, "c2"), (self.second, "c3")):
             before = node.received_bytes()
-            told = self.resume(node, vm)
+            told = self.resume(node, vm, IMAGE, *SHOP)
             self.assert_goes_on(node, vm)
             received = node.received_bytes() - before
             report(f"{vm} on {node.name} went on in {told['seconds']} s, received {received}")
@@ -215,7 +222,8 @@ class TestSuspended(StorageCase):
         self.suspend(self.second, "c2", "silver", "/run/virtman-guests/c2/qmp")
         self.assert_goes_on(self.second, "c2", "own")
         self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t1 mode tap"])
-        told = self.resume(self.first, "d1", "silver", "--tap", "t1")
+        self.assert_only_for_shop("silver")
+        told = self.resume(self.first, "d1", "silver", "--tap", "t1", *SHOP)
         self.assert_goes_on(self.first, "d1", "own")
         # its kernel takes a moment to find it
         wait_until(lambda: "0x020000" in self.cards(self.first, "d1"), "the card", 60, 1)
@@ -235,7 +243,7 @@ class TestSuspended(StorageCase):
         # a file of it is one too
         self.virtman(self.second, "layer", "export", "silver", "/var/tmp/silver", timeout=120)
         self.virtman(self.second, "layer", "import", "/var/tmp/silver", "bronze", timeout=120)
-        self.resume(self.second, "e1", "bronze")
+        self.resume(self.second, "e1", "bronze", *SHOP)
         self.assert_goes_on(self.second, "e1", "own")
 
     def test_what_two_of_one_guest_have_in_common_comes_once(self):

@@ -75,7 +75,7 @@ class ClientTest(ServedCase):
 
     def test_a_vm_is_suspended_by_name_with_a_save_or_without(self):
         words = ["--socket", self.socket, "suspend-image", "nope", "gold", "--qmp", self.socket]
-        for more in ([], ["--saved", __file__]):
+        for more in ([], ["--saved", __file__], ["--project", "shop"]):
             done = CliRunner().invoke(shell, [*words, *more])
             self.assertIsInstance(done.exception, errors.InstanceUnknown, done.output)
 

@@ -3,6 +3,7 @@
 import io
 import os
 from dataclasses import replace
+from functools import partial
 
 import fixtures
 from testtools import ExpectedException
@@ -12,12 +13,17 @@ from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.doubles.qemu import CARD, CONTROLLER, DISK, PORT, Qemu
 from tests.functional.virtman.migration.test_commits import CommitCase
 from tests.functional.virtman.migration.test_exports import Storage
+from virtman import source
+from virtman.coordinator.interface import Shape
 from virtman.errors import (
+    ImageUnknown,
     InstanceUnknown,
+    InvalidRequest,
     NicsAttached,
     NoSpace,
     QemuFailed,
     SessionsOpen,
+    SuspendedForeign,
     SuspendedInvalid,
 )
 from virtman.migration import suspensions
@@ -25,6 +31,7 @@ from virtman.migration.commits import Commits
 from virtman.model import layer_format, suspended
 from virtman.model.dirty import CHUNK as BYTES
 from virtman.model.suspended import Device, Hardware, Suspended
+from virtman.qemu import resuming
 
 HASH = "ab" * 32
 HARDWARE = Hardware(
@@ -37,11 +44,12 @@ HELD = (0, 5, 32)  # chunks of the memory, and the device state behind it
 class Saved:
     """What saves a VM in place of two QEMUs: its memory has some chunks that are not zeros."""
 
-    def __init__(self, layers, qmp, fails=None, held=HELD):
+    def __init__(self, layers, qmp, fails=None, held=HELD, project=""):
         self.layers = layers
         self.qmp = qmp
         self.fails = fails
         self.held = held
+        self.project = project
 
     def save(self, commit, copy):
         copy()
@@ -50,7 +58,7 @@ class Saved:
         with open(self.layers.memory(commit.name), "wb") as file:
             for number in self.held:
                 os.pwrite(file.fileno(), bytes([65 + number]) * 100, number * BYTES)
-        made = Suspended(suspended.place(0), 100, HASH, HARDWARE)
+        made = Suspended(suspended.place(0), 100, HASH, HARDWARE, self.project)
         return replace(commit, qmp="", suspended=made)
 
 
@@ -190,6 +198,52 @@ class SuspensionTest(CommitCase):
             found.check("vm1", "/nowhere/disk", True)
             agent.users = ()
             found.check("vm1", "/nowhere/disk", False)
+
+    def test_memory_that_a_vm_has_of_a_project_stays_there(self):
+        self.commit(suspension=self.saved(project="shop"))
+        self.assertEqual("shop", self.known().project)
+        self.a.create("vm2", "web")
+        with self.a.process.here():
+            suspend = self.a.commits.suspend
+            for project, kind in (("other", SuspendedForeign), ("a,b", InvalidRequest)):
+                self.assertRaises(kind, suspend, "vm2", "own", self.qemu.path, project=project)
+        info = self.known()
+        for wanted in ("", "shop"):
+            self.assertEqual("shop", suspensions.project(info, self.qemu.path, wanted))
+
+    def test_a_vm_of_a_project_that_was_resumed_from_memory_of_none_is_of_its_own(self):
+        self.commit(suspension=self.saved())
+        guests = self.a.folder / "guests"
+        (guests / "vm2").mkdir(parents=True)
+        (guests / "vm2/project").write_text("shop")
+        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", guests))
+        of = partial(suspensions.project, self.known(), str(guests / "vm2/qmp"))
+        self.assertEqual(["shop", "other"], [of(wanted) for wanted in ("", "other")])
+        self.assertEqual("", suspensions.project(self.known(), self.qemu.path, ""))
+
+    def test_no_image_is_based_on_memory_of_another_project(self):
+        storage, files = Storage(self), {}
+        for project in ("shop", "other"):
+            self.commit(suspension=self.saved(project=project))
+            files[project] = b"".join(self.a.commits.file_of("web"))
+            self.remove()
+            self.assert_gone()
+
+        def based(image, project, *names):
+            path = storage.folder / image
+            path.write_bytes(files[project])
+            with storage.process.here():
+                return source.add(
+                    image, str(path), storage.where, storage.volt, storage.access, Shape(),
+                    layered=True, base=source.Base(names, is_found=not names),
+                ).based_on  # fmt: skip
+
+        self.assertEqual((), based("gold", "shop"))
+        self.assertEqual(("gold",), based("silver", "shop"))
+        self.assertEqual((), based("bronze", "other"))
+        refused = self.assertRaises(SuspendedForeign, based, "tin", "other", "gold")
+        self.assertIn("memory of VMs of project shop", str(refused))
+        self.assertRaises(ImageUnknown, self.known, "tin")
 
     def test_with_a_save_the_vm_here_must_never_have_run(self):
         self.qemu.disk = "/dev/virtman/vm1.disk"

@@ -69,6 +69,17 @@ class ResumingTest(testtools.TestCase):
         resuming.check_host(RECORD, nobody)
         self.assertEqual(5, len(starts))
 
+    def test_a_vm_that_was_resumed_here_tells_its_project_and_no_other_does(self):
+        guests = self.folder / "guests"
+        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", guests))
+        for folder in (guests / "vm1", guests / "vm2", self.folder / "vm3"):
+            folder.mkdir(parents=True)
+        for folder in (guests / "vm1", self.folder / "vm3"):
+            (folder / "project").write_text("shop")
+        found = [resuming.project_at(str(guests / vm / "qmp")) for vm in ("vm1", "vm2")]
+        self.assertEqual(["shop", ""], found)
+        self.assertEqual("", resuming.project_at(str(self.folder / "vm3/qmp")))
+
     def test_device_state_is_that_on_record_or_none(self):
         state = os.urandom(1000)
         with tempfile.NamedTemporaryFile() as device:

@@ -6,7 +6,7 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.errors import SuspendedInvalid
+from virtman.errors import InvalidRequest, SuspendedForeign, SuspendedInvalid
 from virtman.model import suspended
 from virtman.model.suspended import CONTROLLER, DISK, NIC, PORT, Device, Hardware, Suspended
 
@@ -56,8 +56,26 @@ class SuspendedTest(testtools.TestCase):
             form | {"more": 1}, form | {"at": RECORD.at + 4096}, form | {"at": 0},
             form | {"state": 0}, form | {"state": suspended.MOST_STATE + 1}, form | {"sha256": ""},
             form | {"hardware": form["hardware"] | {"args": "-fsdev"}}, {}, form | {"hardware": 1},
+            form | {"project": "shop,on"}, form | {"project": None},
         ):  # fmt: skip
             self.assertRaises(SuspendedInvalid, suspended.parse, changed)
+
+    def test_memory_of_a_project_is_for_its_vms_and_that_of_none_for_all(self):
+        for project in ("", "shop"):
+            suspended.check_same("gold", RECORD, project)
+        own = replace(RECORD, project="shop")
+        suspended.check_same("gold", own, "shop")
+        for project, named in (("", "none"), ("shop2", "shop2")):
+            refused = self.assertRaises(
+                SuspendedForeign, suspended.check_same, "gold", own, project
+            )
+            self.assertIn(f"gold is of project shop, and not of {named}", str(refused))
+
+    def test_what_is_no_name_of_a_project_is_refused(self):
+        for name in ("", "shop", "a" * 64, "Shop_1.x-y"):
+            self.assertEqual(name, suspended.check_project(name))
+        for name in ("a b", "a,b", "a" * 65, "a\n", "a/b"):
+            self.assertRaises(InvalidRequest, suspended.check_project, name)
 
     @given(st.text(max_size=30))
     def test_no_word_of_a_valid_record_has_a_separator(self, text):
