@@ -24,7 +24,7 @@ Run = dict[str, Any]
 
 
 def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
-    """Have all of a disk written, and committed; the layer goes to the storage node.
+    """Have all of a disk written, and committed; the layer goes to the storage node meanwhile.
 
     Then it is checkpointed, and again after one percent of it has changed.
 
@@ -34,12 +34,14 @@ def commit(site: Site, device: str, vm: str, size: int, rate: int) -> Run:
     """
     first, storage = site.nodes[0], site.storage
     _inside(first, "write", device, str(size // _CHUNK), "1")
-    begun = time.time()
-    layer = _virtman(first, "commit", "--json", vm, "all")
-    kept = time.time()
     storage.run(["mkdir", "-p", _TAKEN])
-    storage.run(site.deployment.taking(storage, "all", _TAKEN), timeout=LONGEST)
-    taken = time.time()
+    begun = time.time()
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(_committed, first, vm, "all")
+        wait_until(lambda: _makes(first, "all"), "the beginning of the commit", LONGEST, 0.1)
+        storage.run(site.deployment.taking(storage, "all", _TAKEN, first), timeout=LONGEST)
+        taken = time.time()
+        layer, kept = making.result()
     _remove(first, "all")
     site.deployment.remove_source(storage, "all")
     storage.run(["rm", f"{_TAKEN}/all.layer"])
@@ -180,6 +182,16 @@ def _remove(node: Node, layer: str) -> None:
     wait_until(
         lambda: node.run(words, check=False, timeout=LONGEST).status == 0, "a layer going", 60, 0.5
     )
+
+
+def _committed(node: Node, vm: str, name: str) -> tuple[dict[str, Any], float]:
+    """Commit a VM; return what is told of the layer, and when it was kept."""
+    return _virtman(node, "commit", "--json", vm, name), time.time()
+
+
+def _makes(node: Node, layer: str) -> bool:
+    found = json.loads(node.run(["virtman", "layer", "list", "--json"]).stdout)
+    return any(one["layer"] == layer for one in found)
 
 
 def _virtman(node: Node, *words: str) -> dict[str, Any]:

@@ -144,10 +144,16 @@ class Deployment:
         command = ["virtman", "source", "add", image, disk, *where, *trees, *options]
         storage.run(command, timeout=CREATE_TIMEOUT)  # it reads the whole image
 
-    def taking(self, storage: Node, layer: str, folder: str) -> list[str]:
-        """Return the command by which a storage node takes a layer from the node that made it."""
+    def taking(
+        self, storage: Node, layer: str, folder: str, maker: Node | None = None
+    ) -> list[str]:
+        """Return the command by which a storage node takes a layer from the node that made it.
+
+        :param maker: the node, if it may still be making it
+        """
         where = ["--ip", storage.address, *self.source_options(storage)]
-        return ["virtman", "source", "take", *where, layer, folder]
+        given = ["--from", maker.name] if maker else []
+        return ["virtman", "source", "take", *where, *given, layer, folder]
 
     def wait_profile(self, image: str, deadline: float = 120.0) -> None:
         """Wait until Volt has a profile of what boots from an image read."""

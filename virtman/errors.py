@@ -350,7 +350,7 @@ class LayerUnknown(VirtmanError):
 
 
 class LayerComing(VirtmanError):
-    """Another command has a layer come to this storage node."""
+    """A layer is not there yet: it is being made, or another command brings it."""
 
     code = "virtman.layer.coming"
     status = 409

@@ -157,8 +157,23 @@ def _tell(name: str, added: Added, look_up: Callable[[], ImageInfo]) -> None:
 )
 @settings.volt
 @settings.portal
+@click.option(
+    "--from",
+    "maker",
+    metavar="NODE",
+    default="",
+    help="LAYER is being made at NODE: bring it while that goes on, and not afterwards.",
+)
 def take(
-    layer: str, folder: Path, host: str, ip: str, port: int, volt: str, token_file: str, cafile: str
+    layer: str,
+    folder: Path,
+    host: str,
+    ip: str,
+    port: int,
+    volt: str,
+    token_file: str,
+    cafile: str,
+    maker: str,
 ) -> None:
     """Bring LAYER into FOLDER from its node, and serve it.
 
@@ -174,7 +189,7 @@ def take(
     access = Access(token_file, cafile)
     with _progress("bringing") as show:
         where = sources.Storage(host, ip, port)
-        added = taking.take(layer, folder, where, volt, access, show)
+        added = taking.take(layer, folder, where, volt, access, show, maker)
     _tell(layer, added, lambda: VoltClient(volt, host, 30, access).image(layer))
 
 

@@ -3,7 +3,8 @@
 For each layer, in the agent's own folder::
 
     <name>.json      what is committed, and how far that is
-    <name>.layer     the bytes, as ``layer_format`` says: there once all of them are on the disk
+    <name>.layer     the bytes, as ``layer_format`` says: there once all of them are on the disk;
+                     those that are written already can be read before
     <name>.hashes/   its hash tree
     <name>.memory    of a VM that is being suspended, until all of it is in the layer
 
@@ -16,8 +17,8 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 
 from virtman import atomic_file
 from virtman.disk.capacity import Space
-from virtman.errors import LayerExists, LayerUnknown, NoSpace
+from virtman.errors import LayerComing, LayerExists, LayerUnknown, NoSpace
 from virtman.kept_tree import KeptTree
 from virtman.model import hashtree, suspended
 from virtman.model.suspended import Suspended
@@ -85,6 +86,11 @@ class Commit:
         return self.phase is Phase.KEPT
 
     @property
+    def lasts(self) -> bool:
+        """Whether it is a layer, or is to be one."""
+        return self.phase in (Phase.MAKING, Phase.KEPT)
+
+    @property
     def held(self) -> str:
         """Name of the hidden snapshot of which the next checkpoint has what changed since."""
         return f"{self.name}_held"
@@ -93,6 +99,14 @@ class Commit:
     def copy(self) -> str:
         """Name of the VM that has the data of the moment until the layer is kept."""
         return f"{self.name}.now"
+
+
+@dataclass
+class _Growing:
+    """A file that is being written from its beginning to its end; both in bytes."""
+
+    length: int
+    done: int = 0
 
 
 class Layers:
@@ -106,6 +120,8 @@ class Layers:
         self.space = space
         self._lock = threading.Lock()
         self._commits: dict[str, Commit] = {}
+        self._growing: dict[str, _Growing] = {}
+        self._grown = threading.Condition()  # told of each change of these
 
     def prepare(self) -> None:
         """Make the folder, read the records, and remove what these do not name."""
@@ -161,6 +177,7 @@ class Layers:
         with self._lock:
             atomic_file.remove(record)
             self._commits.pop(commit.name, None)
+        self._tell()
         for path in files:
             _remove(path)
 
@@ -199,7 +216,7 @@ class Layers:
 
         :raises NoSpace: if it does not fit, with its hash tree, beside what is promised to others
         """
-        with atomic_file.making(self.file(name)) as part:
+        with self._showing(name, length), atomic_file.making(self.file(name)) as part:
             descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with self.space.promising:
@@ -209,6 +226,75 @@ class Layers:
             finally:
                 os.close(descriptor)
 
+    @contextmanager
+    def _showing(self, name: str, length: int) -> Iterator[None]:
+        self._growing[name] = _Growing(length)
+        try:
+            yield
+        finally:
+            del self._growing[name]
+            self._tell()
+
+    def grew(self, name: str, done: int) -> None:
+        """Let others read that many bytes of a layer that is being made."""
+        self._growing[name].done = done
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._grown:
+            self._grown.notify_all()
+
+    def length(self, name: str, patience: float) -> int:
+        """Return the bytes of a layer, also of one that is being made.
+
+        :param patience: seconds to wait until that is known
+        :raises LayerUnknown: if there is none, or no more
+        :raises LayerComing: if it is not known then
+        """
+
+        def known() -> int:
+            growing = self._growing.get(name)
+            if growing is not None:
+                return growing.length
+            file = self.file(name)
+            return file.stat().st_size if file.exists() else 0
+
+        return self._awaited(name, known, patience)
+
+    def part(self, name: str, at: int, size: int, patience: float) -> bytes:
+        """Return so many bytes of a layer, or fewer at its end; also of one that is being made.
+
+        :param patience: seconds to wait until they are there
+        :raises LayerUnknown: if there is none, or no more
+        :raises LayerComing: if they are not there then
+        """
+
+        def there() -> bool:
+            growing = self._growing.get(name)
+            if growing is not None:
+                return growing.done >= min(at + size, growing.length)
+            return self.file(name).exists()
+
+        self._awaited(name, there, patience)
+        for file in (atomic_file.part_of(self.file(name)), self.file(name)):
+            with suppress(FileNotFoundError), open(file, "rb", buffering=0) as opened:
+                return os.pread(opened.fileno(), size, at)
+        raise _coming(name)  # it failed just now, and is tried again
+
+    def _awaited(self, name: str, look: Callable[[], int], patience: float) -> int:
+        """Return what a look finds that is not 0."""
+
+        def found() -> int:
+            if not self.get(name).lasts:
+                raise LayerUnknown(f"layer {name} is about to be gone from this node")
+            return look()
+
+        with self._grown:
+            result = self._grown.wait_for(found, patience)
+        if not result:
+            raise _coming(name)
+        return result
+
     def _put(self, commit: Commit) -> None:
         record, *_ = self._paths(commit.name)
         atomic_file.write(record, json.dumps(asdict(commit)).encode())  # has a secret
@@ -217,6 +303,10 @@ class Layers:
     def _paths(self, name: str) -> tuple[Path, Path, Path, Path]:
         record = self.folder / f"{name}.json"
         return record, self.file(name), self.tree(name).folder, self.memory(name)
+
+
+def _coming(name: str) -> LayerComing:
+    return LayerComing(f"layer {name} is being made, and has not come so far yet: wait")
 
 
 def _commit(found: dict[str, Any]) -> Commit:

@@ -66,6 +66,9 @@ LOG = logging.getLogger(__name__)
 _SECRET_BYTES = 16
 _AGAIN = 1.0
 _LAST = 10.0
+_PATIENCE = 5.0
+"""Seconds for which a storage node may wait for what is being made, before it asks again."""
+
 _REMEMBERED = 100
 _GOING = (Phase.UNDOING, Phase.LEAVING)
 _PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed)
@@ -260,15 +263,23 @@ class Commits:
         """
         return exports.pack(self.layers, self._kept(name))
 
+    def length_of(self, name: str) -> int:
+        """Return how many bytes a layer has, for the storage node that shall have it.
+
+        :raises LayerUnknown: if this node neither has it nor makes it
+        :raises LayerComing: if that is not known yet
+        """
+        return self.layers.length(naming.check("layer", name), _PATIENCE)
+
     def part_of(self, name: str, at: int) -> bytes:
         """Return some of a layer's bytes, for the storage node that shall have it.
 
         :param at: where they begin
         :returns: ``PORTION`` of them, or fewer at its end
-        :raises LayerUnknown: if this node has none that is kept
+        :raises LayerUnknown: if this node neither has it nor makes it
+        :raises LayerComing: if they are not made yet
         """
-        with open(self.layers.file(self._kept(name).name), "rb", buffering=0) as file:
-            return os.pread(file.fileno(), PORTION, at)
+        return self.layers.part(naming.check("layer", name), at, PORTION, _PATIENCE)
 
     def _kept(self, name: str) -> Commit:
         commit = self.layers.get(naming.check("layer", name))
@@ -484,6 +495,7 @@ class Commits:
                 os.pwrite(into, piece, at)
                 builder.add(piece)
                 at += len(piece)
+                self.layers.grew(commit.name, at)
             hashes = builder.end()
         tree.keep(hashes, str(self.layers.file(commit.name)))
         return commit

@@ -114,16 +114,25 @@ class Peer:
         """Return a layer's bytes from ``at`` on: so many of them.
 
         :raises LayerUnknown: if the other side has none
+        :raises LayerComing: if it makes the layer, and has not come so far
         :raises MoveGarbled: if it has other ones
         """
         packed = self._answer("GET", f"/v1/layers/{name}?{urlencode({'at': at})}")
         try:
             # the frame says what it grows to, and is taken at its word
             if zstandard.frame_content_size(packed) != size:
-                raise MoveGarbled(f"layer {name} is not as long there as Volt says")
+                raise MoveGarbled(f"layer {name} is not as long there as it should be")
             return zstandard.decompress(packed, size)
         except zstandard.ZstdError as err:
             raise MoveGarbled(f"layer {name}: what came cannot be unpacked: {err}") from err
+
+    def layer_length(self, name: str) -> int:
+        """Return how many bytes a layer has that the other side has made, or makes.
+
+        :raises LayerUnknown: if there is none
+        :raises LayerComing: if that is not known yet
+        """
+        return int(self._call("GET", f"/v1/layers/{name}/length")["length"])
 
     def close(self) -> None:
         """End the connection."""

@@ -37,6 +37,7 @@ ROUTES = (
     ("DELETE", "/v1/arrivals/<vm>", "drop"),
     ("GET", "/v1/moves/<move>", "knows"),
     ("GET", "/v1/layers/<layer>", "layer"),
+    ("GET", "/v1/layers/<layer>/length", "layer_length"),
 )
 
 _PEER = "virtman.peer"
@@ -121,6 +122,10 @@ class Remote(Rest):
         if not (at.isascii() and at.isdigit() and len(at) < _DIGITS):
             raise InvalidRequest(f"at {at!r}: must be the number of a byte")
         return 200, iter((zstandard.compress(self.commits.part_of(layer, int(at)), _LEVEL),))
+
+    def layer_length(self, request: Request, layer: str) -> Answer:
+        """Return how many bytes a layer has."""
+        return 200, {"length": self.commits.length_of(layer)}
 
 
 class Listener:

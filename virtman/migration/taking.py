@@ -6,7 +6,8 @@
     <layer>.layer         all of it, right and on the disk
     served, Volt told     hosts read it from here; the node that made it may remove it
 
-What comes is compared with the root hash at Volt, whoever changed it on the way.
+What comes is compared with the root hash at Volt, whoever changed it on the way. Of a layer that is
+being made it comes as it is written there, and Volt is asked at the end.
 """
 
 from __future__ import annotations
@@ -14,24 +15,36 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Self
+from typing import Self, TypeVar
 
 from virtman import atomic_file, kept_tree, source, sparse
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import ImageInfo, Shape
-from virtman.errors import InvalidRequest, LayerComing, LayerUnknown, LayerWrong, NoSpace
+from virtman.errors import (
+    ImageUnknown,
+    InvalidRequest,
+    LayerComing,
+    LayerUnknown,
+    LayerWrong,
+    NoSpace,
+)
 from virtman.kept_tree import KeptTree, Progress
 from virtman.migration.peer_client import Peer, Peers
 from virtman.migration.tls import Credentials
 from virtman.model import naming
 from virtman.model.dirty import PORTION
+from virtman.model.hashtree import HashTree
+
+Answer = TypeVar("Answer")
 
 _TIMEOUT = 30.0
 _FOLDER = Path("/var/lib/virtman/storage")
@@ -39,6 +52,9 @@ _FOLDER = Path("/var/lib/virtman/storage")
 
 _LANES = 2
 """Portions that come side by side, while one is written."""
+
+_LOOK = 0.2
+"""Seconds between two looks whether Volt knows a layer of which all is here."""
 
 
 def take(
@@ -48,6 +64,7 @@ def take(
     volt: str,
     access: Access,
     progress: Progress = lambda done, size: None,
+    maker: str = "",
 ) -> source.Added:
     """Have all of a layer in a folder, and serve it; repeatable.
 
@@ -56,8 +73,11 @@ def take(
     as pages of memory, from the other one.
 
     :param progress: is told how many bytes more are there, and of how many
+    :param maker: host that makes the layer, which Volt may not know yet
     :raises InvalidRequest: if it is no layer
-    :raises LayerUnknown: if no node has it that made it, and neither has the folder
+    :raises ImageUnknown: if Volt does not know it, and no host is named
+    :raises LayerUnknown: if no node has it that made it, and neither has the folder; or if the
+        host has given up to make it
     :raises LayerComing: if it is being taken here already
     :raises LayerWrong: if what came is not the layer that Volt knows
     :raises NoSpace: if it does not fit
@@ -65,29 +85,79 @@ def take(
     """
     naming.check("host", where.host)
     coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
-    info = coordinator.image(naming.check("layer", layer))
-    if info.layer is None or info.tree is None:
-        raise InvalidRequest(f"image {layer} is no layer: serve its file with 'virtman source add'")
+    wanted = _Wanted(coordinator, naming.check("layer", layer), is_made=bool(maker))
     file, kept = folder / f"{layer}.layer", source.kept_tree(layer)
-    if not _is_there(file, info, kept):
-        if not info.layer.maker:
+    if not wanted.is_there(file, kept):
+        host = wanted.maker or maker
+        if not host:
             raise LayerUnknown(
                 f"no node keeps layer {layer} that made it: it is on storage already, and the file "
                 f"of that is not {file}"
             )
         atomic_file.prepare(_FOLDER)
         peers = Peers(coordinator, Credentials(coordinator, _FOLDER, None), _TIMEOUT)
-        with _Lanes(peers, info) as lanes:
-            _fetch(lanes, info, file, kept, progress)
+        with _Lanes(peers, layer, host) as lanes:
+            _fetch(lanes, wanted, file, kept, progress)
     base = source.Base(is_found=True)
     return source.add(layer, str(file), where, volt, access, Shape(), layered=True, base=base)
 
 
-def _is_there(file: Path, info: ImageInfo, kept: KeptTree) -> bool:
-    if not file.exists() or file.stat().st_size != info.size:
-        return False
-    tree, _ = kept.of(str(file), info.size, lambda *_: None)
-    return tree == info.tree
+class _Wanted:
+    """A layer as Volt knows it, or is about to.
+
+    :ivar layer: its name
+    :param is_made: whether it may be one that is being made
+    """
+
+    def __init__(self, coordinator: VoltClient, layer: str, *, is_made: bool) -> None:
+        self._coordinator = coordinator
+        self.layer = layer
+        self._info: ImageInfo | None = None
+        try:
+            self._look()
+        except ImageUnknown:
+            if not is_made:
+                raise
+
+    def _look(self) -> None:
+        info = self._coordinator.image(self.layer)
+        if info.layer is None or info.tree is None:
+            raise InvalidRequest(
+                f"image {self.layer} is no layer: serve its file with 'virtman source add'"
+            )
+        self._info = info
+
+    @property
+    def is_known(self) -> bool:
+        """Whether Volt knows it."""
+        return self._info is not None
+
+    @property
+    def maker(self) -> str:
+        """The node that made it, and serves it; empty if Volt knows none."""
+        return self._info.layer.maker if self._info and self._info.layer else ""
+
+    def is_there(self, file: Path, kept: KeptTree) -> bool:
+        """Tell whether a file has it."""
+        info = self._info
+        if info is None or not file.exists() or file.stat().st_size != info.size:
+            return False
+        tree, _ = kept.of(str(file), info.size, lambda *_: None)
+        return tree == info.tree
+
+    def size(self, lanes: _Lanes) -> int:
+        """Return its bytes, which its maker knows before Volt does."""
+        return self._info.size if self._info else lanes.length()
+
+    def is_it(self, size: int, tree: HashTree, lanes: _Lanes) -> bool:
+        """Tell whether something is the layer; wait until Volt knows that, or it is given up."""
+        while self._info is None:
+            try:
+                self._look()
+            except ImageUnknown:
+                lanes.length()
+                time.sleep(_LOOK)
+        return (size, tree) == (self._info.size, self._info.tree)
 
 
 class _Lanes:
@@ -96,10 +166,9 @@ class _Lanes:
     :ivar host: that node
     """
 
-    def __init__(self, peers: Peers, info: ImageInfo) -> None:
-        assert info.layer is not None
-        self.host = info.layer.maker
-        self._info = info
+    def __init__(self, peers: Peers, layer: str, host: str) -> None:
+        self.host = host
+        self._layer = layer
         self._peers = [peers.peer(self.host) for _ in range(_LANES)]
         self._idle = SimpleQueue[Peer]()
         for peer in self._peers:
@@ -114,20 +183,33 @@ class _Lanes:
         for peer in self._peers:
             peer.close()
 
-    def portions(self, begun: int) -> Iterator[tuple[int, bytes]]:
+    def length(self) -> int:
+        """Return the bytes of the layer.
+
+        :raises LayerUnknown: if the node neither has it nor makes it
+        """
+        return self._asked(lambda peer: peer.layer_length(self._layer))
+
+    def portions(self, begun: int, size: int) -> Iterator[tuple[int, bytes]]:
         """Give the rest of the layer in order, with where it belongs; some comes ahead."""
         coming = deque[tuple[int, Future[bytes]]]()
-        for at in range(begun, self._info.size, PORTION):
-            coming.append((at, self._pool.submit(self._ask, at)))
+        for at in range(begun, size, PORTION):
+            coming.append((at, self._pool.submit(self._ask, at, min(PORTION, size - at))))
             if len(coming) > _LANES:
                 yield _first(coming)
         while coming:
             yield _first(coming)
 
-    def _ask(self, at: int) -> bytes:
+    def _ask(self, at: int, size: int) -> bytes:
+        return self._asked(lambda peer: peer.layer(self._layer, at, size))
+
+    def _asked(self, ask: Callable[[Peer], Answer]) -> Answer:
+        """Return what the node answers once it has come so far."""
         peer = self._idle.get()
         try:
-            return peer.layer(self._info.name, at, min(PORTION, self._info.size - at))
+            while True:
+                with suppress(LayerComing):  # after a while in which it was waited for
+                    return ask(peer)
         finally:
             self._idle.put(peer)
 
@@ -137,42 +219,44 @@ def _first(coming: deque[tuple[int, Future[bytes]]]) -> tuple[int, bytes]:
     return at, content.result()
 
 
-def _fetch(lanes: _Lanes, info: ImageInfo, file: Path, kept: KeptTree, progress: Progress) -> None:
+def _fetch(lanes: _Lanes, wanted: _Wanted, file: Path, kept: KeptTree, progress: Progress) -> None:
     """Have the file, and keep its hash tree.
 
-    Of what an earlier attempt left the power may have taken some: if all is there and it is wrong,
-    it is fetched once more.
+    Of what an earlier attempt left the power may have taken some, and a layer that is being made
+    may be begun anew: if all is there and it is wrong, it is fetched once more.
     """
-
-    def tell(done: int) -> None:
-        progress(done, info.size)
-
     part = Path(f"{file}.part")
     with _opened(part) as descriptor:
         while True:
+            was_known, size = wanted.is_known, wanted.size(lanes)
+            tell = partial(_tell, progress, size)
             begun = os.fstat(descriptor).st_size
-            begun = 0 if begun > info.size else begun - begun % PORTION
+            begun = 0 if begun > size else begun - begun % PORTION
             os.ftruncate(descriptor, begun)
-            _check_room(file, info.size - begun)
+            _check_room(file, size - begun)
             with kept.making() as builder:
                 found = sparse.runs(descriptor, 0, begun)
                 kept_tree.feed(builder, descriptor, found, 0, begun, tell)
-                for at, content in lanes.portions(begun):
+                for at, content in lanes.portions(begun, size):
                     _write(descriptor, content, at, file)
                     builder.add(content)
                     tell(len(content))
                 hashes = builder.end()
-            if hashes[0] == info.tree:
+            if wanted.is_it(size, hashes[0], lanes):
                 break
             os.ftruncate(descriptor, 0)
-            if not begun:
+            if was_known and not begun:
                 part.unlink()
                 raise LayerWrong(
-                    f"what came from host {lanes.host} is not layer {info.name} that Volt knows: "
-                    "its file there was changed, or its disk fails"
+                    f"what came from host {lanes.host} is not layer {wanted.layer} that Volt "
+                    "knows: its file there was changed, or its disk fails"
                 )
         atomic_file.put(part, file)
     kept.keep(hashes, str(file))
+
+
+def _tell(progress: Progress, size: int, done: int) -> None:
+    progress(done, size)
 
 
 @contextmanager

@@ -286,9 +286,9 @@ class StorageCase(LayerCase):
 
     peers = True
 
-    def taking(self, layer=LAYER):
+    def taking(self, layer=LAYER, maker=None):
         self.storage.run(["mkdir", "-p", TAKEN])
-        return self.deployment.taking(self.storage, layer, TAKEN)
+        return self.deployment.taking(self.storage, layer, TAKEN, maker)
 
 
 class TestStorage(StorageCase):
@@ -327,10 +327,29 @@ class TestStorage(StorageCase):
         self.first.boot()
         self.first.wait_up()
         self.start_agent(self.first)
+        self.give_back_layer()
+
+    def test_a_layer_comes_while_it_is_made(self):
+        device = self.create(self.first, "vm1")
+        self.write(self.first, device)
+        moment = sha256(self.first, device)
+        making = self.first.spawn(["virtman", "commit", "vm1", LAYER], log="commit")
+        wait_until(lambda: self.made(self.first), "the beginning of the commit", 60, 0.05)
+        begun = self.made(self.first)[0]["state"]
+        self.storage.run(self.taking(LAYER, self.first), timeout=120)
+        report(f"a layer was being made, {begun}, when a storage node began to take it")
+        self.first.run(["tail", f"--pid={making}", "-f", "/dev/null"], timeout=60)
+        self.virtman(self.first, "layer", "remove", LAYER)
+        other = self.start(self.second, LAYER, "vm2")
+        self.assertEqual(moment, sha256(self.second, other))
+        self.give_back_layer()
+
+    def give_back_layer(self):
         self.deployment.destroy(self.second, "vm2")
         self.created.remove((self.second, "vm2"))
         self.virtman(self.second, "image", "drop", LAYER, timeout=120)
         self.deployment.remove_source(self.storage, LAYER)
+        self.storage.run(["rm", "-rf", TAKEN])
 
     def come(self):
         """Bytes of a layer that have come to the storage node."""

@@ -2,6 +2,10 @@
 
 import fcntl
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from hashlib import sha256
 
 import fixtures
 
@@ -20,6 +24,7 @@ from virtman.errors import (
 )
 from virtman.migration import commits, taking
 from virtman.migration.peer_client import Peer
+from virtman.model import layer_format
 
 NEVER = 1 << 60
 
@@ -52,10 +57,42 @@ class TakingTest(CommitCase):
     def file_of_a(self):
         return self.a.commits.layers.file("web")
 
-    def take(self, layer="web"):
+    def take(self, layer="web", **words):
         given = self.storage
         with given.process.here():
-            return taking.take(layer, given.folder, given.where, given.volt, given.access)
+            return taking.take(layer, given.folder, given.where, given.volt, given.access, **words)
+
+    def sums(self, layer):
+        files = self.a.commits.layers.file(layer), self.storage.folder / f"{layer}.layer"
+        return [sha256(file.read_bytes()).hexdigest() for file in files]
+
+    def made_slowly(self, fails=None):
+        """Have the next layer stop in the middle; return what lets it go on."""
+        pieces, goes_on = layer_format.pieces, threading.Event()
+
+        def slowly(*arguments):
+            for number, piece in enumerate(pieces(*arguments)):
+                if number == 3:
+                    goes_on.wait(20)
+                    if fails is not None:
+                        raise fails
+                yield piece
+
+        self.useFixture(fixtures.MockPatchObject(layer_format, "pieces", slowly))
+        self.useFixture(fixtures.MockPatchObject(commits, "_PATIENCE", 0.2))
+        return goes_on
+
+    def begun(self, layer):
+        """Have a layer made, and taken meanwhile; return what becomes of that."""
+        self.asked.clear()
+        self.begin(layer)
+        pool = ThreadPoolExecutor(1)
+        self.addCleanup(pool.shutdown)
+        found = pool.submit(self.take, layer, maker="a")
+        part = self.storage.folder / f"{layer}.layer.part"
+        self.await_(lambda: part.exists() and part.stat().st_size >= 3 * CHUNK, lambda: self.asked)
+        self.assertRaises(ImageUnknown, self.known, layer)
+        return found
 
     def assert_taken(self):
         self.assertEqual(["web.layer"], self.storage.files())
@@ -90,6 +127,51 @@ class TakingTest(CommitCase):
         self.assertEqual(("web",), self.b.agent.attached("web2").lenders)
         self.assertEqual("ab...g..", self.read(self.b, "vm3", image="web2"))
         self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+
+    def test_it_comes_while_it_is_made(self):
+        goes_on = self.made_slowly()
+        found = self.begun("web2")
+        self.assertFalse(found.done())
+        goes_on.set()
+        self.assertEqual(self.storage.where.ip, found.result(20).portal.ip)
+        self.assertEqual("kept", self.ended("web2").state)
+        self.assertEqual("", self.known("web2").layer.maker)
+        self.assertEqual(*self.sums("web2"))
+
+    def test_one_that_is_given_up_does_not_come(self):
+        goes_on = self.made_slowly(fails=NoSpace("full"))
+        found = self.begun("web2")
+        goes_on.set()
+        self.assertRaises(LayerUnknown, found.result, 20)
+        self.assertRaises(ImageUnknown, self.take, "web2")
+        with fixtures.MockPatchObject(commits, "_PATIENCE", 0.2):
+            self.assertRaises(LayerUnknown, self.take, "web3", maker="b")
+
+    def test_of_a_node_whose_agent_dies_meanwhile_it_comes_from_the_next(self):
+        goes_on = self.made_slowly()
+        found = self.begun("web2")
+        self.a.process.dead = True
+        goes_on.set()
+        self.restart(self.a)
+        with suppress(PeerUnreachable):
+            found.result(20)
+        self.take("web2", maker="a")
+        self.assertEqual(*self.sums("web2"))
+        self.assertEqual("", self.known("web2").layer.maker)
+
+    def test_one_that_was_made_anew_meanwhile_comes_once_more(self):
+        goes_on = self.made_slowly()
+        found = self.begun("web2")
+        ask = Peer.layer
+
+        def other(peer, name, at, size):
+            content = ask(peer, name, at, size)
+            return content if self.asked.count(at) > 1 else bytes(len(content))
+
+        self.useFixture(fixtures.MockPatchObject(Peer, "layer", other))
+        goes_on.set()
+        found.result(20)
+        self.assertEqual(*self.sums("web2"))
 
     def test_an_attempt_that_was_interrupted_is_gone_on_with(self):
         self.dies_at = 3 * CHUNK
