@@ -335,9 +335,9 @@ class TestStorage(StorageCase):
         moment = sha256(self.first, device)
         making = self.first.spawn(["virtman", "commit", "vm1", LAYER], log="commit")
         wait_until(lambda: self.made(self.first), "the beginning of the commit", 60, 0.05)
-        begun = self.made(self.first)[0]["state"]
+        was_known = self.deployment.request("GET", f"/v1/images/{LAYER}").ok
         self.storage.run(self.taking(LAYER, self.first), timeout=120)
-        report(f"a layer was being made, {begun}, when a storage node began to take it")
+        report(f"a storage node took a layer; known to Volt when that began: {was_known}")
         self.first.run(["tail", f"--pid={making}", "-f", "/dev/null"], timeout=60)
         self.virtman(self.first, "layer", "remove", LAYER)
         other = self.start(self.second, LAYER, "vm2")
