@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -174,11 +174,13 @@ class _Lanes:
         for peer in self._peers:
             self._idle.put(peer)
         self._pool = ThreadPoolExecutor(_LANES)
+        self._ended = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self._ended = True
         self._pool.shutdown(cancel_futures=True)
         for peer in self._peers:
             peer.close()
@@ -208,8 +210,11 @@ class _Lanes:
         peer = self._idle.get()
         try:
             while True:
-                with suppress(LayerComing):  # after a while in which it was waited for
+                try:
                     return ask(peer)
+                except LayerComing:  # after a while in which it was waited for
+                    if self._ended:
+                        raise
         finally:
             self._idle.put(peer)
 

@@ -159,6 +159,19 @@ class TakingTest(CommitCase):
         self.assertEqual(*self.sums("web2"))
         self.assertEqual("", self.known("web2").layer.maker)
 
+    def test_who_is_interrupted_waits_for_it_no_longer(self):
+        goes_on = self.made_slowly()
+        self.addCleanup(self.ended, "web2")
+        self.addCleanup(goes_on.set)
+        self.begin("web2")
+        self.assertRaises(KeyboardInterrupt, self.take, "web2", maker="a", progress=self.interrupt)
+        self.assertFalse(goes_on.is_set())
+        self.assertRaises(ImageUnknown, self.known, "web2")
+
+    def interrupt(self, done, size):
+        if done:
+            raise KeyboardInterrupt
+
     def test_one_that_was_made_anew_meanwhile_comes_once_more(self):
         goes_on = self.made_slowly()
         found = self.begun("web2")
