@@ -10,7 +10,7 @@ from virtman.coordinator.client import VoltClient
 from virtman.coordinator.interface import ImageInfo
 from virtman.errors import ImageUnknown, InvalidRequest, SuspendedForeign
 from virtman.kept_tree import Hashes, KeptTree
-from virtman.model import naming
+from virtman.model import naming, suspended
 from virtman.model.basis import OTHERS, Basis, Other, compare, encode, sample
 from virtman.model.hashtree import BLOCK
 
@@ -35,7 +35,7 @@ class New:
 
     def may_have(self, info: ImageInfo) -> bool:
         """Tell whether it may have blocks of another image: memory stays in its project."""
-        return info.project in ("", self.project)
+        return suspended.is_for(info.project, self.project)
 
 
 def others(

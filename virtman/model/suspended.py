@@ -210,13 +210,22 @@ def check_project(name: str) -> str:
     return name
 
 
+def is_for(owner: str, project: str) -> bool:
+    """Tell whether VMs of a project may have memory of its owner's.
+
+    :param owner: a project; empty for memory that all may have
+    :param project: empty for VMs that are of none
+    """
+    return owner in ("", project)
+
+
 def check_same(image: str, record: Suspended, project: str) -> None:
     """See that VMs of a project may have the memory that is in an image.
 
     :param project: empty for VMs that are of none
     :raises SuspendedForeign: if they may not
     """
-    if record.project not in ("", project):
+    if not is_for(record.project, project):
         raise SuspendedForeign(
             f"suspended image {image} is of project {record.project}, and not of "
             f"{project or 'none'}: VMs have no memory of another project"
