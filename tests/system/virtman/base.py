@@ -87,6 +87,12 @@ class DeployedCase(testtools.TestCase):
         cls.deployment.start_agent(node, {**cls.options, **peers}, **settings)
 
     @classmethod
+    def restart_agent(cls, node):
+        """Kill a node's agent, and start the next one."""
+        cls.deployment.kill_agent(node)
+        cls.start_agent(node)
+
+    @classmethod
     def write_image(cls, file):
         """Write what all VMs begin with; return its SHA-256."""
         return write_image(file, cls.size, cls.gpt)

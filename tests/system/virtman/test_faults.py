@@ -179,8 +179,7 @@ class TestAgentDies(DeployedCase):
         )
         self.assertEqual("mine", self.written(node, device))
         self.assertEqual(self.sha256, sha256(node, self.create(node, "vm2")))
-        self.deployment.kill_agent(node)
-        self.start_agent(node)
+        self.restart_agent(node)
         self.await_takeover(node, "vm1", "vm2")
 
     def test_check_mends_what_others_broke(self):

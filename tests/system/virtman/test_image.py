@@ -143,8 +143,7 @@ class TestImage(DeployedCase):
         node = self.nodes[0]
         node.run(["python3", "-c", HALF], cwd="/opt/src")
         self.assertEqual((False, True), self.nodes_of(node))
-        self.deployment.kill_agent(node)
-        self.start_agent(node)
+        self.restart_agent(node)
         self.assertEqual((True, False), self.nodes_of(node))
         node.run(["dmsetup", "remove", "--noudevsync", "virtman_half"])
 

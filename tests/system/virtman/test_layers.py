@@ -208,8 +208,7 @@ class TestCheckpoints(LayerCase):
         for turn in range(2):
             self.change(device, turn)
             time.sleep(2 + turn)
-            self.deployment.kill_agent(self.first)
-            self.start_agent(self.first)
+            self.restart_agent(self.first)
         count = self.count()
         wait_until(lambda: self.count() > count, "one more by the schedule", 30, 0.2)
         self.virtman(self.first, "checkpoint", "--every", "0", "vm1")

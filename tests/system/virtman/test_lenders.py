@@ -154,8 +154,7 @@ class TestLenders(DeployedCase):
         self.assertLess(own, MOST * delta)
         self.assertLess(came, RECEIVED * self.size)
 
-        self.deployment.kill_agent(self.node)
-        self.start_agent(self.node)
+        self.restart_agent(self.node)
         self.await_takeover(self.node, "vm1", "vm2")
         self.await_lender()
         with self.reading(second):
@@ -262,6 +261,5 @@ class TestLenders(DeployedCase):
         """Kill the agent so many seconds after a command began, and start the next one."""
         begun = self.node.spawn(["virtman", *words], log="killed")
         time.sleep(after)
-        self.deployment.kill_agent(self.node)
-        self.start_agent(self.node)
+        self.restart_agent(self.node)
         self.node.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=60)

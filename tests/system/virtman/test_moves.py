@@ -107,8 +107,7 @@ class TestMoves(DeployedCase):
         second.spawn(["python3", "-c", WAITER, device], log="waiter")
         wait_until(lambda: "open" in (second.share / "waiter").read_text(), "an open device", 20)
         for node in (second, first):
-            self.deployment.kill_agent(node)
-            self.start_agent(node)
+            self.restart_agent(node)
             wait_until(lambda: self.is_ready(first), "a VM that can go", 60, 0.5)
         moved = self.ask(first, "move", "finish", "vm1")
         self.created[:] = [(second, "vm1")]

@@ -80,8 +80,7 @@ class TestProfile(DeployedCase):
         """Kill a node's agent, and start another, which follows no boot; the VM has its data."""
         counter = ["dmsetup", "message", f"virtman_{self.image}_origin", "0", "@stats_list"]
         self.assertIn("virtman", node.run(counter).stdout)
-        self.deployment.kill_agent(node)
-        self.start_agent(node)
+        self.restart_agent(node)
         wait_until(lambda: not node.run(counter).stdout, "no reads being counted", 30, 0.2)
         self.assertEqual(self.sha256, sha256(node, device))
 
@@ -180,8 +179,7 @@ class TestProfile(DeployedCase):
         begun = second.received_bytes()
         self.deployment.ask("POST", f"{image}/warmups", {"hosts": [second.name]})
         wait_until(lambda: second.received_bytes() - begun > 4 * MIB, "a part of it", 60, 0.1)
-        self.deployment.kill_agent(second)
-        self.start_agent(second)
+        self.restart_agent(second)
 
         samples = [(time.monotonic(), second.received_bytes())]
         while self.warmup()["state"] in ("asked", "fetching"):

@@ -137,10 +137,6 @@ class TestSuspended(StorageCase):
         self.sum = self.sum.rpartition("sum=")[2]
         self.say(self.first, "/run/vm1.console", "VIRTMAN-WORD", "write before")
 
-    def restart_agent(self, node):
-        self.deployment.kill_agent(node)
-        self.start_agent(node)
-
     def end_guests(self):
         for node in self.nodes:
             if node.alive():

@@ -151,8 +151,7 @@ class TestWhole(WholeCase):
         node = self.nodes[0]
         device = self.create(node, "vm1")
         self.hydrate(node)
-        self.deployment.kill_agent(node)
-        self.start_agent(node)
+        self.restart_agent(node)
         self.await_whole(node)
         self.assert_whole(node)
         self.storage.kill()
