@@ -11,6 +11,7 @@ from tests.system.virtman.base import MIB, DeployedCase, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting, rot
 
 BEHIND = "/dev/ubdb"
+NOTED_AFTER = 35  # seconds; 30 until bcache notes where data lie that were read, and some to do it
 
 
 class CacheCase(DeployedCase):
@@ -91,6 +92,7 @@ class TestCache(CacheCase):
         self.make_ssd(256 * MIB)
         device = self.create(self.node, "vm1")
         self.assert_reads_right(device)
+        time.sleep(NOTED_AFTER)
         self.cut_power(256 * MIB)
         self.await_device(device)
         before = self.node.received_bytes()

@@ -1,10 +1,13 @@
 """Trees of some depth: the same data at the bottom, and nobody waits for the levels above."""
 
 import time
+from functools import partial
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, at_once, each, report, sha256
+
+ROUNDS = 3
 
 
 class TestForest(DeployedCase):
@@ -51,21 +54,39 @@ class TestChain(DeployedCase):
     shape = (1, 1)
 
     def test_attaching_at_depth_four_takes_no_longer_than_at_depth_one(self):
-        took = {}
+        rounds = [self.attach_all() for _ in range(ROUNDS)]
+        for by_depth in rounds:
+            shown = {depth: f"{seconds:.2f} s" for depth, seconds in sorted(by_depth.items())}
+            report(f"attached, first block read, by depth: {shown}")
+            self.assertEqual([1, 2, 3, 4], sorted(by_depth))
+        # what else the machine does makes a round longer, never shorter
+        best = {depth: min(by_depth[depth] for by_depth in rounds) for depth in rounds[0]}
+        self.assertLess(best[4], 1.5 * best[1])
+
+    def attach_all(self):
+        """Attach all nodes at once, and let the image go again.
+
+        Return by depth the seconds from when a node had its place until it had read a block. From
+        when all began, who is placed first, near the source, would be ahead of the others.
+        """
+        placed, ready = {}, {}
+
+        def all_placed():
+            for host in self.deployment.depths(self.image):
+                placed.setdefault(host, time.monotonic())
+            return len(placed) == len(self.nodes)
 
         def attach(node):
-            begin = time.monotonic()
             device = self.create(node, f"vm-{node.name}")
             node.run(["dd", f"if={device}", "of=/dev/null", "bs=4k", "count=1", "iflag=direct"])
-            took[node.name] = time.monotonic() - begin
+            ready[node.name] = time.monotonic()
 
-        each(self.nodes, attach)
-        by_depth = {depths[0]: took[host] for host, depths in
-                    self.deployment.depths(self.image).items()}  # fmt: skip
-        shown = {depth: f"{seconds:.2f} s" for depth, seconds in sorted(by_depth.items())}
-        report(f"attached, first block read, by depth: {shown}")
-        self.assertEqual([1, 2, 3, 4], sorted(by_depth))
-        self.assertLess(by_depth[4], 1.5 * by_depth[1])
+        watch = partial(wait_until, all_placed, "a place for each node", 60, 0.05)
+        at_once(watch, *(partial(attach, node) for node in self.nodes))
+        depths = self.deployment.depths(self.image)
+        self.give_back()
+        self.created.clear()
+        return {found[0]: ready[host] - placed[host] for host, found in depths.items()}
 
 
 class TestShared(DeployedCase):
