@@ -4,7 +4,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, at_once, each, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
 
 ROUNDS = 3
 
