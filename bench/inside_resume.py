@@ -5,9 +5,11 @@ resume IMAGE VM COUNT MOMENT
                         resume VMs from a moment on, and have each sum up what it remembers; print
                         for each when it ran, and when it answered, in seconds after the moment,
                         and the seconds from QEMU's start until it ran
-touch IMAGE VM          the same with one VM on a device of which nothing is in memory; print the
-                        numbers of the pages that it touched and that are not all zeros, the first
-                        of its memory being 0, and the bytes that it read of its disk
+touch IMAGE VM          the same with one VM on a device of which nothing is in memory, and then
+                        ``touched``
+touched IMAGE VM COUNT  print the numbers of the pages that resumed VMs touched and that are not all
+                        zeros, the first of their memory being 0, and the bytes that each VM read
+                        of its disk
 
 Moments are seconds of the wall clock, which all nodes have from the host.
 """
@@ -67,25 +69,33 @@ def resume(image: str, vm: str, count: str, moment: str) -> list[dict[str, float
 
 def touch(image: str, vm: str) -> dict[str, Any]:
     """Have the page cache tell what one VM touches."""
-    record = ask("GET", f"/v1/suspended/{image}")
-    device, at, size = record["device"], record["at"], record["hardware"]["memory"]
     with open("/proc/sys/vm/drop_caches", "w") as drop:
         drop.write("3")
     resume(image, vm, "1", str(time.time()))
-    disk = ask("GET", f"/v1/instances/{vm}-1")["device"]
-    number = os.stat(disk).st_rdev
-    with open(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat") as stat:
-        read = int(stat.read().split()[2]) * 512
+    return touched(image, vm, "1")
+
+
+def touched(image: str, vm: str, count: str) -> dict[str, Any]:
+    """Tell what VMs touched of an image, from when it came to this node."""
+    record = ask("GET", f"/v1/suspended/{image}")
+    device, at, size = record["device"], record["at"], record["hardware"]["memory"]
     opened = os.open(device, os.O_RDONLY)
     try:
-        touched = [
+        pages = [
             page
             for page, held in enumerate(_held(opened, at, size))
             if held & 1 and any(os.pread(opened, mmap.PAGESIZE, at + page * mmap.PAGESIZE))
         ]
     finally:
         os.close(opened)
-    return {"pages": touched, "disk_bytes": read}
+    names = [f"{vm}-{number}" for number in range(1, int(count) + 1)]
+    return {"pages": pages, "disk_bytes": [_read_bytes(name) for name in names]}
+
+
+def _read_bytes(vm: str) -> int:
+    number = os.stat(ask("GET", f"/v1/instances/{vm}")["device"]).st_rdev
+    with open(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}/stat") as stat:
+        return int(stat.read().split()[2]) * 512
 
 
 def _answered(vm: str, begin: float) -> float:
@@ -111,5 +121,10 @@ def _held(opened: int, at: int, size: int) -> bytes:
 
 if __name__ == "__main__":
     verb, *arguments = sys.argv[1:]
-    verbs: dict[str, Callable[..., object]] = {"say": say, "resume": resume, "touch": touch}
+    verbs: dict[str, Callable[..., object]] = {
+        "say": say,
+        "resume": resume,
+        "touch": touch,
+        "touched": touched,
+    }
     print(json.dumps(verbs[verb](*arguments)))

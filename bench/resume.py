@@ -32,7 +32,7 @@ _PROGRAMS = TOP / "lab/images/qemu"
 _INSIDE = ["python3", "-m", "bench.inside_resume"]
 _BASE, _GOLD, _OTHER = "base", "gold", "other"
 _PAGE = 4096
-_COUNTED = 3  # clones whose pages are counted, for what any of them touches
+_COUNTED = 3  # clones whose pages are counted, one after the other
 _SOON = 2.0  # seconds until all nodes have been told
 
 Run = dict[str, Any]
@@ -88,8 +88,8 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             said["received_over_touched"] = alone["received_bytes"] / one
         said["second_clone_over_first"] = alone["second_received_bytes"] / alone["received_bytes"]
         said["running_s"] = alone["second_running_s"]
-    if at_once and touched:
-        said["source_over_union"] = at_once["source_sent_bytes"] / touched["union_bytes"]
+    if at_once:
+        said["source_over_union"] = at_once["source_sent_bytes"] / at_once["union_bytes"]
     for run in runs:
         if run["run"] == "policy" and run["link_bits_s"] == LINES[0].rate * 8:
             figures = ("miss_rate", "fetch_ratio", "buffering_ratio", "waited_s")
@@ -148,26 +148,17 @@ class _Resumed:
 
     def touch(self, step: Step) -> Run:
         """Count what clones touch until they answer, one after the other on the node itself."""
-        pages: list[set[int]] = []
-        disks = []
+        bytes_of = []
         self._deployment.create(self._maker, _GOLD, "held")  # so that the memory is there
         for number in range(_COUNTED):
             words = [*_INSIDE, "touch", _GOLD, f"touch{number}"]
             found = json.loads(self._maker.run(words, timeout=LONGEST).stdout)
-            pages.append(set(found["pages"]))
-            disks.append(found["disk_bytes"])
+            bytes_of.append(len(found["pages"]) * _PAGE + max(found["disk_bytes"]))
             self._end(self._maker, [f"touch{number}-1"])
             step.advance()
         self._deployment.destroy(self._maker, "held")
         self._leave(self._maker)
-        return {
-            "run": "touched",
-            "touched_bytes": [
-                len(one) * _PAGE + disk for one, disk in zip(pages, disks, strict=True)
-            ],
-            "union_bytes": len(set[int]().union(*pages)) * _PAGE + max(disks),
-            "disk_bytes": disks,
-        }
+        return {"run": "touched", "touched_bytes": bytes_of}
 
     def alone(self, step: Step) -> Run:
         """Resume two clones on a cold node while nobody else does."""
@@ -204,7 +195,11 @@ class _Resumed:
             return found
 
         clones = [one for found in self._site.each(resume) for one in found]
+        self._signal("STOP")  # who goes on touches more meanwhile
+        touched = self._site.each(self._touched)
         served, made, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
+        self._signal("CONT")
+        pages = set[int]().union(*(one["pages"] for one in touched))
         names = [f"vm-{number}" for number in range(1, self._clones + 1)]
         self._site.each(lambda node: self._end(node, names))
         self._site.each(self._leave)
@@ -215,6 +210,7 @@ class _Resumed:
             "link_bits_s": self._rate * 8,
             "ran_s": sorted(one["ran"] for one in clones),
             "answered_s": sorted(one["answered"] for one in clones),
+            "union_bytes": len(pages) * _PAGE + max(max(one["disk_bytes"]) for one in touched),
             "source_sent_bytes": served + made,
             "busiest_node_sent_bytes": max(others),
         }
@@ -244,6 +240,14 @@ class _Resumed:
     def _resume(self, node: Node, vm: str, count: int, moment: float) -> list[dict[str, float]]:
         words = [*_INSIDE, "resume", _GOLD, vm, str(count), str(moment)]
         found: list[dict[str, float]] = json.loads(node.run(words, timeout=LONGEST).stdout)
+        return found
+
+    def _signal(self, name: str) -> None:
+        self._site.each(lambda node: node.run(["pkill", f"-{name}", "qemu-system"]))
+
+    def _touched(self, node: Node) -> dict[str, Any]:
+        words = [*_INSIDE, "touched", _GOLD, "vm", str(self._clones)]
+        found: dict[str, Any] = json.loads(node.run(words, timeout=LONGEST).stdout)
         return found
 
     def _end(self, node: Node, vms: Sequence[str]) -> None:

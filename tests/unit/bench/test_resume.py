@@ -18,7 +18,7 @@ POLICIES = [
 RUNS = [
     *POLICIES,
     {"run": "suspend", "suspended_s": 5.0, "memory_bytes": 1000, "layer_bytes": 600},
-    {"run": "touched", "touched_bytes": [100, 110, 90], "union_bytes": 120, "disk_bytes": [4] * 3},
+    {"run": "touched", "touched_bytes": [100, 110, 90]},
     {
         "run": "alone",
         "running_s": 3.0,
@@ -34,6 +34,7 @@ RUNS = [
         "clones": 4,
         "ran_s": [2.0, 2.0, 3.0, 3.0],
         "answered_s": [5.0, 6.0, 7.0, 8.0],
+        "union_bytes": 120,
         "source_sent_bytes": 132,
     },
     {"run": "boots", "ready_s": [60.0, 70.0, 70.0, 80.0]},
