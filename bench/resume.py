@@ -168,7 +168,9 @@ class _Resumed:
             before = node.received_bytes()
             found += self._resume(node, name, 1, time.time())
             received.append(node.received_bytes() - before)
+            self._signal([node], "STOP")  # what the first one goes on to touch is not the second's
             step.advance()
+        self._signal([node], "CONT")
         self._end(node, ["first-1", "second-1"])
         self._leave(node)
         first, second = found
@@ -195,10 +197,10 @@ class _Resumed:
             return found
 
         clones = [one for found in self._site.each(resume) for one in found]
-        self._signal("STOP")  # who goes on touches more meanwhile
+        self._signal(self._nodes, "STOP")  # who goes on touches more meanwhile
         touched = self._site.each(self._touched)
         served, made, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
-        self._signal("CONT")
+        self._signal(self._nodes, "CONT")
         pages = set[int]().union(*(one["pages"] for one in touched))
         names = [f"vm-{number}" for number in range(1, self._clones + 1)]
         self._site.each(lambda node: self._end(node, names))
@@ -242,8 +244,10 @@ class _Resumed:
         found: list[dict[str, float]] = json.loads(node.run(words, timeout=LONGEST).stdout)
         return found
 
-    def _signal(self, name: str) -> None:
-        self._site.each(lambda node: node.run(["pkill", f"-{name}", "qemu-system"]))
+    @staticmethod
+    def _signal(nodes: Sequence[Node], name: str) -> None:
+        for node in nodes:
+            node.run(["pkill", f"-{name}", "qemu-system"])
 
     def _touched(self, node: Node) -> dict[str, Any]:
         words = [*_INSIDE, "touched", _GOLD, "vm", str(self._clones)]
