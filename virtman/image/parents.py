@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 
 from virtman.coordinator.interface import CORRUPT, Coordinator
 from virtman.errors import CoordinatorUnreachable, VirtmanError
+from virtman.model import feeding
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import SOURCE, Placement
@@ -56,18 +57,21 @@ class Witness:
 
         It may be a parent of an earlier placement: reads go there until the present one is in use.
         Who is merely stuck is given up only if all that it feeds can be read from another one: it
-        may wait for its own parents, and then nobody else may have what is read either. But what
-        others read of an image that lends they have parents of their own for.
+        may wait for its own parents, and then nobody else may have what is read either. One with a
+        session will do: its devices may wait for the very reads that are stuck. But what others
+        read of an image that lends they have parents of their own for.
 
         :param silent: addresses and ports of those whose kernels are silent
         :param stuck: names of what answers no reads
         :param lends: whether others read from the image
         """
         paths = transport.paths(self.image)
+        known = {**feeding.paths(placement), **paths}
         for host, portal in _portals(placement, paths).items():
+            feeds = [device.role for device in paths if device.argument == host]
             if (portal.ip, portal.port) in silent:
                 fault = f"the kernel of {host} is silent"
-            elif portal.name in stuck and (lends or _is_spare(paths, host, stuck)):
+            elif portal.name in stuck and (lends or _is_spare(known, feeds, host, stuck)):
                 fault = f"{host} answers no reads"
             else:
                 continue
@@ -131,15 +135,16 @@ def _portals(placement: Placement, paths: Mapping[Device, Portal]) -> Mapping[st
     return {**placement.portals(), **there}
 
 
-def _is_spare(paths: Mapping[Device, Portal], host: str, stuck: Set[str]) -> bool:
-    """Tell whether all that a host feeds can be read from another one."""
+def _is_spare(
+    paths: Mapping[Device, Portal], feeds: Sequence[str], host: str, stuck: Set[str]
+) -> bool:
+    """Tell whether all that a host feeds, by the roles of its paths, can be read from another."""
     return all(
         any(
-            other.role == device.role and other.argument != host and _is_well(portal, stuck)
+            other.role == role and other.argument != host and _is_well(portal, stuck)
             for other, portal in paths.items()
         )
-        for device in paths
-        if device.argument == host
+        for role in feeds
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from virtman.model import hashtree, plan
@@ -40,6 +40,16 @@ def steps(wanted: Wanted, placement: Placement) -> plan.Plan:
 def multipaths(wanted: Wanted) -> tuple[plan.Multipath, ...]:
     """The multipath of each stripe, still without a parent: it holds its I/O back."""
     return tuple(_multipath(wanted, index) for index in range(wanted.stripes))
+
+
+def paths(placement: Placement) -> Mapping[Device, Portal]:
+    """Return the paths that an image shall have to all parents, and where each is served."""
+    return {
+        Device(placement.image, role, parent.host): parent.portal
+        for index, feed in enumerate(placement.feeds)
+        for role in (f"path{index}", *(("leafpath",) if index == 0 else ()))
+        for parent in feed.parents
+    }
 
 
 def is_fed(step: plan.Step) -> bool:

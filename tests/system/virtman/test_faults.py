@@ -5,7 +5,7 @@ import json
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, DeployedCase, at_once, report, sha256
 
 AWAY = 25  # seconds: longer than Volt waits for heartbeats
 # Withdraws an image's disks while the threads that end its sessions get next to no time; prints
@@ -98,6 +98,35 @@ class TestParentDies(DeployedCase):
 
     def is_ready(self, node):
         return self.place(node)["state"] == "ready"
+
+
+class TestParentHangs(DeployedCase):
+    name = "hangs"
+    node_count = 2
+    size = 16 * MIB
+    shape = (1, 1)
+    paths_may_fail = True
+
+    def test_a_parent_that_never_gets_the_image_holds_its_child_up_no_longer_than_others(self):
+        parent, child = self.nodes
+        words = ["create", self.image, "vm1"]
+        created, _ = at_once(
+            lambda: self.virtman(parent, *words, check=False, timeout=300),
+            lambda: self.read_below(parent, child),
+        )
+        if not created.status:  # else Volt has given its place up meanwhile
+            self.created.append((parent, "vm1"))
+
+    def read_below(self, parent, child):
+        """Have a node read all while its parent's agent hangs, which serves the image already."""
+        wait_until(lambda: self.places() != [[]], "the parent's place", 60, 0.02)
+        with self.agent_held(parent):
+            device = self.create(child, "vm2")
+            begin = time.monotonic()
+            self.assertEqual(self.sha256, sha256(child, device))
+            report(f"a parent hung from the start: its child had read all {since(begin)} s later")
+        log = (child.share / "agent.log").read_text()
+        self.assertIn(f"{parent.name} answers no reads", log)
 
 
 class TestDiskGoes(DeployedCase):

@@ -14,6 +14,7 @@ from virtman.background.longpoll import Watch
 from virtman.errors import ParentUnreachable
 from virtman.model.address import Portal, iqn
 from virtman.model.placement import Feed, Parent
+from virtman.stack.transport import transport
 
 
 class WatchCase(PlacementCase):
@@ -157,6 +158,16 @@ class PulseTest(WatchCase):
         self.beat(0.1)
         self.assertEqual([(False, 2)], self.sessions())
         self.await_(lambda: set(self.one.kernel.path_states("virtman_debian_s1").values()) == {"A"})
+
+    def test_it_is_given_up_for_a_standby_whose_devices_are_not_there_yet(self):
+        with self.one.process.here():
+            found = transport.paths("debian")
+        own = {device: portal for device, portal in found.items() if device.argument == "b"}
+        self.assertNotEqual(own, found)
+        self.useFixture(fixtures.MockPatchObject(transport, "paths", lambda _: own))
+        self.get_stuck(self.two)
+        self.beat(2.1)
+        self.assertEqual([(True, 0)], self.sessions())
 
     def test_a_parent_that_is_stuck_is_not_used_again_before_it_lets_the_session_in(self):
         self.get_stuck(self.two)
