@@ -7,6 +7,13 @@ import time
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, at_once, report, sha256
 
+# Has a node's agent hang once children can log in, before it has anything of the image.
+HANG = """
+until grep -qs '[a-z0-9]' /sys/kernel/config/target/iscsi/*:"$0"/tpgt_1/auth/userid; do
+    sleep 0.01
+done
+exec pkill -STOP -f virtman.cmd.agent
+"""
 AWAY = 25  # seconds: longer than Volt waits for heartbeats
 # Withdraws an image's disks while the threads that end its sessions get next to no time; prints
 # which those were, and which of them are still there then.
@@ -119,7 +126,7 @@ class TestParentHangs(DeployedCase):
 
     def read_below(self, parent, child):
         """Have a node read all while its parent's agent hangs, which serves the image already."""
-        wait_until(lambda: self.places() != [[]], "the parent's place", 60, 0.02)
+        parent.run(["sh", "-c", HANG, self.image], timeout=60)
         with self.agent_held(parent):
             device = self.create(child, "vm2")
             begin = time.monotonic()
