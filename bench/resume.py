@@ -153,7 +153,7 @@ class _Resumed:
         for number in range(_COUNTED):
             words = [*_INSIDE, "touch", _GOLD, f"touch{number}"]
             found = json.loads(self._maker.run(words, timeout=LONGEST).stdout)
-            bytes_of.append(len(found["pages"]) * _PAGE + max(found["disk_bytes"]))
+            bytes_of.append(_union_bytes([found]))
             self._end(self._maker, [f"touch{number}-1"])
             step.advance()
         self._deployment.destroy(self._maker, "held")
@@ -168,9 +168,8 @@ class _Resumed:
             before = node.received_bytes()
             found += self._resume(node, name, 1, time.time())
             received.append(node.received_bytes() - before)
-            self._signal([node], "STOP")  # what the first one goes on to touch is not the second's
+            self._hold(node)  # what the first one goes on to touch is not the second's
             step.advance()
-        self._signal([node], "CONT")
         self._end(node, ["first-1", "second-1"])
         self._leave(node)
         first, second = found
@@ -197,11 +196,9 @@ class _Resumed:
             return found
 
         clones = [one for found in self._site.each(resume) for one in found]
-        self._signal(self._nodes, "STOP")  # who goes on touches more meanwhile
+        self._site.each(self._hold)  # who goes on touches more meanwhile
         touched = self._site.each(self._touched)
         served, made, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
-        self._signal(self._nodes, "CONT")
-        pages = set[int]().union(*(one["pages"] for one in touched))
         names = [f"vm-{number}" for number in range(1, self._clones + 1)]
         self._site.each(lambda node: self._end(node, names))
         self._site.each(self._leave)
@@ -212,7 +209,7 @@ class _Resumed:
             "link_bits_s": self._rate * 8,
             "ran_s": sorted(one["ran"] for one in clones),
             "answered_s": sorted(one["answered"] for one in clones),
-            "union_bytes": len(pages) * _PAGE + max(max(one["disk_bytes"]) for one in touched),
+            "union_bytes": _union_bytes(touched),
             "source_sent_bytes": served + made,
             "busiest_node_sent_bytes": max(others),
         }
@@ -245,9 +242,9 @@ class _Resumed:
         return found
 
     @staticmethod
-    def _signal(nodes: Sequence[Node], name: str) -> None:
-        for node in nodes:
-            node.run(["pkill", f"-{name}", "qemu-system"])
+    def _hold(node: Node) -> None:
+        """Have guests that were resumed stand still until their end."""
+        node.run(["pkill", "-STOP", "qemu-system"])
 
     def _touched(self, node: Node) -> dict[str, Any]:
         words = [*_INSIDE, "touched", _GOLD, "vm", str(self._clones)]
@@ -267,3 +264,9 @@ class _Resumed:
 
     def _sent(self) -> list[int]:
         return [node.sent_bytes() for node in (self._storage, self._maker, *self._nodes)]
+
+
+def _union_bytes(touched: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many bytes any VM touched; their disks are the same, so the most of one counts."""
+    pages = set[int]().union(*(one["pages"] for one in touched))
+    return len(pages) * _PAGE + max(read for one in touched for read in one["disk_bytes"])

@@ -44,10 +44,10 @@ def multipaths(wanted: Wanted) -> tuple[plan.Multipath, ...]:
 
 def paths(placement: Placement) -> Mapping[Device, Portal]:
     """Return the paths that an image shall have to all parents, and where each is served."""
+    stripes = [(f"path{index}", feed) for index, feed in enumerate(placement.feeds)]
     return {
         Device(placement.image, role, parent.host): parent.portal
-        for index, feed in enumerate(placement.feeds)
-        for role in (f"path{index}", *(("leafpath",) if index == 0 else ()))
+        for role, feed in (("leafpath", placement.feeds[0]), *stripes)
         for parent in feed.parents
     }
 
