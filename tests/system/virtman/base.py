@@ -123,6 +123,7 @@ class DeployedCase(testtools.TestCase):
         if not self.paths_may_fail:
             self.assertEqual({}, {name: found for name, found in failed.items() if found})
         each(alive, self._clear)
+        self.created = [(node, vm) for node, vm in self.created if node not in alive]
         for node in (*alive, self.storage):
             self.assertEqual([], node.kernel_faults())
         for node in alive:

@@ -128,7 +128,6 @@ class TestCache(CacheCase):
 
     def restore_image(self):
         self.give_back()
-        self.created.clear()
         self.deployment.remove_source(self.storage, self.image)
         self.deployment.add_source(self.storage, self.image, *self.shape)
 
