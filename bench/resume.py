@@ -269,4 +269,5 @@ class _Resumed:
 def _union_bytes(touched: Sequence[Mapping[str, Any]]) -> int:
     """Return how many bytes any VM touched; their disks are the same, so the most of one counts."""
     pages = set[int]().union(*(one["pages"] for one in touched))
-    return len(pages) * _PAGE + max(read for one in touched for read in one["disk_bytes"])
+    most: int = max(read for one in touched for read in one["disk_bytes"])
+    return len(pages) * _PAGE + most
