@@ -24,9 +24,10 @@ KERNEL_FAULT = re.compile(
     re.IGNORECASE,
 )
 SECTOR = 512
-# Not what LIO has of each LUN and initiator: when a LUN goes, it reads on in one that it has just left
-# to RCU (core_clear_lun_from_tpg). Elsewhere no grace period ends in between. Here it can, now and
-# then: User Mode Linux takes a timer's signal in the kernel for one in a program (is_user is not set).
+# Not what LIO has of each LUN and initiator: when a LUN goes, it reads on in one that it has just
+# left to RCU (core_clear_lun_from_tpg). Elsewhere no grace period ends in between. Here it can, now
+# and then: User Mode Linux may take a tick in the kernel for one in a program, as nothing sets
+# is_user.
 POISON = "slub_debug=P;-,kmalloc-192"
 PLACE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 
