@@ -322,8 +322,7 @@ def steps_of(
 def _layer(path: str, coordinator: VoltClient) -> Layer | None:
     """Return what a file lies on, if it is a layer's."""
     with open(path, "rb") as file:
-        file.seek(layer_format.DESCRIPTION)
-        said = layer_format.describe(file.read(layer_format.LONGEST))
+        said = layer_format.describe(lambda at, size: os.pread(file.fileno(), size, at))
     if said is None:
         return None
     _check_parent(path, said.parent, said.origin, coordinator)

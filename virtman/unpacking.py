@@ -39,7 +39,7 @@ def unpack(label: Label, packed: IO[bytes], into: int, tree: KeptTree) -> Hashes
         hashes = builder.end()
         if hashes[0].root != label.root:
             raise _wrong(f"its root hash is {hashes[0].root} instead of {label.root}")
-        said = layer_format.describe(os.pread(into, layer_format.LONGEST, layer_format.DESCRIPTION))
+        said = layer_format.describe(lambda at, size: os.pread(into, size, at))
         wanted = Description(label.parent, label.parent_origin, label.disk_size)
         if said is None or replace(said, suspended=None) != wanted:
             raise _wrong("its label is not of the layer in it")

@@ -28,7 +28,8 @@ from virtman import atomic_file
 from virtman.disk.capacity import Space
 from virtman.errors import LayerComing, LayerExists, LayerUnknown, NoSpace
 from virtman.kept_tree import KeptTree
-from virtman.model import hashtree, suspended
+from virtman.model import hashtree, layer_format, suspended
+from virtman.model.layer_format import Description
 from virtman.model.suspended import Suspended
 
 _HASHES = ".hashes"
@@ -189,6 +190,13 @@ class Layers:
     def file(self, name: str) -> Path:
         """Return the file of a layer's bytes."""
         return self.folder / f"{name}{_BYTES}"
+
+    def description(self, name: str) -> Description:
+        """Return what a layer says of itself, which may have come in a file."""
+        with open(self.file(name), "rb") as file:
+            said = layer_format.describe(lambda at, size: os.pread(file.fileno(), size, at))
+        assert said is not None  # it was written here, or checked when it was unpacked
+        return said
 
     def memory(self, name: str) -> Path:
         """Return the file of a VM's memory, and its device state, that are to be in a layer."""

@@ -196,8 +196,7 @@ class Attachment:
         with self._lying:
             self.below._open(f"({self.info.name})")
             self.below._lie_on_parent()
-            start, length = layer_format.DESCRIPTION, layer_format.LONGEST
-            self._life.lie_on(self.below.info, self.page_caches.read(start, length))
+            self._life.lie_on(self.below.info, layer_format.describe(self.page_caches.read))
 
     def _open(self, user: str) -> None:
         with self._lock:

@@ -43,8 +43,9 @@ from virtman.image.health import Health
 from virtman.image.hit_rate import Warmth
 from virtman.image.lenders import Lenders
 from virtman.image.parents import Witness
-from virtman.model import feeding, keeping, layer_format, lending, plan, planner, sizes
+from virtman.model import feeding, keeping, lending, plan, planner, sizes
 from virtman.model.address import Portal
+from virtman.model.layer_format import Description
 from virtman.model.naming import Device
 from virtman.model.placement import Feed, Placement
 from virtman.model.wanted import Parents, Wanted
@@ -259,15 +260,14 @@ class Life:
             )
         self._borrow(tuple(name for name in self.wanted.lenders if name != lender))
 
-    def lie_on(self, parent: ImageInfo, described: bytes) -> None:
+    def lie_on(self, parent: ImageInfo, said: Description | None) -> None:
         """Have what VMs of a layer start from, over the parent's base, which is there.
 
         It waits for parents while the kernel reads where the layer has what.
 
-        :param described: what the layer says of itself
+        :param said: what the layer says of itself, if anything
         :raises ImageMismatch: if the layer is of another image than has the parent's name now
         """
-        said = layer_format.describe(described)
         if said is None or (said.parent, said.origin) != (parent.name, parent.origin):
             was = f"{said.parent} with the origin {said.origin}" if said else "none"
             raise ImageMismatch(

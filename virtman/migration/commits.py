@@ -19,11 +19,9 @@ again. What fails, or is not wanted any more, is undone, and Volt forgets it fir
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import threading
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -49,15 +47,12 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.migration import exports, suspensions
-from virtman.migration.bases import Bases
-from virtman.migration.rounds import Rounds
-from virtman.migration.suspensions import Memory, Suspension
-from virtman.model import dirty, layer_file, layer_format, naming, suspended
+from virtman.migration.suspensions import Suspension
+from virtman.migration.writing import Content
+from virtman.model import layer_file, naming
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
-from virtman.model.dirty import CHUNK, PORTION
-from virtman.model.layer_format import Description
-from virtman.model.suspended import Suspended
+from virtman.model.dirty import PORTION
 from virtman.node.agent import Agent, device_path
 from virtman.stack.transport import SourceLayer, transport
 
@@ -106,7 +101,6 @@ class Commits:
     def __init__(self, agent: Agent, layers: Layers) -> None:
         self.agent = agent
         self.layers = layers
-        self.bases = Bases(agent, layers)
         # Guards what follows; held for moments only.
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
@@ -435,7 +429,7 @@ class Commits:
 
     def _make(self, commit: Commit) -> None:
         if not self.layers.file(commit.name).exists():
-            commit = self._copy(commit)
+            commit = self._write(commit)
         self.layers.memory(commit.name).unlink(missing_ok=True)  # it is in the layer
         length = self._length(commit)
         self._note(commit.name, state="hashing", done=0, total=length, length=length)
@@ -445,7 +439,8 @@ class Commits:
         self._note(commit.name, state="serving")
         portal, proof = self._serve(commit)
         self._check_wanted(commit)
-        layer = Layer(commit.image, commit.disk_size, self._described(commit).suspended)
+        said = self.layers.description(commit.name)
+        layer = Layer(said.parent, said.disk_size, said.suspended)
         self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
         if commit.checkpoint:
             self._hold(commit)
@@ -454,65 +449,19 @@ class Commits:
             self.layers.put(replace(commit, phase=Phase.KEPT))
         LOG.info("layer %s of %d bytes is kept", commit.name, length)
 
-    def _copy(self, commit: Commit) -> Commit:
-        """Write what the copy of the VM consists of, but for the image, into the layer's file."""
-        copy = self.agent.records.get(commit.copy)
-        rounds = Rounds(self.agent.stores, commit.copy)
-        base = self.bases.of(commit, copy, rounds.changed(copy, self._since(commit)))
-        changed = base.changed
+    def _write(self, commit: Commit) -> Commit:
+        """Write the layer; return the commit with what it lies on."""
+        content = Content(self.agent, self.layers, commit)
+        commit = content.commit
         with self._changed:
             self._check_wanted(commit)
-            # the VM may have grown before
-            commit = replace(
-                commit, image=base.image, origin=base.origin, disk_size=copy.size,
-                suspended=self._placed(commit, base.image),
-            )  # fmt: skip
             self.layers.put(commit)
-        memory = Memory(self.layers, commit)
-        numbers = array("Q", dirty.numbers(changed))  # of a large disk there are millions
-        numbers.extend(memory.chunks)
-        length = layer_format.length(len(numbers))
-        total = len(numbers) * CHUNK
-        self._note(commit.name, commit=commit, state="copying", done=0, total=total, length=length)
-        described = Description(
-            commit.image, commit.origin, commit.disk_size, commit.suspended
+        self._note(
+            commit.name, commit=commit, state="copying", done=0, total=content.total,
+            length=content.length,
         )  # fmt: skip
-
-        def chunks() -> Iterator[bytes]:
-            for portion in dirty.portions(changed, copy.size):
-                content = rounds.read(copy, portion.runs)
-                for start in range(0, len(content), CHUNK):
-                    yield content[start : start + CHUNK]
-                self._advance(commit, len(content))
-            for content in memory.content():
-                yield content
-                self._advance(commit, CHUNK)
-
-        tree = self.layers.tree(commit.name)
-        with self.layers.making(commit.name, length) as into, tree.making() as builder:
-            at = 0
-            for piece in layer_format.pieces(described, numbers, chunks()):
-                os.pwrite(into, piece, at)
-                builder.add(piece)
-                at += len(piece)
-                self.layers.grew(commit.name, at)
-            hashes = builder.end()
-        tree.keep(hashes, str(self.layers.file(commit.name)))
+        content.write(partial(self._advance, commit))
         return commit
-
-    def _described(self, commit: Commit) -> Description:
-        """Return what the layer says of itself, also one that came in a file."""
-        with open(self.layers.file(commit.name), "rb") as file:
-            file.seek(layer_format.DESCRIPTION)
-            said = layer_format.describe(file.read(layer_format.LONGEST))
-        assert said is not None  # it was written here, or checked when it was unpacked
-        return said
-
-    def _placed(self, commit: Commit, image: str) -> Suspended | None:
-        """Return a suspended image as it is over another image."""
-        if commit.suspended is None:
-            return None
-        return replace(commit.suspended, at=suspended.place(self.bases.depth(image)))
 
     def _serve(self, commit: Commit) -> tuple[Portal, Proof]:
         """Have hosts that know the secret read the layer, and its leaves."""
@@ -588,12 +537,6 @@ class Commits:
         held = snapshots.get(kept[-1].held) if kept else None
         is_same = held is not None and (held.image, held.origin) == (vm.image, vm.origin)
         return kept[-1].name if is_same else ""
-
-    def _since(self, commit: Commit) -> Snapshot | None:
-        """Return what is held of the checkpoint since which the changes make this one."""
-        if not commit.since:
-            return None
-        return self.agent.records.snapshot(self.layers.get(commit.since).held)
 
     def _is_unchanged(self, commit: Commit) -> bool:
         self.agent.records.check_stays(commit.vm)

@@ -26,6 +26,9 @@ from virtman.model.dirty import CHUNK
 from virtman.model.sizes import SECTOR
 from virtman.model.suspended import Suspended
 
+Read = Callable[[int, int], bytes]
+"""Returns the bytes of a layer from an offset on, so many."""
+
 DESCRIPTION = 4096
 """Where the layer says what it is of."""
 
@@ -69,8 +72,9 @@ def header(of: Description) -> bytes:
     return (known.ljust(DESCRIPTION, b"\0") + text).ljust(CHUNK, b"\0")
 
 
-def describe(text: bytes) -> Description | None:
-    """Understand what a layer says of itself; None if it is no layer."""
+def describe(read: Read) -> Description | None:
+    """Return what a layer says of itself; None if it is no layer."""
+    text = read(DESCRIPTION, LONGEST)
     try:
         found = json.loads(text.rstrip(b"\0"))
         if found.pop("format") != _MARK:
@@ -110,11 +114,8 @@ def pieces(of: Description, numbers: Sequence[int], chunks: Iterable[bytes]) -> 
     yield bytes(length(count) - _area_at(count // AREA) * CHUNK - (count % AREA + 1) * CHUNK)
 
 
-def numbers(read: Callable[[int, int], bytes]) -> Iterator[int]:
-    """Return which chunks of the disk a layer holds.
-
-    :param read: returns the bytes of the layer from an offset on, so many
-    """
+def numbers(read: Read) -> Iterator[int]:
+    """Return which chunks of the disk a layer holds."""
     for area in itertools.count():
         for number, at in _ENTRY.iter_unpack(read(_area_at(area) * CHUNK, CHUNK)):
             if not at:

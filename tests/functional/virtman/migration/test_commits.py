@@ -332,7 +332,7 @@ class EndTest(CommitCase):
         self.assertEqual("ab...f..", self.read(self.a, "vm2", image="web"))
 
     def test_a_vm_that_was_used_again_stays(self):
-        self.useFixture(fixtures.MockPatchObject(Commits, "_copy", self.used(Commits._copy)))
+        self.useFixture(fixtures.MockPatchObject(Commits, "_write", self.used(Commits._write)))
         self.assertIn("used again", self.commit(final=True).note)
         self.assert_kept()
         self.assertEqual("abz..f..", self.read(self.a, "vm1"))
@@ -374,14 +374,14 @@ class FailureTest(CommitCase):
 
     def test_a_commit_that_is_given_up_leaves_nothing(self):
         reached, go_on = threading.Event(), threading.Event()
-        copy = Commits._copy
+        copy = Commits._write
 
         def held(commits, commit):
             reached.set()
             go_on.wait(DEADLINE)
             return copy(commits, commit)
 
-        self.useFixture(fixtures.MockPatchObject(Commits, "_copy", held))
+        self.useFixture(fixtures.MockPatchObject(Commits, "_write", held))
         self.begin()
         self.assertTrue(reached.wait(DEADLINE))
         threading.Timer(0.1, go_on.set).start()
