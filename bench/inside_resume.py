@@ -44,7 +44,7 @@ def say(console: str, order: str, word: str) -> str:
 
 
 def resume(image: str, vm: str, count: str, moment: str) -> list[dict[str, float]]:
-    """Resume VMs one after the other; each is asked as soon as it runs."""
+    """Resume VMs at once; each is asked as soon as it runs."""
     begin = float(moment)
     time.sleep(max(0.0, begin - time.time()))
     words = ["virtman", "resume", image, vm, "--count", count, "--json"]

@@ -13,6 +13,7 @@ import click
 from virtman.api.answers import VmAnswer
 from virtman.api.client import Client
 from virtman.cmd import buffering, complete, table
+from virtman.cmd.at_once import at_once
 from virtman.cmd.layer import follow as follow_layer
 from virtman.cmd.move import follow
 from virtman.cmd.options import as_json, size
@@ -23,6 +24,9 @@ from virtman.model.profile import BOOT
 
 _EMPTY = 2 * CHUNK
 """Bytes of a store that holds nothing: its header, and an empty table."""
+
+_AT_ONCE = 4
+"""VMs that are started at once: beyond that each only waits for the others."""
 
 
 @click.group()
@@ -301,19 +305,27 @@ def resume(
 ) -> None:
     """Start VM where the suspended image NAME was, without a boot.
 
-    Run as root. It runs until QEMU is told to end, at /run/virtman-guests/VM/qmp.
+    Run as root. It runs until QEMU is told to end, at /run/virtman-guests/VM/qmp. With --count, VMs
+    that run already are left alone.
     """
     # needs more than others, and takes long to load
-    from virtman.qemu import resuming  # noqa: PLC0415
+    from virtman.qemu import resuming, sandbox  # noqa: PLC0415
 
     who = resuming.account(account)
     record, device = client.suspended(name)
     suspended.check_same(name, record, suspended.check_project(project))
+    sandbox.have_no_huge_pages()
     resuming.check_host(record, who)
     image = resuming.Image(record, device, client.path)
-    for end in [""] if count is None else [f"-{number}" for number in range(1, count + 1)]:
+
+    def start(end: str) -> str:
         one = f"{vm}{end}"
         made = _made(client, one, name)
+        if made is None:
+            if count is None:
+                raise InstanceExists(f"VM {one} runs already: choose another name")
+            told = {"vm": one, "qmp": str(resuming.monitor_of(one))}
+            return json.dumps(told) if as_json else f"{one}: runs already"
         waits = partial(buffering.wait, client, name, workload, one, as_json=as_json)
         try:
             found = resuming.resume(
@@ -331,22 +343,33 @@ def resume(
         told = {"vm": one, "qmp": str(resuming.monitor_of(one))} | asdict(found)
         still = f", of which it stood still for {found.buffered_s:.1f} s" if buffer else ""
         card = f", with the card {found.mac}" if found.mac else ""
-        click.echo(
+        return (
             json.dumps(told) if as_json else f"{one}: runs after {found.seconds:.1f} s{still}{card}"
         )
 
+    ends = [""] if count is None else [f"-{number}" for number in range(1, count + 1)]
+    # who waits for a buffer says so as it goes on
+    for line in map(start, ends) if buffer else at_once(start, ends, _AT_ONCE):
+        click.echo(line)
 
-def _made(client: Client, vm: str, image: str) -> VmAnswer:
-    """Create a VM that is to be resumed, or take one up whose start was killed before it ran."""
+
+def _made(client: Client, vm: str, image: str) -> VmAnswer | None:
+    """Create a VM that is to be resumed, or take one up whose start was killed before it ran.
+
+    :returns: None if it runs
+    """
     from virtman.qemu import resuming  # noqa: PLC0415 - see above
 
     try:
         return client.create(vm, image)
     except InstanceExists:
         found = client.show(vm)
+        if found["image"] == image and resuming.runs(vm):
+            return None
         is_new = found["taken"] is not None and found["taken"] <= _EMPTY and not found["snapshots"]
-        if found["image"] != image or not is_new or resuming.runs(vm):
+        if found["image"] != image or not is_new:
             raise
+        resuming.end(vm)
         return found
 
 

@@ -176,15 +176,18 @@ def disk_of(vm: str) -> str:
 
 
 def runs(vm: str) -> bool:
-    """Tell whether a VM runs; one that was never let go on, as its start was killed, is ended."""
+    """Tell whether a VM runs."""
     try:
         with Monitor(str(monitor_of(vm))) as monitor:
-            if monitor.status == "running":
-                return True
-            monitor.ask("quit")
+            return monitor.status == "running"
     except QemuFailed:
-        pass
-    return False
+        return False
+
+
+def end(vm: str) -> None:
+    """End the QEMU of a VM, if it has one: its start was killed, and it never went on."""
+    with contextlib.suppress(QemuFailed), Monitor(str(monitor_of(vm))) as monitor:
+        monitor.ask("quit")
 
 
 def resume(
@@ -336,7 +339,7 @@ def _running(
     *,
     keep: bool = True,
 ) -> Iterator[Monitor]:
-    """Run QEMU; give its monitor.
+    """Run QEMU; give its monitor. What this thread is, as to huge pages, QEMU is too.
 
     :param path: where the monitor is to be
     :param owner: whose that is
@@ -358,7 +361,6 @@ def _running(
                 group=who.gid,
                 extra_groups=[],
                 pass_fds=[one.fileno() for one in (*passed, listening)],
-                preexec_fn=sandbox.have_no_huge_pages,  # noqa: PLW1509 - there are no threads here
             )
         try:
             # who has ended listens no more

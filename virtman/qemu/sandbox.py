@@ -2,8 +2,8 @@
 
 QEMU asks the kernel for huge pages on all guest memory. Where that is a mapped device, Linux then
 reads 2 MiB from the device for each page that is not there. No option of QEMU's turns this off, so
-a filter of system calls answers this one question with "done". The filter is the process's own,
-and holds for the program that it becomes.
+a filter of system calls answers this one question with "done". The filter is a thread's own, and
+holds for the threads, processes and programs that come of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+
+from virtman.errors import HostUnfit
 
 OPTIONS = (
     "-sandbox",
@@ -47,13 +49,13 @@ _STEPS = b"".join(
 
 
 def have_no_huge_pages() -> None:
-    """Have this process, and what it becomes, ask for no huge pages; nor gain privileges.
+    """Have this thread, and all that comes of it, ask for no huge pages; nor gain privileges.
 
-    :raises OSError: if the kernel filters no system calls
+    :raises HostUnfit: if the kernel filters no system calls
     """
     libc = ctypes.CDLL(None, use_errno=True)
     program = _Program(len(_STEPS) // 8, _STEPS)
     for arguments in ((_NO_NEW_PRIVS, 1, 0, 0, 0), (_SECCOMP, _FILTER, ctypes.byref(program))):
         if libc.prctl(*arguments):
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
+            why = os.strerror(ctypes.get_errno())
+            raise HostUnfit(f"this host's kernel filters no system calls ({why})")

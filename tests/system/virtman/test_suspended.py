@@ -1,6 +1,7 @@
 """VMs go on from a suspended image, on the real kernel and QEMU: memory, disk and identity."""
 
 import json
+import re
 import shutil
 import time
 from typing import ClassVar
@@ -290,14 +291,17 @@ class TestSuspended(StorageCase):
         self.second.run(["tail", f"--pid={begun}", "-f", "/dev/null"], timeout=120)
         self.created.append((self.second, "c1"))
         self.assert_goes_on(self.second, "c1")
-        begun = self.second.spawn(["virtman", "resume", IMAGE, "c2"], log="resume")
+        words = ["resume", IMAGE, "k", "--count", "2"]
+        begun = self.second.spawn(["virtman", *words], log="resume")
         time.sleep(4)
         self.second.run(["kill", "-KILL", str(begun)], check=False)
-        self.created.append((self.second, "c2"))
-        again = self.virtman(self.second, "resume", IMAGE, "c2", check=False, timeout=120)
-        if again.status:
-            self.assertIn("virtman.instance.exists", again.stderr)
-        self.assert_goes_on(self.second, "c2")
+        self.created += [(self.second, "k-1"), (self.second, "k-2")]
+        for _ in range(2):
+            told = self.virtman(self.second, *words, timeout=120).stdout
+            self.assertEqual(["k-1", "k-2"], sorted(re.findall("^k-[12]", told, re.MULTILINE)))
+        self.assertEqual(2, told.count("runs already"))
+        self.assert_goes_on(self.second, "k-1")
+        self.assert_goes_on(self.second, "k-2")
 
     def test_a_vm_stands_still_until_enough_is_there(self):
         self.suspend(self.first, "vm1")

@@ -1,18 +1,24 @@
 """Users commit VMs, see how far that is, and remove layers; by the API and by commands."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import fixtures
 from click.testing import CliRunner
 
+from lab.waiting import wait_until
 from tests.functional.virtman.api.test_client import ServedCase
 from tests.functional.virtman.base import SIZE
+from tests.unit.virtman.model.test_suspended import RECORD
 from virtman import errors
 from virtman.api import answers
+from virtman.api.client import Client
 from virtman.cmd.shell import shell
 from virtman.model import layer_format
-from virtman.qemu import resuming
+from virtman.qemu import resuming, sandbox
+from virtman.qemu.resuming import Resumed
 from volt.registry import source
 
 
@@ -72,6 +78,65 @@ class LayerTest(ServedCase):
         done = self.command("suspend-image", "vm1", "gold", "--qmp", "/nowhere/qmp")
         self.assertEqual(2, done.exit_code)
         self.assertEqual(["vm1"], [one["vm"] for one in self.client.list()])
+
+    def resuming(self, resume):
+        """Have VMs of an image resumed by this instead of by QEMU; return those that run."""
+        found = set()
+
+        def run(vm, disk, *_):
+            resume(vm)
+            found.add(vm)
+            return Resumed(1.0, 0.0, "uuid", "")
+
+        for where, name, stand_in in (
+            (Client, "suspended", lambda *_: (RECORD, "/dev/null")),
+            (sandbox, "have_no_huge_pages", lambda: None),
+            (resuming, "account", str),
+            (resuming, "check_host", lambda *_: None),
+            (resuming, "resume", run),
+            (resuming, "runs", found.__contains__),
+        ):
+            self.useFixture(fixtures.MockPatchObject(where, name, stand_in))
+        return found
+
+    def test_vms_are_resumed_at_once_and_those_that_run_are_left_alone(self):
+        all_begun = threading.Barrier(3, timeout=30)
+        runs = self.resuming(lambda vm: all_begun.wait())
+        done = self.command("resume", "debian", "web", "--count", "3")
+        names = [f"web-{number}" for number in (1, 2, 3)]
+        lines = [f"{name}: runs after 1.0 s" for name in names]
+        self.assertEqual((0, lines), (done.exit_code, sorted(done.output.splitlines())))
+        self.assertEqual(["vm1", *names], sorted(one["vm"] for one in self.client.list()))
+        self.assertEqual(set(names), runs)
+        again = self.command("resume", "debian", "web", "--count", "3")
+        lines = [f"{name}: runs already" for name in names]
+        self.assertEqual((0, lines), (again.exit_code, sorted(again.output.splitlines())))
+        again = self.command("resume", "debian", "web-1")
+        self.assertIsInstance(again.exception, errors.InstanceExists)
+
+    def test_one_that_does_not_go_on_is_gone_and_those_that_do_are_told(self):
+        seen = set()
+
+        def vms():
+            found = {one["vm"] for one in self.client.list()}
+            seen.update(found)
+            return found
+
+        def resume(vm):
+            vms()
+            if vm == "web-2":
+                raise errors.QemuFailed("QEMU ended")
+            wait_until(lambda: "web-2" in seen and "web-2" not in vms(), "its end", 30, 0.01)
+            time.sleep(0.5)  # until the command knows
+
+        runs = self.resuming(resume)
+        done = self.command("resume", "debian", "web", "--count", "9")
+        self.assertIsInstance(done.exception, errors.QemuFailed)
+        told = {line.partition(":")[0] for line in done.output.splitlines()}
+        self.assertEqual(runs, told)
+        self.assertIn("web-1", runs)
+        self.assertEqual({"vm1", *runs}, vms())
+        self.assertNotIn("web-9", runs)
 
     def test_commands_do_the_same(self):
         done = self.command("commit", "vm1", "web")

@@ -100,4 +100,7 @@ class ResumingTest(testtools.TestCase):
         self.assertTrue(resuming.runs("vm1"))
         qemu.status = "inmigrate"
         self.assertFalse(resuming.runs("vm1"))
+        self.assertNotIn("quit", qemu.told)
+        resuming.end("vm1")
         self.assertIn("quit", qemu.told)
+        resuming.end("vm2")
