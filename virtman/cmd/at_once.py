@@ -20,7 +20,7 @@ def at_once(
 
     :param most: of which it is under way at once
     """
-    if len(things) == 1:
+    if len(things) == 1:  # here, where an interrupt reaches it
         yield work(things[0])
         return
     failed = None

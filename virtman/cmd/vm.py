@@ -320,11 +320,11 @@ def resume(
 
     def start(end: str) -> str:
         one = f"{vm}{end}"
+        told: dict[str, object] = {"vm": one, "qmp": str(resuming.monitor_of(one))}
         made = _made(client, one, name)
+        if made is None and count is None:
+            raise InstanceExists(f"VM {one} runs already: choose another name")
         if made is None:
-            if count is None:
-                raise InstanceExists(f"VM {one} runs already: choose another name")
-            told = {"vm": one, "qmp": str(resuming.monitor_of(one))}
             return json.dumps(told) if as_json else f"{one}: runs already"
         waits = partial(buffering.wait, client, name, workload, one, as_json=as_json)
         try:
@@ -340,7 +340,7 @@ def resume(
         except BaseException:
             client.destroy(one)
             raise
-        told = {"vm": one, "qmp": str(resuming.monitor_of(one))} | asdict(found)
+        told |= asdict(found)
         still = f", of which it stood still for {found.buffered_s:.1f} s" if buffer else ""
         card = f", with the card {found.mac}" if found.mac else ""
         return (
