@@ -25,6 +25,8 @@ from virtman.model.profile import BOOT
 _EMPTY = 2 * CHUNK
 """Bytes of a store that holds nothing: its header, and an empty table."""
 
+_ACCOUNT = "virtman-guest"
+
 _AT_ONCE = 4
 """VMs that are started at once: beyond that each only waits for the others."""
 
@@ -178,6 +180,15 @@ def resize(client: Client, vm: str, size: int) -> None:
     client.resize(vm, size)
 
 
+_connect = click.option(
+    "--connect",
+    metavar="URI",
+    default="qemu:///system",
+    show_default=True,
+    help="Where libvirt is.",
+)
+
+
 @vm.command("suspend-image")
 @click.argument("vm", shell_complete=complete.vms)
 @click.argument("name", metavar="NAME")
@@ -189,13 +200,7 @@ def resize(client: Client, vm: str, size: int) -> None:
     "be able to use it.",
 )
 @click.option("--domain", metavar="DOMAIN", help="Name or UUID of VM at libvirt, instead of --qmp.")
-@click.option(
-    "--connect",
-    metavar="URI",
-    default="qemu:///system",
-    show_default=True,
-    help="Where libvirt is, with --domain.",
-)
+@_connect
 @click.option(
     "--force",
     is_flag=True,
@@ -241,10 +246,11 @@ def suspend(
         raise click.UsageError("--saved is about the QEMU at --qmp")
     with ExitStack() as asked:
         if domain:
-            from virtman.qemu import domain as domains  # noqa: PLC0415 - loads what others need not
+            from virtman.qemu import relay  # noqa: PLC0415 - loads what others need not
 
             owner = os.stat(client.path).st_uid
-            qmp = asked.enter_context(domains.monitor(domain, connect, owner))
+            qmp, own = asked.enter_context(relay.monitor(domain, connect, owner))
+            project = project or own
         assert qmp is not None
         client.suspend(vm, name, qmp, forced=force, saved=saved or "", project=project)
         follow_layer(client, name, as_json=as_json)
@@ -260,10 +266,14 @@ def suspend(
 )
 @click.option(
     "--account",
-    default="virtman-guest",
-    show_default=True,
-    help="Account that QEMU runs as.",
+    help=f"Account that QEMU runs as; default: {_ACCOUNT}.",
 )
+@click.option(
+    "--libvirt",
+    is_flag=True,
+    help="Have libvirt run VM, as a domain called VM.",
+)
+@_connect
 @click.option(
     "--tap",
     default="",
@@ -296,7 +306,9 @@ def resume(
     name: str,
     vm: str,
     count: int | None,
-    account: str,
+    account: str | None,
+    libvirt: bool,
+    connect: str,
     tap: str,
     buffer: bool,
     workload: str,
@@ -305,22 +317,25 @@ def resume(
 ) -> None:
     """Start VM where the suspended image NAME was, without a boot.
 
-    Run as root. It runs until QEMU is told to end, at /run/virtman-guests/VM/qmp. With --count, VMs
-    that run already are left alone.
+    Run as root. It runs until QEMU is told to end, at /run/virtman-guests/VM/qmp, or libvirt is.
+    With --count, VMs that run already are left alone.
     """
     # needs more than others, and takes long to load
-    from virtman.qemu import resuming, sandbox  # noqa: PLC0415
+    from virtman.qemu import guests, resuming, sandbox  # noqa: PLC0415
 
-    who = resuming.account(account)
+    if libvirt and account:
+        raise click.UsageError("with --libvirt, QEMU's account is libvirt's: leave --account out")
+    starter = resuming.starter(account or _ACCOUNT, connect if libvirt else "")
     record, device = client.suspended(name)
     suspended.check_same(name, record, suspended.check_project(project))
     sandbox.have_no_huge_pages()
-    resuming.check_host(record, who)
-    image = resuming.Image(record, device, client.path)
+    resuming.check_host(record, starter.account)
+    image = guests.Image(record, device, client.path)
 
     def start(end: str) -> str:
         one = f"{vm}{end}"
-        told: dict[str, object] = {"vm": one, "qmp": str(resuming.monitor_of(one))}
+        told: dict[str, object] = {"vm": one}
+        told |= {"domain": one} if libvirt else {"qmp": str(guests.monitor_of(one))}
         made = _made(client, one, name)
         if made is None and count is None:
             raise InstanceExists(f"VM {one} runs already: choose another name")
@@ -332,7 +347,7 @@ def resume(
                 one,
                 made["device"],
                 image,
-                who,
+                starter,
                 tap and f"{tap}{end}",
                 waits if buffer else None,
                 project,

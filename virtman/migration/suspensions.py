@@ -29,7 +29,7 @@ from virtman.errors import NicsAttached, QemuFailed, SessionsOpen, SuspendedInva
 from virtman.model import suspended
 from virtman.model.dirty import CHUNK
 from virtman.model.suspended import Suspended
-from virtman.qemu import guest_agent, inspection, resuming, saving
+from virtman.qemu import guest_agent, guests, inspection, saving
 from virtman.qemu.qmp import Monitor
 from virtman.qemu.saving import Saving
 
@@ -68,7 +68,7 @@ class Suspension:
         """
         drive = inspection.drive(self._monitor)
         is_same = os.path.exists(drive) and os.path.samefile(drive, device)
-        if not is_same and drive != resuming.disk_of(vm):
+        if not is_same and drive != guests.disk_of(vm):
             raise SuspendedInvalid(f"the disk of the QEMU at {self.qmp} is {drive}, not {device}")
         status = self._monitor.status
         if self._saved and status not in _NEVER_RAN:
@@ -142,7 +142,7 @@ def project(image: ImageInfo, qmp: str, wanted: str) -> str:
     :param wanted: empty for that of the VM, or of the image, if it was resumed
     :raises SuspendedForeign: if the image is of another project
     """
-    found = suspended.check_project(wanted) or resuming.project_at(qmp) or image.project
+    found = suspended.check_project(wanted) or guests.project_at(qmp) or image.project
     if image.layer is not None and image.layer.suspended is not None:
         suspended.check_same(image.name, image.layer.suspended, found)
     return found

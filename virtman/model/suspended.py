@@ -245,12 +245,17 @@ def memory(hardware: Hardware, path: str, *, offset: int | None) -> list[str]:
     :param path: of a file that takes it, or of a device that has it
     :param offset: byte at which the device has it; None for the file
     """
+    words = ["-m", f"{hardware.memory // 1024}k", "-object", backend(hardware, path, offset)]
+    return [*words, "-machine", f"memory-backend={hardware.block}"]
+
+
+def backend(hardware: Hardware, path: str, offset: int | None) -> str:
+    """Return the object of QEMU's that is the memory; see ``memory``."""
     name = "on" if hardware.canonical else "off"
     told = f"memory-backend-file,id={hardware.block},size={hardware.memory},mem-path={path}"
     told += f",x-use-canonical-path-for-ramblock-id={name}"
     own = "share=on" if offset is None else f"share=off,readonly=on,rom=off,offset={offset}"
-    words = ["-m", f"{hardware.memory // 1024}k", "-object", f"{told},{own}"]
-    return [*words, "-machine", f"memory-backend={hardware.block}"]
+    return f"{told},{own}"
 
 
 def devices(hardware: Hardware, generation: str) -> list[str]:
@@ -264,15 +269,25 @@ def devices(hardware: Hardware, generation: str) -> list[str]:
     words: list[str] = []
     # a port is on the controller that is there
     for number, one in enumerate(sorted(hardware.devices, key=lambda one: one.driver == PORT)):
-        told = one.driver if one.driver == GENERATION else f"{one.driver},id=device{number}"
-        told += f",addr={one.address}" if one.address else ""
-        if one.driver == DISK:
-            told += ",drive=disk" + (f",serial={one.serial}" if one.serial else "")
-        if one.driver == NIC:
-            told += f",mac={one.mac}"
-        if one.driver == GENERATION:
-            told += f",guid={generation}"
-        if one.driver == PORT:
-            told += f",nr={AGENT_NUMBER},name={AGENT},chardev=agent"
-        words += ["-device", told]
+        words += ["-device", _device(one, number, generation)]
     return words
+
+
+def cards(hardware: Hardware) -> list[str]:
+    """Return what QEMU is told for network cards, which no network is behind."""
+    found = enumerate(hardware.nics)
+    return [word for number, one in found for word in ("-device", _device(one, number))]
+
+
+def _device(one: Device, number: int, generation: str = "") -> str:
+    told = one.driver if one.driver == GENERATION else f"{one.driver},id=device{number}"
+    told += f",addr={one.address}" if one.address else ""
+    if one.driver == DISK:
+        told += ",drive=disk" + (f",serial={one.serial}" if one.serial else "")
+    if one.driver == NIC:
+        told += f",mac={one.mac}"
+    if one.driver == GENERATION:
+        told += f",guid={generation}"
+    if one.driver == PORT:
+        told += f",nr={AGENT_NUMBER},name={AGENT},chardev=agent"
+    return told

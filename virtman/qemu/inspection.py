@@ -20,7 +20,7 @@ from virtman.model.suspended import (
     Device,
     Hardware,
 )
-from virtman.qemu.qmp import Monitor, features
+from virtman.qemu.qmp import Qemu, features
 
 OLDEST = (8, 2)
 """The first QEMU whose memory may be a read-only device that the guest writes to for itself."""
@@ -33,7 +33,7 @@ _INTEL, _VGA = 0x8086, (0x1234, 0x1111)
 _CARD = 0x0200  # PCI class of an Ethernet card
 
 
-def version(monitor: Monitor) -> str:
+def version(monitor: Qemu) -> str:
     """Return QEMU's major and minor version.
 
     :raises SuspendedInvalid: if nothing can be suspended or resumed with that
@@ -47,14 +47,14 @@ def version(monitor: Monitor) -> str:
     return f"{found['major']}.{found['minor']}"
 
 
-def processor(monitor: Monitor) -> tuple[str, str]:
+def processor(monitor: Qemu) -> tuple[str, str]:
     """Return the name of a VM's processor, and the SHA-256 of what that can do."""
     kind, words = features(monitor)
     text = json.dumps(words, sort_keys=True).encode()
     return kind.removesuffix("-x86_64-cpu"), hashlib.sha256(text).hexdigest()
 
 
-def hardware(monitor: Monitor) -> Hardware:
+def hardware(monitor: Qemu) -> Hardware:
     """Return what a VM consists of.
 
     :raises SuspendedInvalid: if it has something that no other QEMU can be given the same of
@@ -88,7 +88,7 @@ def hardware(monitor: Monitor) -> Hardware:
     )
 
 
-def guest_agent(monitor: Monitor) -> str:
+def guest_agent(monitor: Qemu) -> str:
     """Return the path of the channel at which a guest agent listens; empty if none does.
 
     :raises SessionsOpen: if one does, but elsewhere than at a socket
@@ -110,7 +110,7 @@ def guest_agent(monitor: Monitor) -> str:
     return ""
 
 
-def drive(monitor: Monitor) -> str:
+def drive(monitor: Qemu) -> str:
     """Return the path of what a VM's only disk is on."""
     found = [one["inserted"]["file"] for one in monitor.ask("query-block") if "inserted" in one]
     if len(found) != 1:
@@ -127,13 +127,13 @@ def _innermost(node: dict[str, Any]) -> str:
     return str(node["filename"])
 
 
-def _serials(monitor: Monitor) -> int:
+def _serials(monitor: Qemu) -> int:
     """Return how many serial ports there are, whether QEMU or whoever started it made them."""
     found = [*monitor.children("/machine/unattached").values(), *_made(monitor).values()]
     return found.count(_SERIAL)
 
 
-def _devices(monitor: Monitor) -> list[Device]:
+def _devices(monitor: Qemu) -> list[Device]:
     made = {path: driver for path, driver in _made(monitor).items() if driver != _SERIAL}
     unknown = sorted({driver for driver in made.values() if driver not in DRIVERS})
     if unknown:
@@ -157,7 +157,7 @@ def _devices(monitor: Monitor) -> list[Device]:
     return sorted(found, key=lambda one: (one.address, one.driver))
 
 
-def _made(monitor: Monitor) -> dict[str, str]:
+def _made(monitor: Qemu) -> dict[str, str]:
     """Return the drivers of the devices that QEMU was told of, by their paths."""
     return {
         **monitor.children("/machine/peripheral"),
@@ -165,7 +165,7 @@ def _made(monitor: Monitor) -> dict[str, str]:
     }
 
 
-def _device(monitor: Monitor, path: str, driver: str) -> Device:
+def _device(monitor: Qemu, path: str, driver: str) -> Device:
     if driver == GENERATION:
         return Device(driver)
     if driver == PORT:

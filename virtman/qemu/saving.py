@@ -30,7 +30,7 @@ from virtman.errors import QemuFailed, SuspendedInvalid
 from virtman.model import suspended
 from virtman.model.suspended import Hardware
 from virtman.qemu import inspection, sandbox
-from virtman.qemu.qmp import Asked, Monitor, listen
+from virtman.qemu.qmp import Monitor, Qemu, listen
 
 _FAST = 1 << 40
 _SOCKET = "virtman-memory"
@@ -159,11 +159,11 @@ class Saving:
                 )
 
 
-def go_on(monitor: Asked) -> None:
+def go_on(monitor: Qemu) -> None:
     """Have a VM go on that stands still because it was saved; one that runs does already."""
     deadline = time.monotonic() + _PATIENCE
     while monitor.ask("query-migrate").get("status") in _UNDER_WAY and time.monotonic() < deadline:
         monitor.ask("migrate_cancel")  # whoever it went to has gone
         time.sleep(_LOOK)
     if monitor.status in ("postmigrate", "paused"):
-        monitor.ask("cont")
+        monitor.go_on()

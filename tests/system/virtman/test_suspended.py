@@ -17,15 +17,19 @@ IMAGE = "gold"
 FILE = f"/var/lib/virtman/layers/{IMAGE}.layer"
 # Gives a line to a console, and prints the first line with a word that comes then.
 SAY = """
-import socket, sys, time
+import os, socket, stat, sys, tty
 console, word, order = sys.argv[1:]
-talk = socket.socket(socket.AF_UNIX)
-talk.connect(console)
-talk.settimeout(150)
-talk.sendall(order.encode() + b"\\n")
+if stat.S_ISSOCK(os.stat(console).st_mode):
+    talk = socket.socket(socket.AF_UNIX)
+    talk.connect(console)
+    console = talk.fileno()
+else:
+    console = os.open(console, os.O_RDWR | os.O_NOCTTY)
+    tty.setraw(console)
+os.write(console, order.encode() + b"\\n")
 said = b""
 while True:
-    said += talk.recv(4096)
+    said += os.read(console, 4096)
     lines = [line for line in said.split(b"\\n")[:-1] if line.startswith(word.encode())]
     if lines:
         print(lines[0].decode())
@@ -67,7 +71,7 @@ def status():
     return json.loads(said)["return"].get("status")
 while status() not in ("setup", "active", "device"):
     time.sleep(0.01)
-asking = subprocess.check_output(["pgrep", "-f", "[v]irtman.qemu.domain"])
+asking = subprocess.check_output(["pgrep", "-f", "[v]irtman.qemu.relay"])
 os.kill(int(asking), signal.SIGSTOP)
 print(int(asking))
 """
@@ -101,6 +105,7 @@ DOMAIN = """
 """
 SAVE = "/var/tmp/vm1.save"
 CONSOLE = "/run/virtman-guests/c1/serial0"
+QEMU_CONF = "/etc/libvirt/qemu.conf"
 SHOP = ("--project", "shop")
 SUSPEND = ("suspend-image", "--domain", "vm1", "vm1")
 AGENT = (
@@ -173,8 +178,9 @@ class TestSuspended(StorageCase):
         self.created.append((node, vm))
         return json.loads(done.stdout)
 
-    def assert_goes_on(self, node, vm, word="before"):
-        console = "/run/vm1.console" if vm == "vm1" else f"/run/virtman-guests/{vm}/serial0"
+    def assert_goes_on(self, node, vm, word="before", console=""):
+        own = "/run/vm1.console" if vm == "vm1" else f"/run/virtman-guests/{vm}/serial0"
+        console = console or own
         said = self.say(node, console, "VIRTMAN-MEMORY", f"recall {vm}")
         self.assertEqual(f"VIRTMAN-MEMORY ok sum={self.sum} {vm}", said)
         said = self.say(node, console, "VIRTMAN-WORD", "read")
@@ -409,13 +415,66 @@ class TestSuspended(StorageCase):
         refused = self.virtman(self.first, *words, check=False)
         self.assertIn("other", refused.stderr)
 
+    def test_libvirt_has_vms_go_on_that_are_started_again_whoever_is_killed(self):
+        self.suspend(self.first, "vm1", IMAGE, "/run/vm1.qmp", *SHOP)
+        refused = self.virtman(self.first, "resume", IMAGE, "c", "--libvirt", *SHOP, check=False)
+        self.assertIn("libvirt at qemu:///system", refused.stderr)
+        self.start_libvirt()
+        words = ["resume", IMAGE, "c", "--count", "2", "--libvirt", *SHOP]
+        begun = self.first.spawn(["virtman", *words], log="resume")
+        wait_until(self.is_one_made, "a domain that waits for its state", 60, 0.02)
+        self.first.run(["kill", "-KILL", str(begun)], check=False)
+        self.created += [(self.first, "c-1"), (self.first, "c-2")]
+        for count in (0, 2):
+            told = self.virtman(self.first, *words, timeout=120).stdout
+            report(f"domains of libvirt: {told.splitlines()}")
+            self.assertEqual(["c-1", "c-2"], sorted(re.findall("^c-[12]", told, re.MULTILINE)))
+            self.assertGreaterEqual(told.count("runs already"), count)
+        consoles = {vm: self.virsh("ttyconsole", vm).stdout.strip() for vm in ("c-1", "c-2")}
+        for vm, console in consoles.items():
+            self.assertEqual("running", self.virsh("domstate", vm).stdout.strip())
+            self.assert_goes_on(self.first, vm, console=console)
+            done = self.say(self.first, console, "VIRTMAN-DISK", f"check {vm}")
+            self.assertEqual(f"VIRTMAN-DISK ok {vm}", done)
+        found = [self.virsh("dumpxml", vm).stdout for vm in consoles]
+        for what in ("uuid", "genid"):
+            self.assertEqual(2, len({re.search(f"<{what}>(.*)</{what}>", one)[1] for one in found}))
+        who = self.first.run(["ps", "-o", "user:20=", "-C", "qemu-system-x86"]).stdout.split()
+        self.assertEqual(["libvirt-qemu"] * 2, sorted(who)[:2])
+        self.assertEqual("", self.first.run(["ls", "/dev/virtman"]).stdout)
+        # what it is suspended to has its project, and VMs of it need no libvirt
+        self.say(self.first, consoles["c-1"], "VIRTMAN-WORD", "write own")
+        words = ["suspend-image", "c-1", "silver", "--domain", "c-1"]
+        self.virtman(self.first, *words, timeout=120)
+        self.assert_only_for_shop("silver")
+        self.resume(self.second, "d1", "silver", *SHOP)
+        self.assert_goes_on(self.second, "d1", "own")
+        # a card of its own is libvirt's too
+        refused = self.virtman(self.first, "resume", IMAGE, "c3", "--libvirt", "--tap", "t0", *SHOP,
+                               check=False, timeout=120)  # fmt: skip
+        self.assertIn("virtman.qemu.failed", refused.stderr)
+        self.assertNotIn("c3", self.virsh("list", "--name").stdout.split())
+        self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t1 mode tap"])
+        told = self.resume(self.first, "c3", IMAGE, "--libvirt", "--tap", "t1", *SHOP)
+        self.assertIn(told["mac"], self.virsh("domiflist", "c3").stdout)
+        # a libvirt that keeps the memory from QEMU says so, and nothing is left
+        self.stop_libvirt()
+        self.addCleanup(self.first.run, ["mv", f"{QEMU_CONF}.kept", QEMU_CONF])
+        self.first.run(["sed", "-i.kept", "s,/dev/virtman/memory,/dev/null,", QEMU_CONF])
+        self.start_libvirt()
+        refused = self.virtman(self.first, "resume", IMAGE, "c4", "--libvirt", *SHOP, check=False,
+                               timeout=120)  # fmt: skip
+        self.assertIn("cgroup_device_acl", refused.stderr)
+        self.assertFalse(self.has_vm(self.first, "c4"))
+        self.assertNotIn("c4", self.virsh("list", "--name").stdout.split())
+
+    def is_one_made(self):
+        return "paused" in self.virsh("list").stdout
+
     def boot_domain(self):
         """Have libvirt run the VM instead."""
         self.end_guests()
-        for daemon in ("virtlogd", "libvirtd"):
-            self.first.spawn([daemon], log=daemon)
-            self.addCleanup(self.first.run, ["pkill", "-x", daemon], check=False)
-        wait_until(lambda: self.virsh("version").status == 0, "libvirt", 60, 0.5)
+        self.start_libvirt()
         text = DOMAIN.format(memory=MEMORY, device=self.guest.device)
         (self.first.share / "domain.xml").write_text(text)
         self.first.run(["rm", "-f", "/run/vm1.console", "/host/vm1.console"])
@@ -430,6 +489,18 @@ class TestSuspended(StorageCase):
         ping = ("qemu-agent-command", "vm1", '{"execute": "guest-ping"}')
         wait_until(lambda: self.virsh(*ping).status == 0, "the guest agent", 60, 0.5)
 
+    def start_libvirt(self):
+        for daemon in ("virtlogd", "libvirtd"):
+            self.first.spawn([daemon], log=daemon)
+            self.addCleanup(self.first.run, ["pkill", "-x", daemon], check=False)
+        wait_until(lambda: self.virsh("version").status == 0, "libvirt", 60, 0.5)
+
+    def stop_libvirt(self):
+        """Stop libvirt; its domains run on."""
+        self.first.run(["pkill", "-x", "libvirtd"])
+        there = ["pgrep", "-x", "libvirtd"]
+        wait_until(lambda: self.first.run(there, check=False).status, "its end", 20, 0.2)
+
     def virsh(self, *words):
         return self.first.run(["virsh", "-q", *words], check=False)
 
@@ -439,7 +510,7 @@ class TestSuspended(StorageCase):
     def assert_domain_goes_on(self):
         self.assert_goes_on(self.first, "vm1")
         self.assertEqual("running", self.virsh("domstate", "vm1").stdout.strip())
-        asking = ["pgrep", "-f", "virtman.qemu.domain"]
+        asking = ["pgrep", "-f", "virtman.qemu.relay"]
         wait_until(lambda: self.first.run(asking, check=False).status, "nobody asking it", 30, 0.2)
         self.assertEqual("", self.first.run(["find", "/run", "-name", "virtman-domain-*"]).stdout)
 

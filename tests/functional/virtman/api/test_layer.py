@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import fixtures
 from click.testing import CliRunner
@@ -72,7 +73,7 @@ class LayerTest(ServedCase):
         for image in ("web", "debian"):
             self.assertRaises(errors.SuspendedUnknown, self.client.suspended, image)
         self.assertRaises(errors.ImageUnknown, self.client.suspended, "gold")
-        self.useFixture(fixtures.MockPatchObject(resuming, "account", str))
+        self.useFixture(fixtures.MockPatchObject(resuming, "starter", Mock()))
         done = self.command("resume", "web", "vm2")
         self.assertIsInstance(done.exception, errors.SuspendedUnknown)
         done = self.command("suspend-image", "vm1", "gold", "--qmp", "/nowhere/qmp")
@@ -91,7 +92,7 @@ class LayerTest(ServedCase):
         for where, name, stand_in in (
             (Client, "suspended", lambda *_: (RECORD, "/dev/null")),
             (sandbox, "have_no_huge_pages", lambda: None),
-            (resuming, "account", str),
+            (resuming, "starter", Mock()),
             (resuming, "check_host", lambda *_: None),
             (resuming, "resume", run),
             (resuming, "runs", found.__contains__),

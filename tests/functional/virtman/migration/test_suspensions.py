@@ -31,7 +31,8 @@ from virtman.migration.commits import Commits
 from virtman.model import layer_format, suspended
 from virtman.model.dirty import CHUNK as BYTES
 from virtman.model.suspended import Device, Hardware, Suspended
-from virtman.qemu import resuming
+from virtman.qemu import guests
+from virtman.qemu.guests import Guest
 
 HASH = "ab" * 32
 HARDWARE = Hardware(
@@ -213,11 +214,10 @@ class SuspensionTest(CommitCase):
 
     def test_a_vm_of_a_project_that_was_resumed_from_memory_of_none_is_of_its_own(self):
         self.commit(suspension=self.saved())
-        guests = self.a.folder / "guests"
-        (guests / "vm2").mkdir(parents=True)
-        (guests / "vm2/project").write_text("shop")
-        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", guests))
-        of = partial(suspensions.project, self.known(), str(guests / "vm2/qmp"))
+        folder = self.a.folder / "guests"
+        self.useFixture(fixtures.MockPatchObject(guests, "GUESTS", folder))
+        guests.begin(Guest("vm2", "uuid", "/dev/null", "shop"))
+        of = partial(suspensions.project, self.known(), str(guests.monitor_of("vm2")))
         self.assertEqual(["shop", "other"], [of(wanted) for wanted in ("", "other")])
         self.assertEqual("", suspensions.project(self.known(), self.qemu.path, ""))
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pwd
 import tempfile
 from dataclasses import replace
 from hashlib import sha256
@@ -14,8 +15,8 @@ import testtools
 from tests.functional.virtman.doubles.qemu import Qemu
 from tests.unit.virtman.model.test_suspended import RECORD
 from virtman.errors import HostUnfit, InvalidRequest
-from virtman.qemu import inspection, resuming
-from virtman.qemu.resuming import Image
+from virtman.qemu import guests, inspection, process, resuming
+from virtman.qemu.guests import Account, Guest, Image
 
 
 class ResumingTest(testtools.TestCase):
@@ -25,14 +26,22 @@ class ResumingTest(testtools.TestCase):
 
     @skipIf(os.geteuid() != 0, "only root can start QEMU as another account")
     def test_qemu_runs_as_an_account_that_is_not_root(self):
-        self.assertEqual("nobody", resuming.account("nobody").name)
+        nobody = pwd.getpwnam("nobody")
+        starter = resuming.starter("nobody", "")
+        self.assertEqual(Account(nobody.pw_uid, nobody.pw_gid), starter.account)
         for name in ("root", "nobody-of-this-name"):
-            self.assertRaises(InvalidRequest, resuming.account, name)
+            self.assertRaises(InvalidRequest, resuming.starter, name, "")
+
+    def test_only_root_can_have_one(self):
+        self.useFixture(fixtures.MockPatchObject(resuming.os, "geteuid", lambda: 1000))
+        for libvirt in ("", "qemu:///system"):
+            refused = self.assertRaises(InvalidRequest, resuming.starter, "nobody", libvirt)
+            self.assertIn("as root", str(refused))
 
     @skipIf(os.geteuid() != 0, "only root can start QEMU as another account")
     def test_a_host_without_such_a_qemu_is_told(self):
-        who = resuming.account("nobody")
-        self.useFixture(fixtures.MockPatchObject(resuming, "_PROGRAM", "false"))
+        who = process.account("nobody")
+        self.useFixture(fixtures.MockPatchObject(process, "PROGRAM", "false"))
         refused = self.assertRaises(HostUnfit, resuming.check_host, RECORD, who)
         self.assertIn("cannot resume", str(refused))
 
@@ -45,15 +54,15 @@ class ResumingTest(testtools.TestCase):
             yield None
 
         for where, name, stand_in in (
-            (resuming, "GUESTS", self.folder / "guests"),
-            (resuming, "_PROGRAM", "false"),
-            (resuming, "_running", running),
+            (guests, "GUESTS", self.folder / "guests"),
+            (process, "PROGRAM", "false"),
+            (process, "running", running),
             (inspection, "version", lambda _: wanted.qemu),
             (inspection, "processor", lambda _: (wanted.cpu, wanted.features)),
         ):
             self.useFixture(fixtures.MockPatchObject(where, name, stand_in))
         other = replace(RECORD, hardware=replace(wanted, features="other"))
-        nobody, somebody = resuming.Account("a", 1, 1), resuming.Account("b", 2, 2)
+        nobody, somebody = Account(1, 1), Account(2, 2)
         for record, who, count in (
             (RECORD, nobody, 1),
             (RECORD, nobody, 1),
@@ -65,20 +74,18 @@ class ResumingTest(testtools.TestCase):
         for _ in range(2):
             self.assertRaises(HostUnfit, resuming.check_host, other, nobody)
         self.assertEqual(4, len(starts))
-        self.useFixture(fixtures.MockPatchObject(resuming, "_PROGRAM", "true"))
+        self.useFixture(fixtures.MockPatchObject(process, "PROGRAM", "true"))
         resuming.check_host(RECORD, nobody)
         self.assertEqual(5, len(starts))
 
     def test_a_vm_that_was_resumed_here_tells_its_project_and_no_other_does(self):
-        guests = self.folder / "guests"
-        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", guests))
-        for folder in (guests / "vm1", guests / "vm2", self.folder / "vm3"):
-            folder.mkdir(parents=True)
-        for folder in (guests / "vm1", self.folder / "vm3"):
-            (folder / "project").write_text("shop")
-        found = [resuming.project_at(str(guests / vm / "qmp")) for vm in ("vm1", "vm2")]
-        self.assertEqual(["shop", ""], found)
-        self.assertEqual("", resuming.project_at(str(self.folder / "vm3/qmp")))
+        self.useFixture(fixtures.MockPatchObject(guests, "GUESTS", self.folder / "guests"))
+        for vm, project in (("vm1", "shop"), ("vm2", "")):
+            guests.begin(Guest(vm, "uuid", "/dev/null", project))
+        found = [guests.project_at(str(guests.monitor_of(vm))) for vm in ("vm1", "vm2", "vm3")]
+        self.assertEqual(["shop", "", ""], found)
+        (self.folder / "project").write_text("shop")
+        self.assertEqual("", guests.project_at(str(self.folder / "qmp")))
 
     def test_device_state_is_that_on_record_or_none(self):
         state = os.urandom(1000)
@@ -92,10 +99,10 @@ class ResumingTest(testtools.TestCase):
                 self.assertRaises(HostUnfit, resuming._state, image)
 
     def test_what_was_never_let_go_on_is_ended_and_what_runs_is_left_alone(self):
-        self.useFixture(fixtures.MockPatchObject(resuming, "GUESTS", self.folder))
+        self.useFixture(fixtures.MockPatchObject(guests, "GUESTS", self.folder))
         self.assertFalse(resuming.runs("vm1"))
         (self.folder / "vm1").mkdir()
-        qemu = Qemu(resuming.monitor_of("vm1"), "/nowhere")
+        qemu = Qemu(guests.monitor_of("vm1"), "/nowhere")
         self.addCleanup(qemu.stop)
         self.assertTrue(resuming.runs("vm1"))
         qemu.status = "inmigrate"

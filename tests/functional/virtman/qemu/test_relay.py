@@ -10,7 +10,7 @@ import fixtures
 import testtools
 
 from virtman.errors import InvalidRequest, QemuFailed
-from virtman.qemu import domain, guest_agent
+from virtman.qemu import guest_agent, relay
 from virtman.qemu.qmp import Monitor, listening_at
 
 
@@ -28,7 +28,7 @@ class Stub:
             one = {"label": "charchannel0", "filename": f"unix:{path},server=on"}
             return json.dumps({"return": [one]})
         if command == "query-kvm":
-            return json.dumps({"error": {"class": "GenericError", "desc": "it has ended"}})
+            raise QemuFailed("it has ended")
         return json.dumps({"return": {"status": "running"}, "id": "libvirt-7"}) + "\r\n"
 
     def ask_guest(self, question):
@@ -36,7 +36,7 @@ class Stub:
         return '{"return": [{"user": "alice", "login-time": 1.0}]}'
 
 
-class DomainTest(testtools.TestCase):
+class RelayTest(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.path = str(Path(self.useFixture(fixtures.TempDir()).path, "qmp"))
@@ -48,8 +48,8 @@ class DomainTest(testtools.TestCase):
         ]
         stdin, command = os.pipe()
         reading = self.enterContext(os.fdopen(stdin, "rb"))
-        self.useFixture(fixtures.MockPatchObject(domain.sys, "stdin", reading))
-        self.serving = threading.Thread(target=domain._serve, args=(self.domain, *listening))
+        self.useFixture(fixtures.MockPatchObject(relay.sys, "stdin", reading))
+        self.serving = threading.Thread(target=relay._serve, args=(self.domain, *listening))
         self.serving.start()
         self.addCleanup(self.serving.join)
         self.command = self.enterContext(os.fdopen(command, "wb"))
@@ -114,7 +114,7 @@ class DomainTest(testtools.TestCase):
         self.assertTrue(self.has_ended())
 
     def test_only_root_can_ask_for_the_agent(self):
-        self.useFixture(fixtures.MockPatchObject(domain.os, "geteuid", lambda: 1000))
-        asking = domain.monitor("vm", "qemu:///system", 0)
+        self.useFixture(fixtures.MockPatchObject(relay.os, "geteuid", lambda: 1000))
+        asking = relay.monitor("vm", "qemu:///system", 0)
         refused = self.assertRaises(InvalidRequest, asking.__enter__)
         self.assertIn("needs root", str(refused))
