@@ -22,6 +22,7 @@ from virtman.background.nic import Card, Overload
 from virtman.background.recovery import Recovery
 from virtman.background.scrub import Scrubbing
 from virtman.background.temporaries import Temporaries
+from virtman.background.waiting import Waiting
 from virtman.background.warmups import Warmups
 from virtman.coordinator.auth import Access
 from virtman.coordinator.client import VoltClient
@@ -202,7 +203,7 @@ def _services(
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(agent, copying, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(agent), scrubbing]
-    services += [Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
+    services += [Waiting(agent), Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

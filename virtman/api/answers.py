@@ -146,7 +146,8 @@ class ImageAnswer(TypedDict):
     """An image that is attached; ``instances`` are the VMs that use it.
 
     It is ``local`` if all of it is here, and it is read from its ``copy``. Of the images on which
-    it is ``based``, the ``lenders`` are those from which it reads what both have.
+    it is ``based``, the ``lenders`` are those from which it reads what both have. For ``waiting``
+    seconds reads have had no answer from its parents.
     """
 
     image: str
@@ -159,6 +160,7 @@ class ImageAnswer(TypedDict):
     local: bool
     based: BasedAnswer | None
     lenders: list[str]
+    waiting: float
     cache: CacheAnswer
     ahead: AheadAnswer | None
     copy: CopyAnswer | None

@@ -349,6 +349,7 @@ class Api(Rest):
             "local": one.is_local,
             "based": _based(one.info),
             "lenders": list(one.lenders),
+            "waiting": one.waiting,
             "cache": asdict(one.figures(seen)),
             "ahead": self._ahead(one.info.name),
             "copy": self._copy(one.info.name),

@@ -65,6 +65,11 @@ class Figures(Collector):
             "What Volt lets this node fetch ahead of an image; none if no cap applies.",
             labels=["image"],
         )
+        waiting = GaugeMetricFamily(
+            "virtman_image_waiting_seconds",
+            "For how long reads of an image have waited for parents.",
+            labels=["image"],
+        )
         for one in attached:
             name, report = one.info.name, one.report(seen)
             reads.add_metric([name, "hit"], report.hits)
@@ -73,11 +78,12 @@ class Figures(Collector):
             vms.add_metric([name], len(one.vms))
             failed.add_metric([name], one.failed_paths(seen))
             failures.add_metric([name], one.path_failures(seen))
+            waiting.add_metric([name], one.waiting)
             ahead = self.boots.ahead(name)
             window.add_metric([name], ahead.window if ahead else 0)
             if (rate := one.share.rate) is not None:
                 share.add_metric([name], rate)
-        yield from (reads, sent, vms, failed, failures, window, share)
+        yield from (reads, sent, vms, failed, failures, waiting, window, share)
         yield from self._boots()
         yield from self._copies({one.info.name for one in attached if one.is_local})
 

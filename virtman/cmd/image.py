@@ -43,6 +43,8 @@ def list_images(client: Client, as_json: bool) -> None:
 def _state(found: ImageAnswer) -> str:
     if found["local"]:
         return "whole"
+    if found["waiting"] >= 1:
+        return f"waits for {','.join(found['parents'])}: {found['waiting']:.0f} s"
     state = "warm" if found["warm"] else "cold"
     if found["lenders"]:
         state += f", shares {','.join(found['lenders'])}"

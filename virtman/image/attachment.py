@@ -22,7 +22,7 @@ from virtman.image.life import Life, Phase, Times
 from virtman.image.page_caches import PageCaches
 from virtman.image.parents import Witness
 from virtman.image.share import Share
-from virtman.model import layer_format, plan, sizes
+from virtman.model import feeding, layer_format, plan, sizes
 from virtman.model.address import Portal
 from virtman.model.naming import Device
 from virtman.model.placement import Hydration, Placement
@@ -33,6 +33,9 @@ from virtman.stack.reads import Reads
 from virtman.stack.transport import transport
 
 LOG = logging.getLogger(__name__)
+
+LONG_WAIT = 10.0
+"""Seconds for which reads may wait for parents before an operator is told."""
 
 _LENDING = 2.0
 """Seconds for which an image waits for another that could lend it something."""
@@ -48,6 +51,7 @@ class Attachment:
     :ivar copied: bytes of a copy of all of it that are here
     :ivar complete: stripes of which that copy has all
     :ivar declines: whether a copy that Volt wants cannot be made here now, or shall not
+    :ivar waiting: seconds for which reads have waited for parents
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Attachment:
         self.copied = 0
         self.complete: tuple[int, ...] = ()
         self.declines = False
+        self.waiting = 0.0
         self._worker = ThreadPoolExecutor(1, thread_name_prefix=info.name)
         self._witness = Witness(info.name, coordinator)
         path = lenders.file(stack.folder, info.name)
@@ -106,6 +111,13 @@ class Attachment:
     def exports(self) -> Sequence[str]:
         """Paths of what VMs and children read, one a stripe; they may not be there."""
         return [Device(self.info.name, f"export{one}").node for one in range(self.info.stripes)]
+
+    @property
+    def multipaths(self) -> Sequence[str]:
+        """Paths of what is read from parents, one a stripe; none if all of the image is here."""
+        if self._fed_by() is None:
+            return []
+        return [step.device.node for step in feeding.multipaths(self._life.wanted)]
 
     @property
     def page_caches(self) -> PageCaches:

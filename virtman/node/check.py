@@ -28,7 +28,7 @@ from virtman.errors import (
     StoreInvalid,
     VirtmanError,
 )
-from virtman.image.attachment import Attachment, look_closely
+from virtman.image.attachment import LONG_WAIT, Attachment, look_closely
 from virtman.model.chain import LONGEST, Store
 from virtman.model.naming import Device
 from virtman.node.agent import Agent
@@ -59,6 +59,8 @@ KINDS = {
     "image.orphan": ("devices of an image that is not attached",
                      "they are taken over, and removed after the keep time"),
     "image.incomplete": ("an attached image lacks a device", "the device is created again"),
+    "image.waits": ("VMs wait for what they read of an image: none of its parents answers",
+                    "none: bring back a parent, or the source"),
     "path.failed": ("a path to a parent or to the cache does not work", "it is tried again"),
     "path.orphan": ("a path to a host that is not a parent", "it is removed"),
     "session.orphan": ("an iSCSI session that nothing uses", "it is logged out"),
@@ -156,6 +158,8 @@ class Check:
         for one in attached.values():
             found += [Difference(code, str(device), one.restore)
                       for code, device in one.faults(seen)]  # fmt: skip
+            if one.waiting >= LONG_WAIT:
+                found.append(Difference("image.waits", one.info.name))
         found += [
             Difference("volume.absent", one.volume.path, self.agent.cached.recover)
             for one in self.agent.cached.list()

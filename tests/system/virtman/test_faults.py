@@ -86,6 +86,35 @@ class TestParentDies(DeployedCase):
         report(f"a node was back after {passed} s: it used its new place {since(back)} s later")
         self.assert_reads_right(away, own)
 
+    def test_vms_that_wait_for_their_source_are_told_of_and_go_on(self):
+        node = self.nodes[0]
+        device = self.create(node, "vm1")
+        self.storage.pause()
+        try:
+            words = ["dd", f"if={device}", "bs=64k", "count=1", "skip=900", "iflag=direct"]
+            pid = node.spawn([*words, "of=/host/block"], log="read")
+            wait_until(lambda: self.waiting(node) >= 10, "their waiting", 60, 0.5)
+            said = self.virtman(node, "node", "check", check=False).stdout
+            self.assertIn(f"image.waits: {self.image}", said)
+            said = self.virtman(node, "image", "list").stdout
+            self.assertRegex(said, f"{self.image} .*waits for .*: 1[0-9] s")
+        finally:
+            self.storage.resume()
+        node.run(["tail", f"--pid={pid}", "-f", "/dev/null"], timeout=60)
+        with open(self.bed.folder / "image", "rb") as image:
+            image.seek(900 * 65536)
+            self.assertEqual(image.read(65536), (node.share / "block").read_bytes())
+        wait_until(lambda: not self.waiting(node), "the end of it", 30, 0.5)
+        told = (node.share / "agent.log").read_text()
+        self.assertIn("VMs wait for what they read", told)
+        self.assertIn("VMs have what they read again", told)
+        wait_until(lambda: self.has_joined(node), "all being as it was", 60, 0.5)
+
+    def waiting(self, node):
+        said = self.virtman(node, "image", "list", "--json").stdout
+        (found,) = json.loads(said)
+        return found["waiting"]
+
     def assert_reads_right(self, node, device):
         """Compare the beginning of a device with the image."""
         with open(self.bed.folder / "image", "rb") as image:

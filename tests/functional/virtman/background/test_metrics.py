@@ -53,6 +53,7 @@ class MetricsTest(TestCase):
         self.assertEqual(2, found["virtman_image_vms", "debian"])
         self.assertEqual(0, found["virtman_image_paths_failed", "debian"])
         self.assertIn(("virtman_image_reads_total", "debian", "hit"), found)
+        self.assertEqual(0, found["virtman_image_waiting_seconds", "debian"])
         self.assertIn(("virtman_image_sent_bytes_total", "debian"), found)
         self.assertEqual(65536, found["virtman_prefetch_fetched_bytes_total",])
         self.assertEqual(4096, found["virtman_prefetch_used_bytes_total",])

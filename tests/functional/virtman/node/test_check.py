@@ -250,6 +250,14 @@ class CheckTest(TestCase):
         self.assertIn(("cache.absent", "virtman_debian_cache"), self.look())
         self.assertEqual([], self.repair())
 
+    def test_reads_that_wait_for_parents(self):
+        with self.node.process.here():
+            (one,) = self.node.agent.attachments()
+            one.waiting = 9.9
+            self.assertEqual([], self.look())
+            one.waiting = 10.0
+            self.assertEqual([("image.waits", "debian")], self.look())
+
     def test_a_device_that_is_missing(self):
         with self.node.process.here():
             self.node.kernel.lio.withdraw("virtman_debian_1", iqn("a", "debian"), 1)
