@@ -19,7 +19,7 @@ from socket import socket
 from types import FrameType, TracebackType
 from typing import Self
 
-from lab import leftovers, processes
+from lab import kernel, leftovers, processes
 from lab.errors import BedExists, CommandFailed, CommandTimeout, LabError, NoSuchBed
 from lab.forwarding import forward_command, listening
 from lab.network import MAX_NODES, Endpoint, Network, bytes_per_second
@@ -94,14 +94,17 @@ class Bed:
 
     def up(self) -> None:
         """Make the bed's folders and network, without nodes."""
-        image = ensure_image(self._addition)
+        chosen = kernel.chosen()
+        image = ensure_image(chosen.modules, self._addition)
         check_path(image)
         # A node's Python is slow to compile, and cannot write to the source tree.
         compileall.compile_dir(self._source / "virtman", quiet=2)
         if self._network.exists():
             raise BedExists(self.name)
         self._state.create(
-            BedRecord(self.name, self._link_rate, image, self._source, self._poisoned)
+            BedRecord(
+                self.name, self._link_rate, image, self._source, self._poisoned, chosen.command
+            )
         )
         self._network.up()
 

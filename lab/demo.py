@@ -18,6 +18,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from lab import kernel
 from lab.cluster import Bed
 from lab.deployment import VOLT_PORT, Deployment, leftovers
 from lab.errors import BedExists, LabError
@@ -269,7 +270,7 @@ def main(nodes: int, vms: int, link_rate: str | None, keep: bool, json_file: Pat
     # the builds say themselves how far they are
     progress.say("preparing the images (built once)")
     disk = guest_image()
-    ensure_image()
+    ensure_image(kernel.chosen().modules)
     result = Result(json.loads((disk.parent / "guest.json").read_text()))
     bed = Bed(name, link_rate)
     # ended from outside, it takes the bed down just as when interrupted

@@ -52,7 +52,7 @@ def kernel_command(bed: BedRecord, node: NodeRecord, folder: Path, run: Path) ->
         else:
             drives.append(f"ubd{number}={folder}/disk{number}.cow,{disk.image}")
     return [
-        "linux.uml",
+        *bed.kernel,
         f"umid={node.name}",
         f"uml_dir={run}",
         f"mem={node.memory}",

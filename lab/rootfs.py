@@ -25,7 +25,6 @@ from lab.errors import BuildFailed
 LOG = logging.getLogger(__name__)
 TOP = Path(__file__).resolve().parent.parent
 RECIPE = TOP / "lab/images/node"
-MODULES = Path("/usr/lib/uml/modules")
 SIZE = "16G"
 # Not in a node: documents, translations and udev's hardware names.
 EXCLUDED = [
@@ -51,14 +50,6 @@ def cache_folder() -> Path:
     return Path(os.environ.get("VIRTMAN_CACHE") or Path(home) / "virtman")
 
 
-def kernel_version() -> str:
-    """Return the version of the User Mode Linux modules installed here."""
-    found = sorted(folder.name for folder in MODULES.glob("*") if folder.is_dir())
-    if not found:
-        raise BuildFailed(f"{MODULES} has no kernel modules: install user-mode-linux")
-    return found[-1]
-
-
 def recipe_key(files: dict[str, bytes]) -> str:
     """Return the name that a recipe's contents give to what is built from it."""
     digest = hashlib.sha256()
@@ -67,7 +58,7 @@ def recipe_key(files: dict[str, bytes]) -> str:
     return digest.hexdigest()[:16]
 
 
-def recipe_files(recipes: Sequence[Path]) -> dict[str, bytes]:
+def recipe_files(recipes: Sequence[Path], modules: Path) -> dict[str, bytes]:
     """Return everything the image's contents depend on, by name."""
     paths = [
         path
@@ -78,7 +69,7 @@ def recipe_files(recipes: Sequence[Path]) -> dict[str, bytes]:
     files = {str(path.relative_to(TOP)): path.read_bytes() for path in paths}
     files["requirements.txt"] = (TOP / "requirements.txt").read_bytes()
     files["rootfs.py"] = Path(__file__).read_bytes()
-    files["kernel"] = kernel_version().encode()
+    files["kernel"] = modules.name.encode()
     return files
 
 
@@ -88,25 +79,26 @@ def packages(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def ensure_image(addition: Path | None = None) -> Path:
+def ensure_image(modules: Path, addition: Path | None = None) -> Path:
     """Return the root image of the nodes, building it if it is not there yet.
 
-    ``addition`` is the folder of a recipe for nodes that have more: packages and an overlay.
+    ``modules`` is the folder of their kernel's, called as its version; ``addition`` that of a
+    recipe for nodes that have more: packages and an overlay.
     """
     recipes = [RECIPE] if addition is None else [RECIPE, addition]
-    folder = cache_folder() / f"node-{recipe_key(recipe_files(recipes))}"
+    folder = cache_folder() / f"node-{recipe_key(recipe_files(recipes, modules))}"
     image = folder / "root.img"
     if image.exists():
         return image
-    with _build_lock():
+    with building():
         if not image.exists():
             LOG.info("building the nodes' root file system, %s", folder.name)
-            _build(folder, recipes)
+            _build(folder, recipes, modules)
     return image
 
 
 @contextmanager
-def _build_lock() -> Iterator[None]:
+def building() -> Iterator[None]:
     """Let one process build at a time."""
     cache_folder().mkdir(parents=True, exist_ok=True)
     with open(cache_folder() / "node.lock", "w") as lock:
@@ -114,13 +106,13 @@ def _build_lock() -> Iterator[None]:
         yield
 
 
-def _build(folder: Path, recipes: Sequence[Path]) -> None:
+def _build(folder: Path, recipes: Sequence[Path], modules: Path) -> None:
     temp = Path(tempfile.mkdtemp(prefix="node-build-", dir=cache_folder()))
     root = temp / "root"
     try:
         _install_packages(root, recipes)
         _install_libraries(root)
-        _install_modules(root)
+        _install_modules(root, modules)
         _install_recipe(root, recipes)
         result = temp / "result"
         result.mkdir()
@@ -164,10 +156,9 @@ def _install_libraries(root: Path) -> None:
     )
 
 
-def _install_modules(root: Path) -> None:
-    version = kernel_version()
-    shutil.copytree(MODULES / version, root / "usr/lib/modules" / version)
-    _run("depmod", "--basedir", root, version)
+def _install_modules(root: Path, modules: Path) -> None:
+    shutil.copytree(modules, root / "usr/lib/modules" / modules.name)
+    _run("depmod", "--basedir", root, modules.name)
 
 
 def _install_recipe(root: Path, recipes: Sequence[Path]) -> None:

@@ -51,6 +51,7 @@ class BedRecord:
 
     :ivar poisoned: whether its kernels overwrite memory that they give back: they do not survive it
         then if something uses that still
+    :ivar kernel: see ``lab.kernel.Kernel.command``
     """
 
     name: str
@@ -58,6 +59,7 @@ class BedRecord:
     image: Path
     source: Path
     poisoned: bool = False
+    kernel: tuple[str, ...] = ("linux.uml",)
     nodes: tuple[NodeRecord, ...] = ()
     processes: tuple[Process, ...] = ()
 
@@ -97,6 +99,7 @@ def from_json(text: str) -> BedRecord:
             **data,
             "image": Path(data["image"]),
             "source": Path(data["source"]),
+            "kernel": tuple(data["kernel"]),
             "nodes": tuple(_node(node) for node in data["nodes"]),
             "processes": tuple(Process(**process) for process in data["processes"]),
         }

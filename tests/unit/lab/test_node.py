@@ -1,5 +1,6 @@
 """How a node's kernel is started, and what in its log is a fault."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import testtools
@@ -16,6 +17,12 @@ class TestKernelCommand(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.words = kernel_command(BED, NODE, Path("/beds/demo/node3"), Path("/run/uml"))
+
+    def test_the_kernel_is_the_beds(self):
+        self.assertEqual(["linux.uml", "umid=node3"], self.words[:2])
+        other = replace(BED, kernel=("sh", "-c", "exec other", "linux.uml"))
+        words = kernel_command(other, NODE, Path("/beds/demo/node3"), Path("/run/uml"))
+        self.assertEqual([*other.kernel, *self.words[1:]], words)
 
     def test_root_image_is_shared_and_writes_are_kept_apart(self):
         self.assertIn("ubd0=/beds/demo/node3/root.cow,/cache/root.img", self.words)
