@@ -87,7 +87,7 @@ class TestParentDies(DeployedCase):
         self.assert_reads_right(away, own)
 
     def test_vms_that_wait_for_their_source_are_told_of_and_go_on(self):
-        node = self.nodes[0]
+        node = self.nodes[1]
         device = self.create(node, "vm1")
         self.storage.pause()
         try:
