@@ -119,7 +119,9 @@ def works(status: Table) -> bool:
 
 def corrupt(names: Iterable[str]) -> set[str]:
     """Return which of these devices have met wrong bytes; only verity devices can."""
-    return {name for name, rows in statuses(names).items() if rows[0][2:] == ("verity", "C")}
+    found = {name: rows[0] for name, rows in statuses(names).items()}
+    # newer kernels say more behind the letter
+    return {name for name, row in found.items() if row[2] == "verity" and row[3].startswith("C")}
 
 
 def one_stripe(below: Sequence[str], end: int) -> Table:

@@ -553,4 +553,4 @@ class TestSuspended(StorageCase):
 
     def has_wrong_bytes(self):
         status = self.second.run(["dmsetup", "status", "--target", "verity"]).stdout
-        return any(IMAGE in line and line.endswith(" C") for line in status.splitlines())
+        return any(IMAGE in line and " verity C" in line for line in status.splitlines())
