@@ -229,7 +229,7 @@ def _parsed(text: str) -> ElementTree.Element:
 
 
 def _emulator() -> str:
-    path = f"{Path(sys.argv[0]).parent}:{os.environ.get('PATH', os.defpath)}"
+    path = f"{Path(sys.argv[0]).resolve().parent}:{os.environ.get('PATH', os.defpath)}"
     found = shutil.which(PROGRAM, path=path)
     if found is None:
         raise HostUnfit(f"there is no program {PROGRAM} on PATH: it is part of VirtMan")
