@@ -40,9 +40,11 @@ def main() -> None:
     """Be QEMU."""
     try:
         sandbox.have_no_huge_pages()
+        os.execvp(_PROGRAM, [_PROGRAM, *only_last(sys.argv[1:])])  # noqa: S606
     except HostUnfit as err:
         sys.exit(f"virtman-qemu: {err}")
-    os.execvp(_PROGRAM, [_PROGRAM, *only_last(sys.argv[1:])])  # noqa: S606
+    except FileNotFoundError:
+        sys.exit(f"virtman-qemu: there is no {_PROGRAM} on PATH: install QEMU")
 
 
 if __name__ == "__main__":
