@@ -454,8 +454,9 @@ class TestSuspended(StorageCase):
                                check=False, timeout=120)  # fmt: skip
         self.assertIn("virtman.qemu.failed", refused.stderr)
         self.assertNotIn("c3", self.virsh("list", "--name").stdout.split())
-        self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t1 mode tap"])
-        told = self.resume(self.first, "c3", IMAGE, "--libvirt", "--tap", "t1", *SHOP)
+        self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t2 mode tap"])
+        self.addCleanup(self.first.run, ["ip", "link", "delete", "t2"])
+        told = self.resume(self.first, "c3", IMAGE, "--libvirt", "--tap", "t2", *SHOP)
         self.assertIn(told["mac"], self.virsh("domiflist", "c3").stdout)
         # a libvirt that keeps the memory from QEMU says so, and nothing is left
         self.stop_libvirt()
