@@ -328,6 +328,9 @@ def resume(
     starter = resuming.starter(account or _ACCOUNT, connect if libvirt else "")
     record, device = client.suspended(name)
     suspended.check_same(name, record, suspended.check_project(project))
+    ends = [""] if count is None else [f"-{number}" for number in range(1, count + 1)]
+    for end in ends if tap else ():
+        resuming.check_tap(f"{tap}{end}")
     sandbox.have_no_huge_pages()
     resuming.check_host(record, starter.account)
     image = guests.Image(record, device, client.path)
@@ -362,7 +365,6 @@ def resume(
             json.dumps(told) if as_json else f"{one}: runs after {found.seconds:.1f} s{still}{card}"
         )
 
-    ends = [""] if count is None else [f"-{number}" for number in range(1, count + 1)]
     # who waits for a buffer says so as it goes on
     for line in map(start, ends) if buffer else at_once(start, ends, _AT_ONCE):
         click.echo(line)

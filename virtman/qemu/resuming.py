@@ -107,6 +107,17 @@ def check_host(record: Suspended, who: Account) -> None:
         known.touch()
 
 
+def check_tap(name: str) -> None:
+    """See that there is a TAP interface of a name.
+
+    :raises InvalidRequest: if there is none
+    """
+    if not Path("/sys/class/net", name, "tun_flags").exists():
+        raise InvalidRequest(
+            f"there is no TAP interface {name}: 'ip tuntap add {name} mode tap' makes one"
+        )
+
+
 def _known(record: Suspended, who: Account) -> Path | None:
     """Return the file that tells that a host can resume VMs of such hardware; None without QEMU."""
     program = process.program()

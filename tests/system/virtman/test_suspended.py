@@ -452,7 +452,7 @@ class TestSuspended(StorageCase):
         # a card of its own is libvirt's too
         refused = self.virtman(self.first, "resume", IMAGE, "c3", "--libvirt", "--tap", "t0", *SHOP,
                                check=False, timeout=120)  # fmt: skip
-        self.assertIn("virtman.qemu.failed", refused.stderr)
+        self.assertIn("no TAP interface t0", refused.stderr)
         self.assertNotIn("c3", self.virsh("list", "--name").stdout.split())
         self.first.run(["sh", "-c", "modprobe tun && ip tuntap add t2 mode tap"])
         self.addCleanup(self.first.run, ["ip", "link", "delete", "t2"])

@@ -114,6 +114,9 @@ class LayerTest(ServedCase):
         self.assertEqual((0, lines), (again.exit_code, sorted(again.output.splitlines())))
         again = self.command("resume", "debian", "web-1")
         self.assertIsInstance(again.exception, errors.InstanceExists)
+        refused = self.command("resume", "debian", "db", "--count", "2", "--tap", "lo")
+        self.assertIn("no TAP interface lo-1", str(refused.exception))
+        self.assertEqual(set(names), runs)
 
     def test_one_that_does_not_go_on_is_gone_and_those_that_do_are_told(self):
         seen = set()
