@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.errors import BuildFailed
-from lab.rootfs import building, cache_folder
+from lab.rootfs import building, cache_folder, run_step
 
 VARIABLE = "VIRTMAN_LAB_KERNEL"
 _PROGRAM = "linux.uml"
@@ -72,15 +71,12 @@ def _modules(root: Path) -> Path:
 def _fetch(release: str, root: Path) -> None:
     part = Path(tempfile.mkdtemp(prefix="kernel-", dir=root.parent))
     try:
-        command = [
+        run_step(
             *("mmdebstrap", "--mode=root", "--variant=extract", "--include=user-mode-linux,libc6"),
             # a mirror may be older than its releases' word
             '--aptopt=Acquire::Check-Valid-Until "false"',
-            *(release, str(part), f"deb http://deb.debian.org/debian {release} main"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise BuildFailed(f"Debian {release} gives no kernel: {done.stderr[-1000:]}")
+            *(release, part, f"deb http://deb.debian.org/debian {release} main"),
+        )
         part.rename(root)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -122,7 +122,7 @@ def _build(folder: Path, recipes: Sequence[Path], modules: Path) -> None:
         shutil.rmtree(temp, ignore_errors=True)
 
 
-def _run(*argv: str | Path) -> None:
+def run_step(*argv: str | Path) -> None:
     """Run a build step; its output is shown only when it fails."""
     done = subprocess.run([str(word) for word in argv], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -132,7 +132,7 @@ def _run(*argv: str | Path) -> None:
 
 def _install_packages(root: Path, recipes: Sequence[Path]) -> None:
     names = [name for one in recipes for name in packages((one / "packages.txt").read_text())]
-    _run(
+    run_step(
         "mmdebstrap",
         "--variant=essential",
         "--mode=root",
@@ -149,7 +149,7 @@ def _install_libraries(root: Path) -> None:
     """Install the product's requirements with this Python, whose ABI is the node's."""
     if sys.version_info[:2] != (3, 11):
         raise BuildFailed("build the nodes' image with Python 3.11, the one that they have")
-    _run(
+    run_step(
         *(sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"),
         *("--disable-pip-version-check", "--root-user-action=ignore"),
         *("--target", root / "opt/virtman", "-r", TOP / "requirements.txt"),
@@ -158,7 +158,7 @@ def _install_libraries(root: Path) -> None:
 
 def _install_modules(root: Path, modules: Path) -> None:
     shutil.copytree(modules, root / "usr/lib/modules" / modules.name)
-    _run("depmod", "--basedir", root, modules.name)
+    run_step("depmod", "--basedir", root, modules.name)
 
 
 def _install_recipe(root: Path, recipes: Sequence[Path]) -> None:
@@ -183,7 +183,7 @@ def _install_recipe(root: Path, recipes: Sequence[Path]) -> None:
 
 
 def _add_account(root: Path, name: str) -> None:
-    _run(
+    run_step(
         *("useradd", "--root", root, "--system", "--user-group", "--create-home"),
         *("--home-dir", f"/var/lib/{name}", "--shell", "/usr/sbin/nologin", name),
     )
@@ -195,7 +195,7 @@ def _make_file_system(root: Path, image: Path) -> None:
     The inode tables are few and written now, or every node's kernel would write
     them into its copy-on-write file in the background.
     """
-    _run(
+    run_step(
         *("mke2fs", "-q", "-t", "ext4", "-L", "node", "-m", "0", "-N", "131072", "-J", "size=16"),
         *("-E", "lazy_itable_init=0,lazy_journal_init=0", "-d", root, image, SIZE),
     )

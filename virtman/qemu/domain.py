@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -157,7 +158,7 @@ class Domains:
                 raise QemuFailed(f"domain {name} does not run: start it first")
         return Domain(self, found)
 
-    @property
+    @cached_property
     def account(self) -> Account:
         """Whom libvirt runs QEMU as."""
         with self.failing():

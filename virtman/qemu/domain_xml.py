@@ -9,14 +9,13 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element, SubElement, register_namespace, tostring
 
 from virtman.model import suspended
-from virtman.model.suspended import CONTROLLER, DISK, GENERATION, PORT, Device, Hardware
+from virtman.model.suspended import Device, Hardware
 from virtman.qemu.guests import Guest
 
 OWN = "urn:virtman:resumed"
 """The namespace of what a domain tells of itself that was resumed."""
 
 _QEMU = "http://libvirt.org/schemas/domain/qemu/1.0"
-_SERIAL, _VGA, _RANDOM = "pty", "VGA", "virtio-rng-pci"
 _KINDS = {"kvm": "kvm", "tcg": "qemu"}
 _MODELS = {"host": "host-passthrough", "max": "maximum"}
 """Processors that libvirt does not know by a name."""
@@ -34,7 +33,7 @@ def domain(guest: Guest, hardware: Hardware, memory: str, emulator: str) -> str:
     top = Element("domain", type=_KINDS[hardware.accel])
     _add(top, "name", guest.vm)
     _add(top, "uuid", guest.uuid)
-    if any(one.driver == GENERATION for one in hardware.devices):
+    if any(one.driver == suspended.GENERATION for one in hardware.devices):
         _add(top, "genid", guest.uuid)
     SubElement(_add(top, "metadata"), f"{{{OWN}}}resumed", project=guest.project)
     _add(top, "memory", str(hardware.memory // 1024), unit="KiB")
@@ -49,7 +48,7 @@ def domain(guest: Guest, hardware: Hardware, memory: str, emulator: str) -> str:
         _add_device(devices, one, guest.disk)
     _add(devices, "controller", type="usb", model="none")
     for number in range(hardware.serials):
-        _add(_add(devices, "serial", type=_SERIAL), "target", port=str(number))
+        _add(_add(devices, "serial", type="pty"), "target", port=str(number))
     _add(devices, "memballoon", model="none")
     told = SubElement(top, f"{{{_QEMU}}}commandline")
     for word in ("-object", memory, *suspended.cards(hardware), "-incoming", "defer"):
@@ -79,24 +78,24 @@ def _add_processor(top: Element, hardware: Hardware) -> None:
 
 def _add_device(devices: Element, one: Device, disk: str) -> None:
     match one.driver:
-        case driver if driver == DISK:
+        case suspended.DISK:
             made = _add(devices, "disk", type="block", device="disk")
             _add(made, "driver", name="qemu", type="raw", cache="none")
             _add(made, "source", dev=disk)
             _add(made, "target", dev="vda", bus="virtio")
             if one.serial:
                 _add(made, "serial", one.serial)
-        case driver if driver == CONTROLLER:
+        case suspended.CONTROLLER:
             made = _add(devices, "controller", type="virtio-serial", index="0")
-        case driver if driver == PORT:
+        case suspended.PORT:
             made = _add(devices, "channel", type="unix")
             _add(made, "target", type="virtio", name=suspended.AGENT)
             number = str(suspended.AGENT_NUMBER)
             _add(made, "address", type="virtio-serial", controller="0", bus="0", port=number)
-        case driver if driver == _RANDOM:
+        case "virtio-rng-pci":
             made = _add(devices, "rng", model="virtio")
             _add(made, "backend", "/dev/urandom", model="random")
-        case driver if driver == _VGA:
+        case "VGA":
             made = _add(devices, "video")
             _add(made, "model", type="vga")
         case _:

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from virtman.errors import InvalidRequest, QemuFailed
+from virtman.model.suspended import NIC
 
 _TIMEOUT = 30.0
 _LOOK = 0.01
@@ -181,7 +182,7 @@ class Monitor(Qemu):
         finally:
             os.close(descriptor)
         self.ask("netdev_add", type="tap", id="net0", fd="tap0")
-        self.ask("device_add", driver="virtio-net-pci", id="nic0", netdev="net0", mac=mac)
+        self.ask("device_add", driver=NIC, id="nic0", netdev="net0", mac=mac)
 
     def _read(self) -> dict[str, Any]:
         try:

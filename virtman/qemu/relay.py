@@ -22,8 +22,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -128,7 +129,9 @@ def _answer(domain: Domain, connection: socket.socket, guest: str) -> None:
             while b"\n" in waiting:
                 question, _, waiting = waiting.partition(b"\n")
                 asked = json.loads(question)
-                answer = _checked(asked) or _passed_on(domain, json.dumps(asked), files)
+                answer = _checked(asked) or _answered(
+                    partial(domain.pass_on, json.dumps(asked), files)
+                )
                 answer = re.sub(rf"unix:[^,\"]*/{re.escape(_CHANNEL)}", f"unix:{guest}", answer)
                 connection.sendall(answer.strip().encode() + b"\n")
                 while files:
@@ -147,20 +150,15 @@ def _answer_users(domain: Domain, connection: socket.socket) -> None:
                 connection.sendall(_MARK + said.encode() + b"\n")
                 continue
             told = asked["execute"] == _USERS
-            said = _users(domain) if told else _refusal("not allowed")
+            ask = partial(domain.ask_guest, f'{{"execute": "{_USERS}"}}')
+            said = _answered(ask) if told else _refusal("not allowed")
             connection.sendall(said.strip().encode() + b"\n")
 
 
-def _passed_on(domain: Domain, question: str, files: Sequence[int]) -> str:
+def _answered(ask: Callable[[], str]) -> str:
+    """Return an answer, or a refusal that says why there is none."""
     try:
-        return domain.pass_on(question, files)
-    except QemuFailed as err:
-        return _refusal(str(err))
-
-
-def _users(domain: Domain) -> str:
-    try:
-        return domain.ask_guest(f'{{"execute": "{_USERS}"}}')
+        return ask()
     except QemuFailed as err:
         return _refusal(str(err))
 

@@ -174,8 +174,9 @@ def resume(
         buffered = time.monotonic() - still
         qemu.go_on()
         seconds = time.monotonic() - begin
-        mac = "52:54:00:" + own.bytes[-3:].hex(":") if tap else ""
+        mac = ""
         if tap:
+            mac = "52:54:00:" + own.bytes[-3:].hex(":")
             qemu.plug(tap, mac)
     return Resumed(seconds, buffered, str(own), mac)
 
