@@ -45,16 +45,18 @@ class AtOnceTest(testtools.TestCase):
         self.assertLess(len(begun), len(THINGS))
 
     def test_who_is_interrupted_begins_with_no_other(self):
-        begun, go_on = [], threading.Event()
+        begun, next_began, go_on = [], threading.Event(), threading.Event()
 
         def work(thing):
             begun.append(thing)
             if thing > 0:
+                next_began.set()
                 go_on.wait(30)
             return thing
 
         found = at_once(work, THINGS, 1)
         self.assertEqual(0, next(found))
+        self.assertTrue(next_began.wait(30))
         threading.Timer(0.2, go_on.set).start()
         found.close()
         self.assertEqual([0, 1], begun)
