@@ -1,7 +1,8 @@
 """How soon VMs go on that are resumed from a suspended image, what that sends, and what boots take.
 
 On a bed of its own: one node serves the image of a guest, another one has suspended that guest, and
-the others resume it. Beside that, policies of prefetch are replayed on the runs that are recorded.
+the others resume it: first without help, and once that is on record by the profile that was made of
+it. Beside that, policies of prefetch are replayed on the runs that are recorded.
 """
 
 import json
@@ -30,7 +31,8 @@ POLICIES = ("profile", "clusters")
 
 _PROGRAMS = TOP / "lab/images/qemu"
 _INSIDE = ["python3", "-m", "bench.inside_resume"]
-_BASE, _GOLD, _OTHER = "base", "gold", "other"
+_BASE, _GOLD = "base", "gold"
+_UNHELPED = " unhelped"  # behind a run's name: before there is a profile
 _PAGE = 4096
 _COUNTED = 3  # clones whose pages are counted, one after the other
 _SOON = 2.0  # seconds until all nodes have been told
@@ -48,10 +50,12 @@ def measure(nodes: int, clones: int, link_rate: str | None, progress: Progress) 
         resumed = _Resumed(bed, link_rate, clones)
         resumed.start(nodes, progress.step("nodes", nodes + 2))
         yield resumed.suspend(progress.step("a guest, suspended", 2))
-        yield resumed.touch(progress.step("pages counted", _COUNTED))
-        yield resumed.alone(progress.step("two clones, one after the other", 2))
-        yield resumed.at_once(progress.step("clones on all nodes", nodes))
+        yield resumed.alone(_UNHELPED, progress.step("two clones, without help", 2))
+        yield resumed.at_once(_UNHELPED, progress.step("clones on all nodes, without help", nodes))
+        yield resumed.alone("", progress.step("two clones, one after the other", 2))
+        yield resumed.at_once("", progress.step("clones on all nodes", nodes))
         yield resumed.boots(progress.step("boots on all nodes", nodes))
+        yield resumed.touch(progress.step("pages counted", _COUNTED))
 
 
 def policies(step: Step) -> Iterator[Run]:
@@ -78,23 +82,30 @@ def policies(step: Step) -> Iterator[Run]:
 def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what the runs say, as far as they are there; of policies, on the first line."""
     found = {run["run"]: run for run in runs if run["run"] != "policy"}
-    said: dict[str, Any] = {}
-    at_once, touched, alone = (found.get(name) for name in ("at once", "touched", "alone"))
-    if at_once and "boots" in found:
-        said["last_answer_over_boot"] = max(at_once["answered_s"]) / max(found["boots"]["ready_s"])
-    if alone:
-        if touched:
-            one = median(touched["touched_bytes"])
-            said["received_over_touched"] = alone["received_bytes"] / one
-        said["second_clone_over_first"] = alone["second_received_bytes"] / alone["received_bytes"]
-        said["running_s"] = alone["second_running_s"]
-    if at_once:
-        said["source_over_union"] = at_once["source_sent_bytes"] / at_once["union_bytes"]
+    said = _of_clones(found, "")
+    if unhelped := _of_clones(found, _UNHELPED):
+        said["unhelped"] = unhelped
     for run in runs:
         if run["run"] == "policy" and run["link_bits_s"] == LINES[0].rate * 8:
             figures = ("miss_rate", "fetch_ratio", "buffering_ratio", "waited_s")
             of_workloads = said.setdefault("policies", {}).setdefault(run["policy"], {})
             of_workloads[run["workload"]] = {name: run[name] for name in figures}
+    return said
+
+
+def _of_clones(found: Mapping[str, Mapping[str, Any]], suffix: str) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    at_once, alone = (found.get(f"{name}{suffix}") for name in ("at once", "alone"))
+    if at_once and "boots" in found:
+        said["last_answer_over_boot"] = max(at_once["answered_s"]) / max(found["boots"]["ready_s"])
+    if alone:
+        if "touched" in found:
+            one = median(found["touched"]["touched_bytes"])
+            said["received_over_touched"] = alone["received_bytes"] / one
+        said["second_clone_over_first"] = alone["second_received_bytes"] / alone["received_bytes"]
+        said["running_s"] = alone["second_running_s"]
+    if at_once:
+        said["source_over_union"] = at_once["source_sent_bytes"] / at_once["union_bytes"]
     return said
 
 
@@ -106,7 +117,7 @@ class _Resumed:
         self._deployment = Deployment(bed)
 
     def start(self, nodes: int, step: Step) -> None:
-        """Start everything; the image that boots has is another one, so that both begin cold."""
+        """Start everything; the first boot of an image is recorded, and helps the next ones."""
         memory = f"{max(640, 256 + self._clones * HOST_MEMORY)}M"
         self._storage = self._bed.start_node("storage", "512M", "64M", [Disk(guest_image())])
         names = ["maker", *(f"node{number}" for number in range(1, nodes + 1))]
@@ -114,21 +125,21 @@ class _Resumed:
         self._deployment.start_volt()
         self._deployment.start_agents(
             (self._maker, *self._nodes),
-            {"profile": {"record": 0, "prefetch": False}, "image": {"keep_time": 7200}},
+            {"profile": {"record": 1}, "image": {"keep_time": 7200}},
         )
-        for name in (_BASE, _OTHER):
-            self._deployment.add_source(self._storage, name)
+        self._deployment.add_source(self._storage, _BASE)
         self._site = Site(self._deployment, self._storage, self._nodes)
         step.advance(nodes + 2)
 
     def suspend(self, step: Step) -> Run:
-        """Boot a guest, have it remember something, and suspend it."""
+        """Boot a guest, which is recorded, have it remember something, and suspend it."""
         maker = self._maker
         guest = Guest(maker, _GOLD, self._deployment.create(maker, _BASE, "vm")["device"])
         console, monitor = f"/run/{_GOLD}.console", f"/run/{_GOLD}.qmp"
         qmp = f"unix:{monitor},server=on,wait=off"
         guest.boot("-device", "vmgenid", "-qmp", qmp, console=console)
         guest.wait(LONGEST)
+        self._deployment.wait_profile(_BASE, LONGEST)
         maker.run(["chown", "virtman", monitor])
         maker.run([*_INSIDE, "say", console, "remember", "VIRTMAN-MEMORY"], timeout=LONGEST)
         step.advance()
@@ -138,6 +149,7 @@ class _Resumed:
         took = time.monotonic() - begun
         guest.stop()
         self._deployment.destroy(maker, "vm")
+        self._deployment.drop(maker, _BASE)
         step.advance()
         return {
             "run": "suspend",
@@ -160,7 +172,7 @@ class _Resumed:
         self._leave(self._maker)
         return {"run": "touched", "touched_bytes": bytes_of}
 
-    def alone(self, step: Step) -> Run:
+    def alone(self, suffix: str, step: Step) -> Run:
         """Resume two clones on a cold node while nobody else does."""
         node = self._nodes[0]
         found, received = [], []
@@ -174,7 +186,7 @@ class _Resumed:
         self._leave(node)
         first, second = found
         return {
-            "run": "alone",
+            "run": f"alone{suffix}",
             "running_s": first["ran"],
             "qemu_s": first["qemu"],
             "answered_s": first["answered"],
@@ -185,8 +197,8 @@ class _Resumed:
             "second_received_bytes": received[1],
         }
 
-    def at_once(self, step: Step) -> Run:
-        """Resume clones on all nodes at once, which are cold."""
+    def at_once(self, suffix: str, step: Step) -> Run:
+        """Resume clones on all nodes at once, which are cold; afterwards that is on record."""
         before = self._sent()
         moment = time.time() + _SOON
 
@@ -199,11 +211,12 @@ class _Resumed:
         self._site.each(self._hold)  # who goes on touches more meanwhile
         touched = self._site.each(self._touched)
         served, made, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
+        self._deployment.wait_profile(_GOLD, LONGEST)
         names = [f"vm-{number}" for number in range(1, self._clones + 1)]
         self._site.each(lambda node: self._end(node, names))
         self._site.each(self._leave)
         return {
-            "run": "at once",
+            "run": f"at once{suffix}",
             "nodes": len(self._nodes),
             "clones": len(clones),
             "link_bits_s": self._rate * 8,
@@ -220,7 +233,7 @@ class _Resumed:
         names = [f"boot{number}" for number in range(1, self._clones + 1)]
 
         def boot(node: Node, name: str) -> float:
-            guest = Guest(node, name, self._deployment.create(node, _OTHER, name)["device"])
+            guest = Guest(node, name, self._deployment.create(node, _BASE, name)["device"])
             guest.boot()
             guest.wait(LONGEST)
             ready = time.monotonic() - begun

@@ -90,7 +90,8 @@ class Recordings:
                 f"image {image} has no hash tree, so it can have no profile: "
                 "remove it and add it with a hash tree"
             )
-        piece = piece_size(agent.coordinator, attachment.info, workload, self.boots.options.piece)
+        new = self.boots.options.piece_of(attachment.info)
+        piece = piece_size(agent.coordinator, attachment.info, workload, new)
         with self._lock:
             busy = [one for one in self._found.values() if one.image == image and one.goes_on()]
             if busy:

@@ -88,6 +88,11 @@ class ImageInfo:
         return self.layer.disk_size if self.layer else self.size
 
     @property
+    def has_memory(self) -> bool:
+        """Whether it is a suspended image: VMs go on from it, and do not boot."""
+        return self.layer is not None and self.layer.suspended is not None
+
+    @property
     def project(self) -> str:
         """Whose VMs alone may have what is in it; empty if all may."""
         return self.layer.project if self.layer else ""

@@ -98,9 +98,20 @@ class Attachment:
             return frozenset(self._users)
 
     @property
+    def is_booted(self) -> bool:
+        """Whether somebody wants it who boots, and does not only go on from memory over it."""
+        resumed = {one.as_user for one in self.neighbours() if one.info.has_memory}
+        return not self.users <= resumed
+
+    @property
     def vms(self) -> frozenset[str]:
         """VMs that want the image."""
         return frozenset(one for one in self.users if not _is_no_vm(one))
+
+    @property
+    def as_user(self) -> str:
+        """What it is called as a user of the image that it lies on."""
+        return f"({self.info.name})"
 
     @property
     def devices(self) -> Mapping[Device, str]:
@@ -122,7 +133,8 @@ class Attachment:
     @property
     def page_caches(self) -> PageCaches:
         """What is held of the image in memory."""
-        return PageCaches(self.exports, sizes.padded(self.info.size) * sizes.SECTOR)
+        size = sizes.padded(self.info.size) * sizes.SECTOR
+        return PageCaches(self.exports, size, self._life.wanted.ahead)
 
     @property
     def reads(self) -> Reads | None:
@@ -206,7 +218,7 @@ class Attachment:
         if self.below is None:
             return
         with self._lying:
-            self.below._open(f"({self.info.name})")
+            self.below._open(self.as_user)
             self.below._lie_on_parent()
             self._life.lie_on(self.below.info, layer_format.describe(self.page_caches.read))
 
@@ -470,7 +482,7 @@ class Attachment:
                     self._start_timer(max(self.times.keep, life.RETRY))
             raise
         if self.below is not None:
-            self.below.release(f"({name})")
+            self.below.release(self.as_user)
         LOG.info("left image %s", name)
 
     def _rest(self) -> None:

@@ -23,6 +23,7 @@ from virtman.errors import (
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import Ahead, How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
+from virtman.model import hashtree
 from virtman.model.profile import BOOT, Profile, Run, merged
 from virtman.model.profile_format import decode, encode
 from virtman.stack.reads import Reads
@@ -41,7 +42,7 @@ class Options:
     """What is done for boots.
 
     :ivar record: boots of which a profile is made; 0 for none
-    :ivar piece: bytes of a piece in a new profile
+    :ivar piece: bytes of a piece in a new profile of an image without memory
     :ivar prefetch: whether what is known is fetched ahead, without being asked
     """
 
@@ -49,6 +50,13 @@ class Options:
     piece: int
     prefetch: bool
     how: How
+
+    def piece_of(self, info: ImageInfo) -> int:
+        """Return the bytes of a piece in a new profile of an image.
+
+        Of memory each page is read for itself, and what lies beside it is another program's.
+        """
+        return hashtree.BLOCK if info.has_memory else self.piece
 
 
 class Boot:
@@ -88,10 +96,10 @@ class Boot:
     def run(self) -> None:
         """Record the boot, or fetch ahead for it."""
         with self._followed():
-            found = self._profile()
+            info, found = self.attachment.info, self._profile()
             if found is None or found.runs < self.options.record:
                 if self.options.record:
-                    self._record(found.piece_size if found else self.options.piece)
+                    self._record(found.piece_size if found else self.options.piece_of(info))
             elif self.options.prefetch:
                 self._help(self.prepare(found), asked=False)
 

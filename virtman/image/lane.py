@@ -43,8 +43,9 @@ class Lane:
     def take(self, is_alone: Callable[[], bool]) -> list[int]:
         """Return the next piece once there is one and it may fly; none after the end.
 
-        :param is_alone: whether no VM waits; then as many that lie behind it come with it as may
-            fly
+        With it come those that lie behind it, up to a step of the window.
+
+        :param is_alone: whether no VM waits; then as many come with it as may fly
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._may_fly())
@@ -52,7 +53,9 @@ class Lane:
             taken: list[int] = []
             while not self._is_over and (piece := self._coming.take()) is not None:
                 taken.append(piece)
-                if len(taken) == free or self._coming.next != piece + 1 or not is_alone():
+                if len(taken) == free or self._coming.next != piece + 1:
+                    break
+                if len(taken) >= self.window.step and not is_alone():
                     break
             self._flying += len(taken)
             return taken

@@ -134,6 +134,7 @@ class Life:
             verify=stack.verify,
             lies_on=info.layer.parent if info.layer else "",
             basis=str(lenders.path) if lenders.names else "",
+            memory=info.has_memory,
         )
         self.steps: plan.Plan = ()
         self.devices: Mapping[Device, str] = {}

@@ -15,10 +15,12 @@ class PageCaches:
 
     :ivar exports: paths of the stripes' devices
     :ivar size: bytes of the image, padded
+    :ivar ahead: bytes that they read ahead
     """
 
     exports: Sequence[str]
     size: int
+    ahead: int
 
     def lacks(self, start: int, length: int) -> bool:
         """Tell whether a part of one stripe is not held, or not all of it."""
@@ -51,7 +53,8 @@ class PageCaches:
         found, pages = set[int](), 0
         for stripe in {pieces.stripe(at, len(self.exports)) for at in regions}:
             held = page_cache.held(self.exports[stripe], pieces.in_export(start), length)
-            found.update(start // piece + number for number in pieces.wanted(held, piece))
+            numbers = pieces.wanted(held, piece, self.ahead)
+            found.update(start // piece + number for number in numbers)
             pages += held.count(1)
         return found, pages
 

@@ -32,7 +32,7 @@ from virtman.model import buffering, pieces
 from virtman.model.foresight import Foresight
 from virtman.model.prediction import HINT_S
 from virtman.model.prefetch_order import Policy, queue
-from virtman.model.prefetch_pace import LARGEST_BYTES, Idle, Window, fitting
+from virtman.model.prefetch_pace import LARGEST, LARGEST_BYTES, Idle, Window, fitting, step
 from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
 from virtman.model.read_counts import Count, total
@@ -148,7 +148,7 @@ class Ahead:
 class How:
     """Which pieces are fetched, in which order, and how fast.
 
-    :ivar largest: pieces in flight for a stripe, at most
+    :ivar largest: pieces in flight for a stripe, or units of shorter ones, at most
     """
 
     policy: Policy
@@ -195,7 +195,10 @@ class Prefetch:
         self._followed = time.monotonic()
         self._largest = fitting(how.largest, self._piece)
         self._lanes = [
-            Lane(queue(how.policy, random.Random()), Window(self._largest))  # noqa: S311 - no secret
+            Lane(
+                queue(how.policy, random.Random()),  # noqa: S311 - no secret
+                Window(self._largest, step(self._piece)),
+            )
             for _ in self._caches.exports
         ]
         self._put(self._foresight.begin())
@@ -228,7 +231,7 @@ class Prefetch:
                 target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
             )
             for lane in self._lanes
-            for _ in range(self._largest)
+            for _ in range(min(self._largest, LARGEST))
         ]
         if asked:
             self._is_proven.set()

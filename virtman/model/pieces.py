@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from virtman.model.sizes import HEADER, READ_AHEAD, REGION
+from virtman.model.sizes import HEADER, REGION
 
 PAGE = 4096
 
 _RUN = re.compile(rb"\x01+")
-_GUESSED = 2 * READ_AHEAD // PAGE - 1
-"""Pages: the kernel is at most twice the read-ahead before whoever reads in order, less a page."""
 
 
 def stripe(offset: int, stripes: int) -> int:
@@ -24,7 +22,7 @@ def in_export(offset: int) -> int:
     return HEADER + offset
 
 
-def wanted(held: bytes, piece: int) -> Iterator[int]:
+def wanted(held: bytes, piece: int, ahead: int) -> Iterator[int]:
     """Yield the pieces of which somebody wanted something, counted from the first page.
 
     Pages at the end of a run may have come by read-ahead alone, but its first page came because
@@ -32,8 +30,11 @@ def wanted(held: bytes, piece: int) -> Iterator[int]:
 
     :param held: for each page, 1 if the page cache holds it
     :param piece: bytes of one, in whole pages
+    :param ahead: bytes that the page cache reads ahead
     """
     length = piece // PAGE
+    # the kernel is at most twice the read-ahead before whoever reads in order, less a page
+    guessed = max(2 * ahead // PAGE - 1, 0)
     for run in _RUN.finditer(held):
-        last = max(run.start(), run.end() - _GUESSED - 1)
+        last = max(run.start(), run.end() - guessed - 1)
         yield from range(run.start() // length, last // length + 1)

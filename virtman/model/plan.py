@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
+from virtman.model.sizes import BLOCK
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,17 @@ class Void(Step):
 
 @dataclass(frozen=True)
 class Regions(Step):
-    """One stripe of what lies below, past a header of zeros; on the void elsewhere."""
+    """One stripe of what lies below, past a header of zeros; on the void elsewhere.
+
+    :ivar ahead: bytes that its page cache reads before anybody wants them
+    """
+
+    ahead: int
+
+    @property
+    def read_ahead(self) -> int:
+        """The kernel's setting, in bytes; without any, it does a long read page by page."""
+        return max(self.ahead, BLOCK)
 
 
 @dataclass(frozen=True)

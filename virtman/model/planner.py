@@ -195,6 +195,7 @@ def _served(wanted: Wanted) -> plan.Plan:
             Device(wanted.image, f"export{index}"),
             HEADER // SECTOR + length + tail,
             (*_regions(top, void, index, wanted.stripes), *(step.device for step in last)),
+            wanted.ahead,
             wanted.portal.disk(index),
             tail,
         )
@@ -253,7 +254,7 @@ def _assembled(wanted: Wanted) -> plan.Plan:
     """
     length = padded(wanted.size)
     feeds = feeding.multipaths(wanted)
-    fetch = _fetching(feeds, _void(wanted)) if wanted.warm else _striped(feeds)
+    fetch = _fetching(feeds, _void(wanted), wanted.ahead) if wanted.warm else _striped(feeds)
     keep = cache(wanted)
     chosen = () if wanted.kept is None else (_kept(wanted, keep),)
     own = ((*chosen, keep)[0].device, *keep.below)
@@ -292,13 +293,14 @@ def _striped(feeds: Sequence[plan.Multipath]) -> plan.Plan:
     return (plan.Stripe(top, feeds[0].sectors, below, REGION, (0,) * len(feeds)),)
 
 
-def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void) -> plan.Plan:
+def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void, ahead: int) -> plan.Plan:
     image, length = void.device.image, void.sectors
     regions = tuple(
         plan.Regions(
             Device(image, f"regions{index}"),
             HEADER // SECTOR + length,
             _regions(feed, void, index, len(feeds)),
+            ahead,
         )
         for index, feed in enumerate(feeds)
     )

@@ -15,6 +15,9 @@ LARGEST = 8
 LARGEST_BYTES = 512 * 1024
 """The same in bytes: with a MiB, parents dropped connections."""
 
+UNIT = 64 * 1024
+"""Bytes: as many of shorter pieces as make up so much are in flight in place of one."""
+
 HURT = 2.0
 """How many times longer than idle a read of a VM may take."""
 
@@ -24,20 +27,28 @@ _IDLE_READS = 8
 _BURST_S = 0.1
 
 
+def step(piece: int) -> int:
+    """Return how many pieces of so many bytes count as one in flight."""
+    return max(UNIT // piece, 1)
+
+
 def fitting(window: int, piece: int) -> int:
     """Return how many pieces of so many bytes may be in flight of a window, at most: one may."""
-    return min(window, max(LARGEST_BYTES // piece, 1))
+    return min(window * step(piece), max(LARGEST_BYTES // piece, 1))
 
 
 class Window:
     """How many pieces of a stripe may be in flight.
 
-    Additive increase, multiplicative decrease: one more each time that as many have come, half
+    Additive increase, multiplicative decrease: a step more each time that as many have come, half
     when VMs are hurt. While they are hurt, it does not grow.
+
+    :ivar size: pieces
+    :ivar step: pieces that it has at least, and by which it grows
     """
 
-    def __init__(self, largest: int = LARGEST) -> None:
-        self.size = 1
+    def __init__(self, largest: int = LARGEST, step: int = 1) -> None:
+        self.size = self.step = step
         self._largest = largest
         self._came = 0
         self._hurt = False
@@ -48,7 +59,7 @@ class Window:
             return
         self._came += 1
         if self._came >= self.size:
-            self.size = min(self.size + 1, self._largest)
+            self.size = min(self.size + self.step, self._largest)
             self._came = 0
 
     def demand(self, read_s: float, idle_s: float) -> None:
@@ -56,11 +67,11 @@ class Window:
 
         :param read_s: mean of late; 0 if nothing was read
         :param idle_s: mean with one piece in flight; 0 if that is not known, so that whoever waits
-            is hurt, and one piece is what may be in flight
+            is hurt, and one step is what may be in flight
         """
         self._hurt = read_s > HURT * idle_s
         if self._hurt:
-            self.size = max(self.size // 2, 1) if idle_s else 1
+            self.size = max(self.size // 2, self.step) if idle_s else self.step
             self._came = 0
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
 from virtman.model.placement import Placement
+from virtman.model.sizes import READ_AHEAD
 
 
 class Parents(enum.Enum):
@@ -34,6 +35,7 @@ class Wanted:
     :ivar lenders: those of them from which it reads what they have too; none while it is local
     :ivar lends: whether images that are based on it read from it
     :ivar kept: the stripes that the cache keeps; None for all
+    :ivar memory: whether memory of VMs is in it, of which each page is wanted for itself
     """
 
     image: str
@@ -54,6 +56,12 @@ class Wanted:
     lenders: tuple[str, ...] = ()
     lends: bool = False
     kept: frozenset[int] | None = None
+    memory: bool = False
+
+    @property
+    def ahead(self) -> int:
+        """Bytes that are read ahead of whoever reads it."""
+        return 0 if self.memory else READ_AHEAD
 
     @property
     def is_verified(self) -> bool:

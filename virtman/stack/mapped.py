@@ -147,7 +147,7 @@ class Seen(Protocol):
 class Mapped:
     """A device-mapper device whose table follows from what lies below it.
 
-    :cvar read_ahead: bytes that its page cache reads ahead; None if nobody reads it so
+    :ivar read_ahead: bytes that its page cache reads ahead; None if nobody reads it so
     :cvar is_ours: whether this account may read it, and see what its page cache holds
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from virtman.model import plan, sizes
+from virtman.model import plan
 from virtman.stack.mapped import Mapped, one_stripe
 
 
@@ -12,11 +12,11 @@ class RegionsLayer(Mapped):
     """dm-zero and dm-switch. A page cache over it reads no further ahead than to a region's end."""
 
     flush = False
-    read_ahead = sizes.READ_AHEAD
 
     def __init__(self, step: plan.Regions) -> None:
         super().__init__(str(step.device))
         self.step = step
+        self.read_ahead = step.read_ahead
 
     def up(self, below: Sequence[str]) -> str:
         """Lie on one device a stripe, of which one has its regions."""

@@ -24,8 +24,8 @@ class PiecesTest(testtools.TestCase):
         self.assertEqual({0}, {pieces.stripe(one, 1) for one in at})
         self.assertEqual(HEADER + 5, pieces.in_export(5))
 
-    def wanted(self, *runs, piece=PIECE):
-        return list(pieces.wanted(held(8 * PAGES, *runs), piece))
+    def wanted(self, *runs, piece=PIECE, ahead=READ_AHEAD):
+        return list(pieces.wanted(held(8 * PAGES, *runs), piece, ahead))
 
     def test_a_piece_that_was_read_is_wanted(self):
         self.assertEqual([2], self.wanted((2 * PAGES, 3 * PAGES)))
@@ -39,9 +39,12 @@ class PiecesTest(testtools.TestCase):
     def test_smaller_pieces_are_told_apart(self):
         self.assertEqual([3], self.wanted((3, 3 + AHEAD), piece=pieces.PAGE))
 
+    def test_where_nothing_is_read_ahead_all_that_is_held_is_wanted(self):
+        self.assertEqual([3, 4, 9], self.wanted((3, 5), (9, 10), piece=pieces.PAGE, ahead=0))
+
     @given(st.binary(max_size=200).map(lambda data: bytes(one & 1 for one in data)))
     def test_the_first_page_of_each_run_is_wanted_and_nothing_that_is_not_held(self, pages):
-        found = list(pieces.wanted(pages, pieces.PAGE))
+        found = list(pieces.wanted(pages, pieces.PAGE, READ_AHEAD))
         begins = [at for at in range(len(pages)) if pages[at] and not (at and pages[at - 1])]
         self.assertTrue(set(begins) <= set(found))
         self.assertTrue(all(pages[one] for one in found))

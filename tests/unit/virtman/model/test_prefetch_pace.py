@@ -6,7 +6,7 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from virtman.model.prefetch_pace import Cap, Idle, Window, fitting
+from virtman.model.prefetch_pace import Cap, Idle, Window, fitting, step
 from virtman.model.read_counts import Count
 
 
@@ -36,8 +36,16 @@ class WindowTest(testtools.TestCase):
 
     def test_of_long_pieces_fewer_fit(self):
         fits = {kib: fitting(8, kib * 1024) for kib in (4, 64, 128, 256, 512, 1024)}
-        self.assertEqual({4: 8, 64: 8, 128: 4, 256: 2, 512: 1, 1024: 1}, fits)
+        self.assertEqual({4: 128, 64: 8, 128: 4, 256: 2, 512: 1, 1024: 1}, fits)
         self.assertEqual(2, fitting(2, 64 * 1024))
+
+    def test_of_short_pieces_as_many_bytes_fly(self):
+        self.assertEqual([16, 2, 1, 1], [step(kib * 1024) for kib in (4, 32, 64, 1024)])
+        self.assertEqual([32, 4], [fitting(2, kib * 1024) for kib in (4, 32)])
+        window = Window(32, 16)
+        self.assertEqual([16] * 15 + [32] * 40, grown(window, 55))
+        window.demand(1, 0)
+        self.assertEqual(16, window.size)
 
     def test_it_halves_when_reads_take_more_than_twice(self):
         window = Window()

@@ -151,7 +151,8 @@ class TableTest(testtools.TestCase):
         )
 
     def test_an_export_begins_with_a_mebibyte_of_zeros(self):
-        step = plan.Export(Device("i", "export0"), 3 * MIB, (), Portal("10.0.0.1", 3260, "iqn"))
+        portal = Portal("10.0.0.1", 3260, "iqn")
+        step = plan.Export(Device("i", "export0"), 3 * MIB, (), 32 * 1024, portal)
         self.assertEqual(
             [(0, MIB, "zero", ""), (MIB, 2 * MIB, "switch", "2 2048 0 254:8 0 254:9 0")],
             self.table(ExportLayer, step, "/dev/x", "/dev/y"),
@@ -159,7 +160,7 @@ class TableTest(testtools.TestCase):
 
     def test_leaves_are_served_behind_the_image(self):
         portal = Portal("10.0.0.1", 3260, "iqn")
-        step = plan.Export(Device("i", "export0"), 3 * MIB + 64, (), portal, 64)
+        step = plan.Export(Device("i", "export0"), 3 * MIB + 64, (), 32 * 1024, portal, 64)
         regions = (MIB, 2 * MIB, "switch", "1 2048 0 254:8 0")
         self.assertEqual(
             [(0, MIB, "zero", ""), regions, (3 * MIB, 64, "linear", "7:3 0")],

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from virtman import sysfs
 from virtman.model import plan
 from virtman.model.address import Proof
-from virtman.model.sizes import READ_AHEAD, SECTOR
+from virtman.model.sizes import SECTOR
 from virtman.privileged import lio
 from virtman.stack.mapped import Mapped, Table, explained, one_stripe
 
@@ -19,12 +19,12 @@ class ExportLayer(Mapped):
     """
 
     flush = False
-    read_ahead = READ_AHEAD
     is_ours = True
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))
         self.step = step
+        self.read_ahead = step.read_ahead
         # Begins the disk's model name at the child, by which udev rules know our disks.
         self.storage = f"virtman_{step.device.image}_{step.portal.lun}"
 
