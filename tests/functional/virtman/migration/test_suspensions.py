@@ -8,12 +8,14 @@ from functools import partial
 import fixtures
 from testtools import ExpectedException
 
+from tests.functional.virtman.background.test_boots import HOW, PIECE, Quick, following
 from tests.functional.virtman.doubles.guest_agent import GuestAgent
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.doubles.qemu import CARD, CONTROLLER, DISK, PORT, Qemu
 from tests.functional.virtman.migration.test_commits import CommitCase
 from tests.functional.virtman.migration.test_exports import Storage
 from virtman import source
+from virtman.background.boots import Boots
 from virtman.coordinator.interface import Shape
 from virtman.errors import (
     ImageUnknown,
@@ -26,10 +28,13 @@ from virtman.errors import (
     SuspendedForeign,
     SuspendedInvalid,
 )
+from virtman.image.boot import Options
 from virtman.migration import suspensions
 from virtman.migration.commits import Commits
-from virtman.model import layer_format, suspended
+from virtman.model import hashtree, layer_format, sizes, suspended
 from virtman.model.dirty import CHUNK as BYTES
+from virtman.model.profile import BOOT
+from virtman.model.profile_format import decode
 from virtman.model.suspended import Device, Hardware, Suspended
 from virtman.qemu import guests
 from virtman.qemu.guests import Guest
@@ -93,6 +98,34 @@ class SuspensionTest(CommitCase):
         with self.b.process.here():
             self.assertEqual(layer, self.b.agent.coordinator.image("web").layer)
         self.bed.volt.silence(False)
+
+    def test_who_goes_on_has_its_pages_on_record_and_boots_nothing_below(self):
+        self.useFixture(Quick())
+        self.commit(suspension=self.saved())
+        self.b.create("vm2", "web")
+        opened = [one for one in self.b.kernel.loops.values() if "_export" in one.path]
+        ahead = {one.path.split("_")[1]: one.read_ahead for one in opened}
+        self.assertEqual({"web": hashtree.BLOCK, "debian": sizes.READ_AHEAD}, ahead)
+        boots = Boots(
+            self.b.agent, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten
+        )  # fmt: skip
+        self.addCleanup(boots.stop)
+        with self.b.process.here():
+            boots.look()
+        self.b.kernel.vm_reads("web", 35 * hashtree.BLOCK, 2 * hashtree.BLOCK)
+        self.b.kernel.vm_reads("debian", 0, PIECE)
+        self.await_(lambda: not following(), following)
+        volt = self.bed.operator()
+        self.assertIsNone(volt.profile("debian", BOOT))
+        found = decode(volt.profile("web", BOOT)[0])
+        self.assertEqual((hashtree.BLOCK, (35, 36)), (found.piece_size, found.wanted()))
+        # who boots what lies below is recorded as ever
+        self.b.create("vm3", "debian")
+        with self.b.process.here():
+            boots.look()
+        self.b.kernel.vm_reads("debian", PIECE, PIECE)
+        self.await_(lambda: not following(), following)
+        self.assertIn(1, decode(volt.profile("debian", BOOT)[0]).wanted())
 
     def test_each_of_a_chain_has_its_own_place_and_the_fourth_that_of_the_third(self):
         places, image, vm = [], "debian", "vm1"
