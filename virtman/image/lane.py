@@ -41,11 +41,12 @@ class Lane:
             return self._coming.next is None and not self._flying
 
     def take(self, is_alone: Callable[[], bool]) -> list[int]:
-        """Return the next piece once there is one and it may fly; none after the end.
+        """Return the next pieces once there are some and they may fly; none after the end.
 
-        With it come those that lie behind it, up to a step of the window.
+        These are a step of the window.
 
-        :param is_alone: whether no VM waits; then as many come with it as may fly
+        :param is_alone: whether no VM waits; then those that lie behind them come too, as many as
+            may fly
         """
         with self._changed:
             self._changed.wait_for(lambda: self._is_over or self._may_fly())
@@ -53,9 +54,11 @@ class Lane:
             taken: list[int] = []
             while not self._is_over and (piece := self._coming.take()) is not None:
                 taken.append(piece)
-                if len(taken) == free or self._coming.next != piece + 1:
+                if len(taken) == free:
                     break
-                if len(taken) >= self.window.step and not is_alone():
+                if len(taken) >= self.window.step and (
+                    self._coming.next != piece + 1 or not is_alone()
+                ):
                     break
             self._flying += len(taken)
             return taken

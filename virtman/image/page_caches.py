@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virtman.model import pieces, sizes
 from virtman.stack import page_cache
+from virtman.model.pieces import Part
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,18 @@ class PageCaches:
 
     def lacks(self, start: int, length: int) -> bool:
         """Tell whether a part of one stripe is not held, or not all of it."""
-        return not all(page_cache.held(self._export(start), pieces.in_export(start), length))
+        return bool(self.lacking([(start, length)]))
 
-    def fetch(self, start: int, length: int) -> None:
-        """Have a part of one stripe held; see ``page_cache.fetch``."""
-        page_cache.fetch(self._export(start), pieces.in_export(start), length)
+    def lacking(self, parts: Sequence[Part]) -> Sequence[Part]:
+        """Return those parts of one stripe that are not held, or not all of them."""
+        if not parts:
+            return ()
+        held = page_cache.held(*self._of_export(parts))
+        return [part for part, pages in zip(parts, held, strict=True) if not all(pages)]
+
+    def fetch(self, parts: Sequence[Part]) -> None:
+        """Have parts of one stripe held; see ``page_cache.fetch``."""
+        page_cache.fetch(*self._of_export(parts))
 
     def read(self, start: int, length: int) -> bytes:
         """Return a part of one stripe, which is held then."""
@@ -52,11 +60,16 @@ class PageCaches:
         regions = range(start, start + length, sizes.REGION)
         found, pages = set[int](), 0
         for stripe in {pieces.stripe(at, len(self.exports)) for at in regions}:
-            held = page_cache.held(self.exports[stripe], pieces.in_export(start), length)
+            (held,) = page_cache.held(self.exports[stripe], [(pieces.in_export(start), length)])
             numbers = pieces.wanted(held, piece, self.ahead)
             found.update(start // piece + number for number in numbers)
             pages += held.count(1)
         return found, pages
+
+    def _of_export(self, parts: Sequence[Part]) -> tuple[str, Sequence[Part]]:
+        """Return the device of the stripe that has parts, and where they are there."""
+        there = [(pieces.in_export(start), length) for start, length in parts]
+        return self._export(parts[0][0]), there
 
     def _export(self, offset: int) -> str:
         """Return the device of the stripe that a byte is in."""

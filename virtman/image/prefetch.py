@@ -32,7 +32,7 @@ from virtman.model import buffering, pieces
 from virtman.model.foresight import Foresight
 from virtman.model.prediction import HINT_S
 from virtman.model.prefetch_order import Policy, queue
-from virtman.model.prefetch_pace import LARGEST, LARGEST_BYTES, Idle, Window, fitting, step
+from virtman.model.prefetch_pace import LARGEST_BYTES, Idle, Window, fitting, step
 from virtman.model.prefetch_use import Judge, Look
 from virtman.model.profile import Profile
 from virtman.model.read_counts import Count, total
@@ -231,7 +231,7 @@ class Prefetch:
                 target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
             )
             for lane in self._lanes
-            for _ in range(min(self._largest, LARGEST))
+            for _ in range(max(self._largest // step(self._piece), 1))
         ]
         if asked:
             self._is_proven.set()
@@ -297,7 +297,7 @@ class Prefetch:
     def _put(self, numbers: Iterable[int]) -> None:
         """Have pieces fetched next."""
         for lane, those in zip(self._lanes, self._by_stripe(numbers), strict=True):
-            self._wanted += sum(self._length([number]) for number in lane.put(those))
+            self._wanted += sum(map(self._length, lane.put(those)))
 
     def _is_done(self) -> bool:
         """Tell whether all that is wanted has come."""
@@ -365,26 +365,29 @@ class Prefetch:
             self.verdict = self.verdict or str(err)
 
     def _fetch(self, taken: Sequence[int]) -> None:
-        start = taken[0] * self._piece
-        length = self._length(taken)
-        lacks = self._caches.lacks(start, length)
-        if lacks:
+        parts = pieces.parts(taken, self._piece, self._caches.size, LARGEST_BYTES)
+        lacking = self._caches.lacking(parts)
+        if lacking:
             self._doubt()
+            length = sum(length for _, length in lacking)
             if not self._share.wait(length, self._how.cap.delay(length), self._is_over):
                 return
-            lacks = self._caches.lacks(start, length)  # VMs may have read it meanwhile
-        if lacks:
-            with self._lock:
-                self._judge.coming(taken)
-            for part in range(0, length, LARGEST_BYTES):
-                self._caches.fetch(start + part, min(length - part, LARGEST_BYTES))
+            lacking = self._caches.lacking(lacking)  # VMs may have read some meanwhile
+        numbers = pieces.numbers(lacking, self._piece)
         with self._lock:
-            self._there += length
-            if lacks:
-                self._fetched += length
-                self._totals.add(fetched=length)
-                for number in taken:
-                    self._judge.fetched(number)
+            self._judge.coming(numbers)
+        if self._piece > LARGEST_BYTES:  # else too much would be in flight
+            for part in lacking:
+                self._caches.fetch([part])
+        elif lacking:
+            self._caches.fetch(lacking)
+        fetched = sum(length for _, length in lacking)
+        with self._lock:
+            self._there += sum(length for _, length in parts)
+            self._fetched += fetched
+            self._totals.add(fetched=fetched)
+            for number in numbers:
+                self._judge.fetched(number)
 
     def _doubt(self) -> None:
         """Wait until the profile has proven itself, no VM waits, or nothing more is to come."""
@@ -394,6 +397,6 @@ class Prefetch:
     def _is_over(self) -> bool:
         return self._state is not State.FETCHING
 
-    def _length(self, taken: Sequence[int]) -> int:
-        """Return the bytes of pieces that lie behind each other; the image's last may be short."""
-        return min(len(taken) * self._piece, self._caches.size - taken[0] * self._piece)
+    def _length(self, number: int) -> int:
+        """Return the bytes of a piece; the image's last may be short."""
+        return min(self._piece, self._caches.size - number * self._piece)

@@ -10,7 +10,9 @@ import ctypes
 import errno
 import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from virtman.model.pieces import Part
 
 PAGE = mmap.PAGESIZE
 
@@ -24,33 +26,36 @@ _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _FAILED = ctypes.c_void_p(-1).value
 
 
-def held(device: str, offset: int, length: int) -> bytes:
-    """Return a byte for each page: 1 if it is held. Nothing is read, and no page is touched.
+def held(device: str, parts: Sequence[Part]) -> list[bytes]:
+    """Return a byte for each page of each part: 1 if it is held.
 
-    :param offset: bytes, and ``length`` too: whole pages
+    Nothing is read, and no page is touched.
     """
-    found = ctypes.create_string_buffer(length // PAGE)
+    begin = min(offset for offset, _ in parts)
+    length = max(offset + length for offset, length in parts) - begin
     with _opened(device) as descriptor:
         flags = mmap.MAP_SHARED
-        begin = _libc.mmap(None, length, mmap.PROT_READ, flags, descriptor, offset)
-        if begin == _FAILED:
+        mapped = _libc.mmap(None, length, mmap.PROT_READ, flags, descriptor, begin)
+        if mapped == _FAILED:
             raise _failure(device)
         try:
-            if _libc.mincore(begin, length, found):
-                raise _failure(device)
+            return [_resident(device, mapped + at - begin, size) for at, size in parts]
         finally:
-            _libc.munmap(begin, length)
-    return bytes(one & 1 for one in found.raw)
+            _libc.munmap(mapped, length)
 
 
-def fetch(device: str, offset: int, length: int) -> None:
-    """Have bytes held, and return once they are: no more, as nothing is read ahead of them.
+def fetch(device: str, parts: Sequence[Part]) -> None:
+    """Have parts held, and return once they are: no more, as nothing is read ahead of them.
 
-    The kernel waits for as long as what lies below does not answer.
+    All are asked for before any is waited for. The kernel waits for as long as what lies below
+    does not answer.
     """
     with _opened(device) as descriptor:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-        os.pread(descriptor, length, offset)
+        for offset, length in parts[:-1]:
+            os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_WILLNEED)
+        for offset, length in reversed(parts):
+            os.pread(descriptor, length, offset)
 
 
 def read(device: str, offset: int, length: int) -> bytes:
@@ -76,6 +81,13 @@ def _opened(device: str) -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _resident(device: str, address: int, length: int) -> bytes:
+    found = ctypes.create_string_buffer(length // PAGE)
+    if _libc.mincore(address, length, found):
+        raise _failure(device)
+    return bytes(one & 1 for one in found.raw)
 
 
 def _failure(device: str) -> OSError:

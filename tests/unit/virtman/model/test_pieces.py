@@ -27,6 +27,25 @@ class PiecesTest(testtools.TestCase):
     def wanted(self, *runs, piece=PIECE, ahead=READ_AHEAD):
         return list(pieces.wanted(held(8 * PAGES, *runs), piece, ahead))
 
+    def test_what_lies_behind_each_other_is_one_part(self):
+        found = pieces.parts((3, 4, 5, 8, 1, 0), 10, 87, 20)
+        self.assertEqual([(30, 20), (50, 10), (80, 7), (10, 10), (0, 10)], found)
+        self.assertEqual([0, 1, 3, 4, 5, 8], pieces.numbers(found, 10))
+
+    def test_a_long_piece_is_several_parts(self):
+        found = pieces.parts((1,), 50, 90, 20)
+        self.assertEqual([(50, 20), (70, 20)], found)
+        self.assertEqual([1], pieces.numbers(found, 50))
+
+    @given(st.sets(st.integers(0, 40)), st.integers(1, 9), st.integers(1, 30))
+    def test_parts_have_each_piece_once_and_nothing_else(self, taken, piece, longest):
+        size = 40 * piece + 1
+        found = pieces.parts(sorted(taken), piece, size, longest)
+        read = [at for start, length in found for at in range(start, start + length)]
+        self.assertEqual([at for at in range(size) if at // piece in taken], read)
+        self.assertTrue(all(0 < length <= longest for _, length in found))
+        self.assertEqual(sorted(taken), pieces.numbers(found, piece))
+
     def test_a_piece_that_was_read_is_wanted(self):
         self.assertEqual([2], self.wanted((2 * PAGES, 3 * PAGES)))
         self.assertEqual([0, 7], self.wanted((0, 1), (8 * PAGES - 1, 8 * PAGES)))
