@@ -206,6 +206,8 @@ def _state(image: Image) -> bytes:
     at = record.at + record.hardware.memory
     descriptor = os.open(image.device, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # nothing is read ahead of this device: each page would be waited for
+        os.posix_fadvise(descriptor, at, record.state, os.POSIX_FADV_WILLNEED)
         state = bytearray()
         while part := os.pread(descriptor, record.state - len(state), at + len(state)):
             state += part
