@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtman.model import pieces, sizes
-from virtman.stack import page_cache
 from virtman.model.pieces import Part
+from virtman.stack import page_cache
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,7 @@ class Prefetch:
         self.verdict = ""
         self._wanted = self._there = self._fetched = self._used = 0
         self._missed = self._strange = 0
+        self._read = -1  # sectors that VMs had read at the last look
         self._state = State.FETCHING
         self._seconds = 0.0  # in earlier times of fetching
         self._begin: float | None = None
@@ -277,14 +278,12 @@ class Prefetch:
 
         :returns: whether something is to be fetched again
         """
-        used, since, reads = self._used, time.monotonic(), -1
+        used, since = self._used, time.monotonic()
         while goes_on() and self._may_read(since):
             sleep(LOOK)
-            before, reads = reads, sysfs.sectors_read(self._origin)
-            if reads != before:  # a look costs more than that
-                self._look()
-                if self.follows and not self._is_done():
-                    return True
+            self._look()
+            if self.follows and not self._is_done():
+                return True
             if self._used != used:
                 used, since = self._used, time.monotonic()
         return False
@@ -313,7 +312,8 @@ class Prefetch:
 
     def _look(self) -> None:
         """See what VMs read meanwhile, and how long they had to wait."""
-        seen = self._reads.look()
+        before, self._read = self._read, sysfs.sectors_read(self._origin)
+        seen = self._reads.seen if self._read == before else self._reads.look()  # which costs more
         read_s = self._idle.look(seen)
         for lane in self._lanes:
             lane.hurt(read_s, self._idle.seconds)
