@@ -113,6 +113,9 @@ def draw_resumes(runs: Sequence[Mapping[str, Any]], file: Path) -> None:
         "resumed: answers": at_once["answered_s"],
         "booted: ready": boots["ready_s"],
     }
+    if unhelped := found.get("at once unhelped"):
+        rows["unhelped: runs"] = unhelped["ran_s"]
+        rows["unhelped: answers"] = unhelped["answered_s"]
     for place, seconds in enumerate(rows.values()):
         times.plot(seconds, [place] * len(seconds), "o", alpha=0.6)
     times.set(title=f"{at_once['clones']} VMs on {at_once['nodes']} nodes", xlabel="s")

@@ -298,7 +298,13 @@ def _resumed(results: Results) -> list[Table]:
         {**run, "rate": run["link_bits_s"] / 8} for run in results.runs if run["run"] == "policy"
     ]
     replayed = Results("prefetch", results.origin, of_policies)
-    return [_ratios("resumed VMs", RESUMED, results), *tables(replayed)]
+    ratios = results.ratios or {}
+    unhelped = ratios.get("unhelped", {})
+    rows = [
+        [row, _cell(ratios[name], form), _cell(unhelped.get(name), form)]
+        for row, name, form in RESUMED
+    ]
+    return [Table(["", "resumed VMs", "unhelped"], rows), *tables(replayed)]
 
 
 def _ratios(title: str, rows: Sequence[tuple[str, str, str]], results: Results) -> Table:

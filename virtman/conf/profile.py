@@ -20,9 +20,10 @@ OPTS = [
         "piece_size",
         type=types.Integer(choices=[4, 8, 16, 32, 64, 128, 256, 512, 1024]),
         default=64,
-        help="KiB of a piece in a new profile. Lower: less is fetched that nobody reads. But what "
-        "the kernel may have read ahead is left out of a profile, up to 60 KiB behind each run of "
-        "reads; of pieces shorter than that, VMs then wait for some themselves.",
+        help="KiB of a piece in a new profile. A suspended image's has pieces of 4 KiB, whatever is "
+        "set here. Lower: less is fetched that nobody reads. But what the kernel may have read "
+        "ahead is left out of a profile, up to 60 KiB behind each run of reads; of pieces shorter "
+        "than that, VMs then wait for some themselves.",
     ),
     cfg.BoolOpt(
         "prefetch",
@@ -48,10 +49,10 @@ OPTS = [
         default=2,
         min=1,
         max=8,
-        help="Pieces in flight for each stripe, at most, and no more than 512 KiB. There are fewer "
-        "while VMs wait longer for what they read than without prefetch. Higher: VMs wait longer "
-        "on full links, as what they read comes behind these pieces. More than 2 made no boot "
-        "faster.",
+        help="Pieces in flight for each stripe, at most, and no more than 512 KiB; as many as make "
+        "up 64 KiB count as one. There are fewer while VMs wait longer for what they read than "
+        "without prefetch. Higher: VMs wait longer on full links, as what they read comes behind "
+        "these pieces. More than 2 made no boot faster.",
     ),
     cfg.FloatOpt(
         "rate",

@@ -61,10 +61,18 @@ class ResumeTest(testtools.TestCase):
         self.assertEqual(["policies"], list(resume.ratios(POLICIES)))
         self.assertEqual({}, resume.ratios(RUNS[4:6]))
 
+    def test_what_nothing_helped_stands_beside_it(self):
+        first = {**RUNS[-2], "run": "at once unhelped", "answered_s": [16.0]}
+        found = resume.ratios([*RUNS, first])
+        self.assertEqual({**resume.ratios(RUNS), "unhelped": found["unhelped"]}, found)
+        self.assertEqual(["last_answer_over_boot", "source_over_union"], list(found["unhelped"]))
+        self.assertAlmostEqual(0.2, found["unhelped"]["last_answer_over_boot"])
+
     def test_they_are_shown_and_drawn(self):
         found = Results("resume", None, RUNS, resume.ratios(RUNS))
         shown = tables.tables(found)
-        self.assertIn(["first clone of a node: received over touched", "1.30"], shown[0].lines)
+        row = ["first clone of a node: received over touched", "1.30", "-"]
+        self.assertIn(row, shown[0].lines)
         self.assertEqual(len(POLICIES), len(shown[1].lines))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "resume.svg")
