@@ -20,10 +20,10 @@ OPTS = [
         "piece_size",
         type=types.Integer(choices=[4, 8, 16, 32, 64, 128, 256, 512, 1024]),
         default=64,
-        help="KiB of a piece in a new profile. A suspended image's has pieces of 4 KiB, whatever is "
-        "set here. Lower: less is fetched that nobody reads. But what the kernel may have read "
-        "ahead is left out of a profile, up to 60 KiB behind each run of reads; of pieces shorter "
-        "than that, VMs then wait for some themselves.",
+        help="KiB of a piece in a new profile; of a suspended image it has 4 KiB. Lower: less "
+        "is fetched that nobody reads. But what the kernel may have read ahead is left out of a "
+        "profile, up to 60 KiB behind each run of reads; of pieces shorter than that, VMs then "
+        "wait for some themselves.",
     ),
     cfg.BoolOpt(
         "prefetch",
