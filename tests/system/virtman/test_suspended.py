@@ -12,6 +12,7 @@ from lab.rootfs import TOP
 from lab.waiting import wait_until
 from tests.system.virtman.base import report
 from tests.system.virtman.test_layers import StorageCase
+from virtman.model.profile_format import decode
 
 IMAGE = "gold"
 FILE = f"/var/lib/virtman/layers/{IMAGE}.layer"
@@ -329,6 +330,11 @@ class TestSuspended(StorageCase):
         self.destroy(self.second, "c1")  # which ends the recording
         path = f"/v1/images/{IMAGE}/profiles/answer"
         wait_until(lambda: self.deployment.request("GET", path).ok, "the profile", 60, 1)
+        recorded = decode(self.deployment.request("GET", path).content)
+        report(f"c1 read {recorded.total} pieces of {recorded.piece_size} bytes")
+        # pages, and no more than it touched: 14 MB
+        self.assertEqual(4096, recorded.piece_size)
+        self.assertLess(recorded.total * recorded.piece_size, 24 << 20)
         wait_until(lambda: self.has_dropped(self.second), "images going", 60, 0.5)
         # who is killed meanwhile has left it standing still, and it is started anew
         begun = self.second.spawn(["virtman", "resume", IMAGE, "c2", *buffer], log="resume")
