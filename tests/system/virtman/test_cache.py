@@ -236,12 +236,12 @@ class TestGroup(CacheCase):
     ssds = ("ssd", "ssd2")
 
     def test_two_devices_keep_together_an_image_that_is_larger_than_either(self):
-        self.make_ssd(72 * MIB)
+        self.make_ssd(56 * MIB)
         device = self.create(self.node, "vm1")
         self.assert_reads_right(device)
         below = re.findall(r"\((\S+)\)", self.group("deps", "-o", "devname"))
         self.assertEqual({"ssd", "ssd2"}, set(below))
-        each = str(71 * MIB // 512)  # all but what says that a device is ours
+        each = str(55 * MIB // 512)  # all but what says that a device is ours
         rows = [line.split()[:3] for line in self.group("table").splitlines()]
         self.assertEqual([["0", each, "linear"], [each, each, "linear"]], rows)
         self.drop_caches()
