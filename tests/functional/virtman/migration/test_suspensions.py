@@ -106,9 +106,7 @@ class SuspensionTest(CommitCase):
         opened = [one for one in self.b.kernel.loops.values() if "_export" in one.path]
         ahead = {one.path.split("_")[1]: one.read_ahead for one in opened}
         self.assertEqual({"web": hashtree.BLOCK, "debian": sizes.READ_AHEAD}, ahead)
-        boots = Boots(
-            self.b.agent, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten
-        )  # fmt: skip
+        boots = Boots(self.b.agent, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten)
         self.addCleanup(boots.stop)
         with self.b.process.here():
             boots.look()
