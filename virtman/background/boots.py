@@ -53,9 +53,9 @@ class Boots:
             self._boots = {name: boot for name, boot in self._boots.items() if name in found}
             for name, one in found.items():
                 reads = one.reads
-                if reads is None or not one.is_booted or name in self._claims:
+                if reads is None or name in self._claims or not self._is_new(name, reads):
                     continue
-                if self._is_new(name, reads):
+                if one.is_booted:
                     boot = self._boot(one, reads)
                     self._spawn(boot, boot.run)
 

@@ -23,7 +23,7 @@ from virtman.errors import (
 from virtman.image.attachment import Attachment
 from virtman.image.prefetch import Ahead, How, Prefetch, Totals
 from virtman.image.recording import LOOK, Recording
-from virtman.model import hashtree
+from virtman.model import pieces
 from virtman.model.profile import BOOT, Profile, Run, merged
 from virtman.model.profile_format import decode, encode
 from virtman.stack.reads import Reads
@@ -56,7 +56,7 @@ class Options:
 
         Of memory each page is read for itself, and what lies beside it is another program's.
         """
-        return hashtree.BLOCK if info.has_memory else self.piece
+        return pieces.PAGE if info.has_memory else self.piece
 
 
 class Boot:
@@ -96,10 +96,11 @@ class Boot:
     def run(self) -> None:
         """Record the boot, or fetch ahead for it."""
         with self._followed():
-            info, found = self.attachment.info, self._profile()
+            found = self._profile()
             if found is None or found.runs < self.options.record:
                 if self.options.record:
-                    self._record(found.piece_size if found else self.options.piece_of(info))
+                    new = self.options.piece_of(self.attachment.info)
+                    self._record(found.piece_size if found else new)
             elif self.options.prefetch:
                 self._help(self.prepare(found), asked=False)
 

@@ -54,11 +54,10 @@ class Lane:
             taken: list[int] = []
             while not self._is_over and (piece := self._coming.take()) is not None:
                 taken.append(piece)
+                is_step = len(taken) >= self.window.step
                 if len(taken) == free:
                     break
-                if len(taken) >= self.window.step and (
-                    self._coming.next != piece + 1 or not is_alone()
-                ):
+                if is_step and (self._coming.next != piece + 1 or not is_alone()):
                     break
             self._flying += len(taken)
             return taken

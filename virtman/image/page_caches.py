@@ -23,10 +23,6 @@ class PageCaches:
     size: int
     ahead: int
 
-    def lacks(self, start: int, length: int) -> bool:
-        """Tell whether a part of one stripe is not held, or not all of it."""
-        return bool(self.lacking([(start, length)]))
-
     def lacking(self, parts: Sequence[Part]) -> Sequence[Part]:
         """Return those parts of one stripe that are not held, or not all of them."""
         if not parts:

@@ -172,7 +172,6 @@ class Prefetch:
         self.verdict = ""
         self._wanted = self._there = self._fetched = self._used = 0
         self._missed = self._strange = 0
-        self._read = -1  # sectors that VMs had read at the last look
         self._state = State.FETCHING
         self._seconds = 0.0  # in earlier times of fetching
         self._begin: float | None = None
@@ -232,7 +231,7 @@ class Prefetch:
                 target=self._work, args=(lane,), name=f"ahead {self._name}", daemon=True
             )
             for lane in self._lanes
-            for _ in range(max(self._largest // step(self._piece), 1))
+            for _ in range(self._largest // lane.window.step)
         ]
         if asked:
             self._is_proven.set()
@@ -312,8 +311,7 @@ class Prefetch:
 
     def _look(self) -> None:
         """See what VMs read meanwhile, and how long they had to wait."""
-        before, self._read = self._read, sysfs.sectors_read(self._origin)
-        seen = self._reads.seen if self._read == before else self._reads.look()  # which costs more
+        seen = self._reads.look()
         read_s = self._idle.look(seen)
         for lane in self._lanes:
             lane.hurt(read_s, self._idle.seconds)
@@ -369,7 +367,7 @@ class Prefetch:
         lacking = self._caches.lacking(parts)
         if lacking:
             self._doubt()
-            length = sum(length for _, length in lacking)
+            length = _bytes(lacking)
             if not self._share.wait(length, self._how.cap.delay(length), self._is_over):
                 return
             lacking = self._caches.lacking(lacking)  # VMs may have read some meanwhile
@@ -381,11 +379,10 @@ class Prefetch:
                 self._caches.fetch([part])
         elif lacking:
             self._caches.fetch(lacking)
-        fetched = sum(length for _, length in lacking)
         with self._lock:
-            self._there += sum(length for _, length in parts)
-            self._fetched += fetched
-            self._totals.add(fetched=fetched)
+            self._there += _bytes(parts)
+            self._fetched += _bytes(lacking)
+            self._totals.add(fetched=_bytes(lacking))
             for number in numbers:
                 self._judge.fetched(number)
 
@@ -400,3 +397,7 @@ class Prefetch:
     def _length(self, number: int) -> int:
         """Return the bytes of a piece; the image's last may be short."""
         return min(self._piece, self._caches.size - number * self._piece)
+
+
+def _bytes(parts: Iterable[pieces.Part]) -> int:
+    return sum(length for _, length in parts)

@@ -300,7 +300,7 @@ class Copier:
     def _from_parents(self, start: int, length: int) -> bytes:
         if start >= self._layout.leaves_at:
             return self._caches.read_leaves(start - self._layout.leaves_at, length)
-        lacked = [one for one in _pieces(start, length) if self._caches.lacks(*one)]
+        lacked = self._caches.lacking(list(_pieces(start, length)))
         data = self._caches.read(start, length)
         with self._lock:
             self._passing += lacked

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.sizes import BLOCK
+from virtman.model.pieces import PAGE
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Regions(Step):
     @property
     def read_ahead(self) -> int:
         """The kernel's setting, in bytes; without any, it does a long read page by page."""
-        return max(self.ahead, BLOCK)
+        return max(self.ahead, PAGE)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from virtman.model.profile import PIECE
 from virtman.model.read_counts import Count
 
 LARGEST = 8
@@ -14,9 +15,6 @@ LARGEST = 8
 
 LARGEST_BYTES = 512 * 1024
 """The same in bytes: with a MiB, parents dropped connections."""
-
-UNIT = 64 * 1024
-"""Bytes: as many of shorter pieces as make up so much are in flight in place of one."""
 
 HURT = 2.0
 """How many times longer than idle a read of a VM may take."""
@@ -28,8 +26,8 @@ _BURST_S = 0.1
 
 
 def step(piece: int) -> int:
-    """Return how many pieces of so many bytes count as one in flight."""
-    return max(UNIT // piece, 1)
+    """Return how many pieces of so many bytes count as one in flight: as many as make one up."""
+    return max(PIECE // piece, 1)
 
 
 def fitting(window: int, piece: int) -> int:
