@@ -8,6 +8,7 @@ import testtools
 
 from planning.cmd.model import main as model
 from planning.cmd.simulate import main as simulate
+from tests.commands import commands
 from virtman import errors as agent_errors
 from virtman.api import local
 from virtman.cmd.golden import main as golden
@@ -80,22 +81,14 @@ class DocumentationTest(testtools.TestCase):
         self.assertEqual([], sorted(titles.difference(lines)))
 
 
-def commands(command, *words):
-    """Walk through a command and all below it; return them with their names."""
-    found = [(words, command)]
-    for name, below in getattr(command, "commands", {}).items():
-        found += commands(below, *words, name)
-    return found
-
-
 def exists(command, words):
     """Whether words lead to a command; those after it may be arguments."""
     for word in words:
         if not isinstance(command, click.Group):
             return True
-        if word not in command.commands:
+        command = command.get_command(None, word)
+        if command is None:
             return False
-        command = command.commands[word]
     return True
 
 

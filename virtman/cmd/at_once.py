@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Thing = TypeVar("Thing")
 Result = TypeVar("Result")
@@ -23,6 +25,9 @@ def at_once(
     if len(things) == 1:  # here, where an interrupt reaches it
         yield work(things[0])
         return
+    # takes long to load
+    from concurrent.futures import ThreadPoolExecutor, as_completed  # noqa: PLC0415
+
     failed = None
     with ThreadPoolExecutor(most) as pool:
         begun = [pool.submit(work, one) for one in things]

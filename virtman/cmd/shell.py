@@ -3,42 +3,57 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import NoReturn
 
 import click
 
 from virtman.api.client import Client
-from virtman.cmd.cache import cache
-from virtman.cmd.checkpoint import checkpoint
-from virtman.cmd.image import image
-from virtman.cmd.layer import layer
-from virtman.cmd.move import move
-from virtman.cmd.node import node
 from virtman.cmd.options import version_option
-from virtman.cmd.profile import profile
-from virtman.cmd.snapshot import snapshot
-from virtman.cmd.source import source
-from virtman.cmd.vm import vm
 from virtman.errors import VirtmanError
 
 _SOCKET = "/run/virtman/agent.sock"
+_NOUNS = (
+    "cache", "checkpoint", "image", "layer", "move", "node", "profile", "snapshot", "source", "vm",
+)  # fmt: skip
 _SHORT = ("create", "destroy", "list", "clone", "migrate", "suspend-image", "resume")
 
 
+def _command(name: str) -> click.Command:
+    if name in _SHORT:
+        return _noun("vm").commands[name]
+    return _noun("layer").commands["create"] if name == "commit" else _noun(name)
+
+
+def _noun(name: str) -> click.Group:
+    noun: click.Group = getattr(import_module(f"virtman.cmd.{name}"), name)
+    return noun
+
+
 class _Nouns(click.Group):
-    """Nouns, and short forms of some of their commands."""
+    """Nouns, each with a module of its own, and short forms of some of their commands.
+
+    Only what a command needs is loaded: a VM that is created or resumed waits for it.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return all names."""
+        return sorted((*_NOUNS, *_SHORT, "commit"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return what a name stands for; None if it is none."""
+        return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the short forms apart."""
-        nouns = [name for name in self.list_commands(ctx) if name not in (*_SHORT, "commit")]
         for title, names in (
-            ("Nouns", nouns),
+            ("Nouns", _NOUNS),
             ("Short forms of 'virtman vm ...'", _SHORT),
             ("Short form of 'virtman layer create'", ("commit",)),
         ):
             with formatter.section(title):
                 formatter.write_dl(
-                    [(name, self.commands[name].get_short_help_str(99)) for name in names]
+                    [(name, _command(name).get_short_help_str(99)) for name in names]
                 )
 
 
@@ -60,13 +75,6 @@ def shell(context: click.Context, socket: str) -> None:
     A command is a noun and a verb: virtman vm list. Try virtman NOUN --help.
     """
     context.obj = Client(socket)
-
-
-for _noun in (cache, checkpoint, image, layer, move, node, profile, snapshot, source, vm):
-    shell.add_command(_noun)
-for _verb in _SHORT:
-    shell.add_command(vm.commands[_verb])
-shell.add_command(layer.commands["create"], "commit")
 
 
 def main() -> NoReturn:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 _CHECKOUT = "(not installed: run from a source tree)"
 
 
 def version() -> str:
     """Return what the installed package says of itself."""
+    # takes long to load, and is seldom asked for
+    from importlib import metadata  # noqa: PLC0415
+
     try:
         return metadata.version("virtman")
     except metadata.PackageNotFoundError:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from planning.cmd.model import main as model
 from planning.cmd.simulate import main as simulate
+from tests.commands import commands, commands_of
 from tests.functional.terminal import run_at_terminal
 from tests.functional.virtman.api.test_client import ServedCase
 from virtman import source
@@ -46,14 +47,6 @@ def run(*command, **environment):
         check=False,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
-
-
-def commands(command, *words):
-    """Walk through a command and all below it; return them with their names."""
-    found = [(words, command)]
-    for name, below in getattr(command, "commands", {}).items():
-        found += commands(below, *words, name)
-    return found
 
 
 class TableTest(ServedCase):
@@ -88,8 +81,21 @@ class TableTest(ServedCase):
             short, long = (run(*VIRTMAN, *form, *words, VIRTMAN_SOCKET=self.socket)
                            for form in ([], ["vm"]))  # fmt: skip
             self.assertEqual(short, long)
+        found = commands_of(shell)
         for verb in ("create", "destroy", "list", "clone", "migrate"):
-            self.assertIs(shell.commands["vm"].commands[verb], shell.commands[verb])
+            self.assertIs(found["vm"].commands[verb], found[verb])
+
+
+class LoadingTest(ServedCase):
+    def test_a_command_loads_no_more_than_it_needs(self):
+        run(*VIRTMAN, "create", "debian", "web", VIRTMAN_SOCKET=self.socket)
+        code = "import sys\nfrom virtman.cmd.shell import shell\n"
+        code += "shell(['destroy', 'web'], standalone_mode=False)\nprint(*sys.modules)"
+        _, said, _ = run(sys.executable, "-c", code, VIRTMAN_SOCKET=self.socket)
+        loaded = said.split()
+        self.assertIn("virtman.cmd.vm", loaded)
+        for other in ("virtman.cmd.profile", "importlib.metadata", "concurrent.futures"):
+            self.assertNotIn(other, loaded)
 
 
 class RoundedTest(testtools.TestCase):
