@@ -35,7 +35,7 @@ _BASE, _GOLD = "base", "gold"
 _UNHELPED = " unhelped"  # behind a run's name: before there is a profile
 _PAGE = 4096
 _COUNTED = 3  # clones whose pages are counted, one after the other
-_SOON = 2.0  # seconds until all nodes have been told
+_SOON = 2.0  # seconds until all nodes have been told, and are ready to begin
 
 Run = dict[str, Any]
 
@@ -178,7 +178,7 @@ class _Resumed:
         found, received = [], []
         for name in ("first", "second"):
             before = node.received_bytes()
-            found += self._resume(node, name, 1, time.time())
+            found += self._resume(node, name, 1, time.time() + _SOON)
             received.append(node.received_bytes() - before)
             self._hold(node)  # what the first one goes on to touch is not the second's
             step.advance()
