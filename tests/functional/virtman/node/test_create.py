@@ -1,5 +1,6 @@
 """A VM gets its device, alone and among many."""
 
+import errno
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
@@ -195,6 +196,16 @@ class CreateTest(TestCase):
         self.assertEqual(1, node.kernel.logins())
         self.assertEqual(MANY, len(node.records.all()))
         self.assertEqual({"a"}, self.bed.volt.hosts("debian"))
+
+    def test_a_login_that_failed_is_not_said_to_be_refused(self):
+        def time_out(*where):
+            raise OSError(errno.EIO, "iscsiadm: status 11: PDU timed out")
+
+        node = self.bed.node(attach=0.2)
+        with fixtures.MonkeyPatch("virtman.privileged.iscsi.login", time_out):
+            error = self.assertRaises(ParentUnreachable, node.create, "vm1")
+        self.assertIn("source at 127.0.0.1: the login failed: iscsiadm: status 11", str(error))
+        node.create("vm1")
 
     def test_many_at_once_get_the_same_error_and_leave_nothing(self):
         self.bed.source_dies()

@@ -127,7 +127,10 @@ class PathLayer:
                 self._prove(portal)
             iscsi.scan(portal.iqn, portal.lun)
         except OSError as err:
-            reason = "the kernel did not look for its disk" if is_open else "it refused the login"
+            if isinstance(err, PermissionError):
+                reason = "it refused the login"
+            else:
+                reason = "the kernel did not look for its disk" if is_open else "the login failed"
             raise ParentUnreachable(f"{what}: {reason}: {err.strerror}", host) from err
         try:
             wait_until(
