@@ -321,6 +321,12 @@ class TestSuspended(StorageCase):
         refused = self.virtman(self.second, *words, check=False, timeout=120)
         self.assertIn("virtman.profile.unknown", refused.stderr)
         self.deployment.create(self.second, IMAGE, "c1")
+        # c1 shall read faster than what comes ahead of c2: all is on this node, and not in memory
+        self.resume(self.second, "before")
+        self.assert_goes_on(self.second, "before")
+        self.end_guests()
+        self.destroy(self.second, "before")
+        self.second.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
         words = ["virtman", "profile", "record", "c1", "--workload", "answer"]
         self.second.spawn(words, log="record")
         wait_until(lambda: self.is_recorded("c1"), "the recording", 30, 0.5)
