@@ -30,7 +30,7 @@ class Reads:
     def __init__(self, image: str, size: int) -> None:
         self.device = Device(image, "origin")
         self.seen: dict[int, Count] = {}
-        self._sectors = -1  # read of the device, at the last look
+        self._sectors = -1  # read of the device, as of what was seen
         self.area = _SMALLEST
         while self.area * AREAS < size:
             self.area *= 2
@@ -44,10 +44,11 @@ class Reads:
     def look(self) -> dict[int, Count]:
         """Return what was read so far, by the number of the area; without those of no reads."""
         with explained(f"reads of {self.device}"):
-            before, self._sectors = self._sectors, sysfs.sectors_read(self.device.node)
-            if self._sectors == before:  # to count them by areas costs more
+            read = sysfs.sectors_read(self.device.node)
+            if read == self._sectors:  # to count them by areas costs more
                 return self.seen
             found = dm.counted(str(self.device))
+        self._sectors = read
         self.seen = {
             number: Count(sectors, nanoseconds / 1e9, tuple(classes))
             for number, sectors, nanoseconds, classes in found
