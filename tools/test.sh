@@ -153,8 +153,8 @@ run_tests() {
     case $part in
         # these wait more than they compute
         functional | chaos) options=(--concurrency $((2 * $(nproc)))) ;;
-        # a class has a bed
-        system) tests+=(--group_regex '([^.]+\.)+') options=(--concurrency 2) ;;
+        # a class has a bed, and waits until there is room for its nodes
+        system) tests+=(--group_regex '([^.]+\.)+') options=(--concurrency 3) ;;
         horizon | faults | openstack) options=(--serial) ;;
     esac
     mkdir -p "$repository"

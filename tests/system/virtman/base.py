@@ -11,14 +11,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import testtools
+from fixtures import EnvironmentVariable
 from testtools.content import text_content
 
-from lab import Bed, Disk
+from lab import Bed, Disk, kernel
 from lab.deployment import Deployment, leftovers
 from lab.errors import LabError
 from lab.waiting import wait_until
+from tests.system import places
 
 MIB = 1024 * 1024
+NEWER = "forky"
+"""The release of Debian whose kernel nodes have in classes of many nodes, or of guests.
+
+So all tests together meet an older kernel and a newer one, in which system calls cost half as much.
+"""
 LINES = 60  # of each log, in what a test that failed says
 # Prints where tasks are in the kernel that nothing can wake but an answer.
 WAITS = """
@@ -37,6 +44,11 @@ def write_image(path, size, gpt):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
+def release(name):
+    """Have a bed's nodes run the kernel of a release, unless who runs the tests wants another."""
+    return EnvironmentVariable(kernel.VARIABLE, os.environ.get(kernel.VARIABLE) or name)
+
+
 class DeployedCase(testtools.TestCase):
     """One deployment for all tests of a class; each test gives back what it took."""
 
@@ -53,15 +65,18 @@ class DeployedCase(testtools.TestCase):
     paths_may_fail = False
     peers = False  # whether agents listen to each other
     addition = None  # recipe of what nodes have more
+    release = ""  # of Debian, whose kernel nodes have; this machine's
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.enterClassContext(places.taken(cls.node_count + 1))
         cls.said = {}
         cls.bed = Bed(
             f"test-{cls.name}-{os.getpid()}", cls.link_rate, addition=cls.addition, poisoned=True
         )
-        cls.bed.up()
+        with release(cls.release):
+            cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"
         cls.sha256 = cls.write_image(file)

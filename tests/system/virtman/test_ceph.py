@@ -15,6 +15,7 @@ from lab.network import ADDRESS
 from lab.rootfs import TOP
 from lab.waiting import wait_until
 from tests.functional.virtman.openstack.glance import TOKEN, FakeGlance
+from tests.system import places
 from tests.system.virtman.base import MIB, at_once
 
 KEEP_TIME = 5
@@ -29,6 +30,7 @@ class TestCeph(testtools.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
+        cls.enterClassContext(places.taken(2))
         cls.bed = Bed(f"test-ceph-{os.getpid()}", addition=TOP / "lab/images/ceph")
         cls.bed.up()
         cls.addClassCleanup(cls.bed.down)

@@ -9,7 +9,8 @@ import testtools
 from fixtures import TempDir
 
 from lab.rootfs import TOP
-from tests.system.virtman.base import report
+from tests.system import places
+from tests.system.virtman.base import NEWER, release, report
 
 
 class TestDemo(testtools.TestCase):
@@ -17,9 +18,10 @@ class TestDemo(testtools.TestCase):
         name = f"test-demo-{os.getpid()}"
         file = Path(self.useFixture(TempDir()).path) / "out.json"
         command = [TOP / "tools/demo.sh", "--nodes", "7", "--vms", "8", "--name", name]
-        done = subprocess.run(
-            [*command, "--json", file], capture_output=True, text=True, check=False
-        )
+        with places.taken(8), release(NEWER):
+            done = subprocess.run(
+                [*command, "--json", file], capture_output=True, text=True, check=False
+            )
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
         result = json.loads(file.read_text())
         ready = [vm["ready_s"] for vm in result["vms"]]

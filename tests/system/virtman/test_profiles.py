@@ -9,7 +9,7 @@ from typing import ClassVar
 from lab.waiting import wait_until
 from planning.replay import policy, traces
 from planning.replay.run import replay
-from tests.system.virtman.base import MIB, DeployedCase, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, report, sha256
 from virtman.model.buffering import Connection
 from virtman.model.profile import merged
 from virtman.model.profile_format import decode, encode
@@ -42,6 +42,7 @@ for second, offset in reads:
 
 class TestProfile(DeployedCase):
     name = "profiles"
+    release = NEWER
     node_count = 2
     size = 64 * MIB
     options: ClassVar = {"profile": {"record": 1}}

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 
 PIECE = 64 * 1024
 STILL = 5  # seconds; after ten, hosts follow whatever their new parents do
@@ -32,6 +32,7 @@ print(count, f"{longest:.2f}")
 
 class TestRing(DeployedCase):
     name = "ring"
+    release = NEWER
     node_count = 4
     kind = "ring"
     shape = (12, 64)

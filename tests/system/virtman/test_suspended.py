@@ -10,7 +10,7 @@ from lab.deployment import SOCKET
 from lab.guest import MEMORY, Guest, GuestFailed, guest_image, parse
 from lab.rootfs import TOP
 from lab.waiting import wait_until
-from tests.system.virtman.base import report
+from tests.system.virtman.base import NEWER, report
 from tests.system.virtman.test_layers import StorageCase
 from virtman.model.profile_format import decode
 
@@ -127,6 +127,7 @@ os.fsync(file)
 
 class TestSuspended(StorageCase):
     name = "suspended"
+    release = NEWER
     addition = TOP / "lab/images/qemu"
     memory = "640M"
     options: ClassVar = {"image": {"keep_time": 600}}

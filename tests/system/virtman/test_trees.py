@@ -5,13 +5,14 @@ from statistics import median
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 
 ROUNDS = 5
 
 
 class TestForest(DeployedCase):
     name = "forest"
+    release = NEWER
     node_count = 5
     size = 33 * MIB + 512  # neither a whole number of regions nor of stripes
     gpt = True  # a kernel that sees this table reads the disk's far end before anybody else
@@ -49,6 +50,7 @@ class TestForest(DeployedCase):
 
 class TestChain(DeployedCase):
     name = "chain"
+    release = NEWER
     node_count = 4
     size = 16 * MIB
     shape = (1, 1)

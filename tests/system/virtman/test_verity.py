@@ -3,7 +3,7 @@
 import time
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting
 
 FEW = 32 * 1024  # bytes; all hashes of the image are 256 KiB
@@ -11,6 +11,7 @@ FEW = 32 * 1024  # bytes; all hashes of the image are 256 KiB
 
 class TestWrongBytes(Rotting, DeployedCase):
     name = "verity"
+    release = NEWER
     node_count = 3
     size = 32 * MIB
     paths_may_fail = True

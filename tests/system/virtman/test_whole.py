@@ -7,7 +7,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 
 # Reads blocks at random, past the page cache, until a file is there; prints when each began that
 # took long, and how long it took.
@@ -203,6 +203,7 @@ class TestWhole(WholeCase):
 
 class TestSourceGone(WholeCase):
     name = "gone"
+    release = NEWER
     node_count = 5
 
     def test_new_nodes_join_boot_and_verify_all_after_the_end_of_the_source(self):
@@ -230,6 +231,7 @@ class TestSourceGone(WholeCase):
 
 class TestKept(WholeCase):
     name = "kept"
+    release = NEWER
     node_count = 4
 
     def test_volt_keeps_a_copy_and_vms_read_on_and_come_when_the_source_dies(self):
