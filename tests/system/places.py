@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 _FOLDER = Path("/run/virtman-test-places")
-_PER_PROCESSOR = 4
+_PER_PROCESSOR = 6
 _AGAIN = 0.5  # seconds
 
 

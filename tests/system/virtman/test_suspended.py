@@ -125,8 +125,9 @@ os.fsync(file)
 """
 
 
-class TestSuspended(StorageCase):
-    name = "suspended"
+class SuspendedCase(StorageCase):
+    """A VM that is booted by hand, to be suspended."""
+
     release = NEWER
     addition = TOP / "lab/images/qemu"
     memory = "640M"
@@ -192,6 +193,24 @@ class TestSuspended(StorageCase):
         for words in ([], ["--project", "other"]):
             refused = self.virtman(self.first, "resume", image, "x1", *words, check=False)
             self.assertIn("virtman.suspended.project", refused.stderr)
+
+    def boot_as_before(self, *options):
+        """Start a QEMU on the disk of vm1 like the one before, with these devices."""
+        (self.first.share / "vm1.console").unlink(missing_ok=True)
+        self.first.run(["rm", "-f", "/run/vm1.qmp"])  # one that was killed left it
+        self.guest.boot("-qmp", "unix:/run/vm1.qmp,server=on,wait=off", *options,
+                        console="/run/vm1.console")  # fmt: skip
+        wait_until(lambda: self.first.run(["test", "-S", "/run/vm1.qmp"], check=False).status == 0,
+                   "its monitor", 30, 0.2)  # fmt: skip
+        self.first.run(["chown", "virtman", "/run/vm1.qmp"])
+
+    def is_settled(self):
+        found = json.loads(self.virtman(self.first, "layer", "list", "--json").stdout)
+        return all(one["state"] in ("kept", "failed") for one in found)
+
+
+class TestSuspended(SuspendedCase):
+    name = "suspended"
 
     def test_vms_go_on_from_one_image_on_two_nodes(self):
         begin = time.monotonic()
@@ -399,6 +418,37 @@ class TestSuspended(StorageCase):
         self.assertIn("sessions of bob", refused.stderr)
         self.virtman(self.second, *words, "--force", timeout=120)
 
+    def is_agent_there(self):
+        words = ["python3", "-c", ASK, "/run/vm1.qmp", "query-chardev"]
+        (found,) = json.loads(self.first.run(words).stdout)
+        return any(one["label"] == "agent" and one["frontend-open"] for one in found)
+
+    def is_recorded(self, vm):
+        """Tell whether the agent records what a VM reads."""
+        found = self.second.run(["python3", "-c", RECORDED, SOCKET, vm], check=False)
+        return found.stdout.strip() == "recording"
+
+    def is_still(self, vm):
+        """Tell whether a VM has all of its state, and stands still."""
+        file = self.second.share / "resume"
+        self.assertNotIn("virtman.", file.read_text() if file.exists() else "")
+        there = self.second.run(["pgrep", "-f", f"name {vm}"], check=False)
+        ahead = self.deployment.ahead(self.second, IMAGE)
+        return bool(there.stdout and ahead and ahead["fetched"])
+
+    def cards(self, node, vm):
+        """Return the classes of the network cards that a guest has."""
+        console = f"/run/virtman-guests/{vm}/serial0"
+        return self.say(node, console, "VIRTMAN-CARDS", "cards now")
+
+    def has_wrong_bytes(self):
+        status = self.second.run(["dmsetup", "status", "--target", "verity"]).stdout
+        return any(IMAGE in line and " verity C" in line for line in status.splitlines())
+
+
+class TestDomains(SuspendedCase):
+    name = "domains"
+
     def test_a_domain_of_libvirt_goes_on_whoever_is_killed(self):
         self.boot_domain()
         refused = self.virtman(self.first, *SUSPEND, IMAGE, check=False)
@@ -527,44 +577,3 @@ class TestSuspended(StorageCase):
         asking = ["pgrep", "-f", "virtman.qemu.relay"]
         wait_until(lambda: self.first.run(asking, check=False).status, "nobody asking it", 30, 0.2)
         self.assertEqual("", self.first.run(["find", "/run", "-name", "virtman-domain-*"]).stdout)
-
-    def is_agent_there(self):
-        words = ["python3", "-c", ASK, "/run/vm1.qmp", "query-chardev"]
-        (found,) = json.loads(self.first.run(words).stdout)
-        return any(one["label"] == "agent" and one["frontend-open"] for one in found)
-
-    def boot_as_before(self, *options):
-        """Start a QEMU on the disk of vm1 like the one before, with these devices."""
-        (self.first.share / "vm1.console").unlink(missing_ok=True)
-        self.first.run(["rm", "-f", "/run/vm1.qmp"])  # one that was killed left it
-        self.guest.boot("-qmp", "unix:/run/vm1.qmp,server=on,wait=off", *options,
-                        console="/run/vm1.console")  # fmt: skip
-        wait_until(lambda: self.first.run(["test", "-S", "/run/vm1.qmp"], check=False).status == 0,
-                   "its monitor", 30, 0.2)  # fmt: skip
-        self.first.run(["chown", "virtman", "/run/vm1.qmp"])
-
-    def is_recorded(self, vm):
-        """Tell whether the agent records what a VM reads."""
-        found = self.second.run(["python3", "-c", RECORDED, SOCKET, vm], check=False)
-        return found.stdout.strip() == "recording"
-
-    def is_still(self, vm):
-        """Tell whether a VM has all of its state, and stands still."""
-        file = self.second.share / "resume"
-        self.assertNotIn("virtman.", file.read_text() if file.exists() else "")
-        there = self.second.run(["pgrep", "-f", f"name {vm}"], check=False)
-        ahead = self.deployment.ahead(self.second, IMAGE)
-        return bool(there.stdout and ahead and ahead["fetched"])
-
-    def cards(self, node, vm):
-        """Return the classes of the network cards that a guest has."""
-        console = f"/run/virtman-guests/{vm}/serial0"
-        return self.say(node, console, "VIRTMAN-CARDS", "cards now")
-
-    def is_settled(self):
-        found = json.loads(self.virtman(self.first, "layer", "list", "--json").stdout)
-        return all(one["state"] in ("kept", "failed") for one in found)
-
-    def has_wrong_bytes(self):
-        status = self.second.run(["dmsetup", "status", "--target", "verity"]).stdout
-        return any(IMAGE in line and " verity C" in line for line in status.splitlines())
