@@ -290,7 +290,7 @@ class _Sharing:
         file = node.share / f"{name}.reads"
         if not file.exists():
             file.write_text(json.dumps(self._reads[name]))
-        node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        node.drop_caches()
         node.run([*INSIDE, "replay", device, f"/host/{file.name}"], timeout=LONGEST)
 
     def _fetched(self, node: Node, name: str) -> int:

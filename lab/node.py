@@ -171,6 +171,10 @@ class Node(Faults):
         header, _ = self._ask(argv, 60, env=env, cwd=cwd, log=f"/host/{log}")
         return int(header["pid"])
 
+    def drop_caches(self) -> None:
+        """Write back what is dirty, and empty the page caches."""
+        self.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+
     def _ask(
         self,
         argv: Sequence[str],

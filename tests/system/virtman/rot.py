@@ -28,7 +28,7 @@ def rot(node, disk, content, offsets):
     """
     heads = [content[at : at + 32].hex() for at in offsets]
     node.run(["python3", "-c", ROT, disk, *heads], timeout=120)
-    node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+    node.drop_caches()
 
 
 class Rotting:

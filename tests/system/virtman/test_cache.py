@@ -75,10 +75,6 @@ class CacheCase(DeployedCase):
         (image,) = json.loads(self.virtman(self.node, "image", "list", "--json").stdout)
         return image["cache"]
 
-    def drop_caches(self):
-        """Have what is read next come from below the page cache."""
-        self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
-
     def assert_reads_right(self, device):
         self.assertEqual(self.sha256, sha256(self.node, device))
 
@@ -172,7 +168,7 @@ class TestCache(CacheCase):
         device = self.create(self.node, "vm1")
         for _ in range(3):
             self.assert_reads_right(device)
-            self.drop_caches()
+            self.node.drop_caches()
 
 
 class TestScrub(CacheCase):
@@ -244,7 +240,7 @@ class TestGroup(CacheCase):
         each = str(55 * MIB // 512)  # all but what says that a device is ours
         rows = [line.split()[:3] for line in self.group("table").splitlines()]
         self.assertEqual([["0", each, "linear"], [each, each, "linear"]], rows)
-        self.drop_caches()
+        self.node.drop_caches()
         before, received = self.given(), self.node.received_bytes()
         self.assert_reads_right(device)
         again = (self.node.received_bytes() - received) / self.size
@@ -285,7 +281,7 @@ class TestWarm(CacheCase):
         self.assertEqual(["A"], self.states())
         for _ in range(2):
             self.assert_reads_right(device)
-            self.drop_caches()
+            self.node.drop_caches()
         begin = time.monotonic()
         wait_until(lambda: self.states() == ["A", "A"], "reads from the cache", 120, 0.5)
         report(f"VMs read from the cache {time.monotonic() - begin:.1f} s after all was read")
@@ -380,5 +376,5 @@ class TestDmCache(Rotting, CacheCase):
 
     def hits(self, device):
         self.assert_reads_right(device)
-        self.drop_caches()
+        self.node.drop_caches()
         return self.figures()["hits"]

@@ -130,7 +130,7 @@ class TestLayers(LayerCase):
         made = self.commit(self.first, "vm1")
         # in the data of a chunk that the VM wrote, behind header and table
         self.first.run(["python3", "-c", ROT, FILE, str(3 * MIB)])
-        self.first.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        self.first.drop_caches()
         other = self.start(self.second, LAYER, "vm2")
         read = self.second.spawn(["sha256sum", other], log="read")
         wait_until(self.has_wrong_bytes, "wrong bytes being seen", 60, 0.5)
@@ -157,7 +157,7 @@ class TestLayers(LayerCase):
         )
         device = f"/dev/mapper/virtman_{self.image}_vm_vm1"
         self.first.run(["python3", "-c", script, device, FILE])
-        self.first.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        self.first.drop_caches()
 
 
 class TestCluster(LayerCase):

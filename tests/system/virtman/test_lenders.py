@@ -88,10 +88,6 @@ class TestLenders(DeployedCase):
         shown = self.virtman(self.node, "image", "show", "--json", NEW)
         return json.loads(shown.stdout)["lenders"]
 
-    def cool(self):
-        """Have the node's page caches hold nothing."""
-        self.node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
-
     @contextlib.contextmanager
     def reading(self, device, part=1):
         """Read blocks of a device's first part meanwhile; no read may fail."""
@@ -163,7 +159,7 @@ class TestLenders(DeployedCase):
             self.assertEqual([], self.lenders())
             self.start(self.image, "vm1")
             self.await_lender()
-        self.cool()
+        self.node.drop_caches()
         self.assertEqual(expected, sha256(self.node, second))
 
     def test_wrong_bytes_of_a_lender_reach_no_vm(self):
@@ -209,7 +205,7 @@ class TestLenders(DeployedCase):
             self.address("del")
             wait_until(lambda: "the kernel of source is silent" in log.read_text(),
                        "the source being given up", 60, 0.5)  # fmt: skip
-        self.cool()
+        self.node.drop_caches()
         self.assertEqual(expected, sha256(self.node, second))
         self.address("replace")
         wait_until(
@@ -233,7 +229,7 @@ class TestLenders(DeployedCase):
         self.await_device(second)
         self.assertEqual(expected, sha256(self.node, second))
         self.await_lender()
-        self.cool()
+        self.node.drop_caches()
         self.assertEqual(expected, sha256(self.node, second))
 
     def test_an_agent_that_is_killed_as_an_image_borrows_or_gives_back_is_fine(self):
@@ -250,7 +246,7 @@ class TestLenders(DeployedCase):
             self.await_lender()
             self.destroy(self.node, "vm1")
             self.killed(0.3 + 0.6 * step, "image", "drop", self.image)
-            self.cool()
+            self.node.drop_caches()
             self.assertEqual(expected, sha256(self.node, second))
             self.start(self.image, "vm1")
             self.await_lender()

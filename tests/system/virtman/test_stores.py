@@ -326,7 +326,7 @@ class TestStores(DeployedCase):
         wait_until(lambda: self.node.run(there, check=False).status == 0, "the device", 60, 0.5)
         self.assertEqual(digest, sha256(self.node, device))
         self.await_chain("vm1", 1)
-        self.node.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        self.node.drop_caches()
         self.assertEqual(digest, sha256(self.node, device))
 
     def test_what_was_flushed_after_a_snapshot_survives_a_power_cut_with_all_before(self):

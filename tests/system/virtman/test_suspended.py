@@ -346,7 +346,7 @@ class TestSuspended(SuspendedCase):
         self.assert_goes_on(self.second, "before")
         self.end_guests()
         self.destroy(self.second, "before")
-        self.second.run(["sh", "-c", "echo 3 > /proc/sys/vm/drop_caches"])
+        self.second.drop_caches()
         words = ["virtman", "profile", "record", "c1", "--workload", "answer"]
         self.second.spawn(words, log="record")
         wait_until(lambda: self.is_recorded("c1"), "the recording", 30, 0.5)

@@ -198,7 +198,7 @@ class TestWhole(WholeCase):
 
     def rot(self, node, at):
         node.run(["python3", "-c", ROT, COPY, str(at)])
-        node.run(["sh", "-c", "sync; echo 3 > /proc/sys/vm/drop_caches"])
+        node.drop_caches()
 
 
 class TestSourceGone(WholeCase):
