@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from typing import NoReturn
 
@@ -16,18 +17,19 @@ _SOCKET = "/run/virtman/agent.sock"
 _NOUNS = (
     "cache", "checkpoint", "image", "layer", "move", "node", "profile", "snapshot", "source", "vm",
 )  # fmt: skip
-_SHORT = ("create", "destroy", "list", "clone", "migrate", "suspend-image", "resume")
+_OF_VMS = ("create", "destroy", "list", "clone", "migrate", "suspend-image", "resume")
+# What there is, as --help has it: each name, and the noun, or noun and verb, that it stands for.
+_SECTIONS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "Nouns": {noun: (noun,) for noun in _NOUNS},
+    "Short forms of 'virtman vm ...'": {verb: ("vm", verb) for verb in _OF_VMS},
+    "Short form of 'virtman layer create'": {"commit": ("layer", "create")},
+}
+_NAMES = {name: path for section in _SECTIONS.values() for name, path in section.items()}
 
 
-def _command(name: str) -> click.Command:
-    if name in _SHORT:
-        return _noun("vm").commands[name]
-    return _noun("layer").commands["create"] if name == "commit" else _noun(name)
-
-
-def _noun(name: str) -> click.Group:
-    noun: click.Group = getattr(import_module(f"virtman.cmd.{name}"), name)
-    return noun
+def _command(noun: str, *verb: str) -> click.Command:
+    found: click.Group = getattr(import_module(f"virtman.cmd.{noun}"), noun)
+    return found.commands[verb[0]] if verb else found
 
 
 class _Nouns(click.Group):
@@ -38,23 +40,18 @@ class _Nouns(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return all names."""
-        return sorted((*_NOUNS, *_SHORT, "commit"))
+        return sorted(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return what a name stands for; None if it is none."""
-        return _command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+        return _command(*_NAMES[cmd_name]) if cmd_name in _NAMES else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the short forms apart."""
-        for title, names in (
-            ("Nouns", _NOUNS),
-            ("Short forms of 'virtman vm ...'", _SHORT),
-            ("Short form of 'virtman layer create'", ("commit",)),
-        ):
+        for title, names in _SECTIONS.items():
+            helps = [(one, _command(*path).get_short_help_str(99)) for one, path in names.items()]
             with formatter.section(title):
-                formatter.write_dl(
-                    [(name, _command(name).get_short_help_str(99)) for name in names]
-                )
+                formatter.write_dl(helps)
 
 
 @click.group(cls=_Nouns, context_settings={"help_option_names": ["-h", "--help"]})
