@@ -44,9 +44,9 @@ def write_image(path, size, gpt):
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def release(name):
+def kernel_of(release):
     """Have a bed's nodes run the kernel of a release, unless who runs the tests wants another."""
-    return EnvironmentVariable(kernel.VARIABLE, os.environ.get(kernel.VARIABLE) or name)
+    return EnvironmentVariable(kernel.VARIABLE, os.environ.get(kernel.VARIABLE, release))
 
 
 class DeployedCase(testtools.TestCase):
@@ -75,7 +75,7 @@ class DeployedCase(testtools.TestCase):
         cls.bed = Bed(
             f"test-{cls.name}-{os.getpid()}", cls.link_rate, addition=cls.addition, poisoned=True
         )
-        with release(cls.release):
+        with kernel_of(cls.release):
             cls.bed.up()
         cls.addClassCleanup(cls.bed.down)
         file = cls.bed.folder / "image"

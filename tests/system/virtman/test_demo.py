@@ -10,7 +10,7 @@ from fixtures import TempDir
 
 from lab.rootfs import TOP
 from tests.system import places
-from tests.system.virtman.base import NEWER, release, report
+from tests.system.virtman.base import NEWER, kernel_of, report
 
 
 class TestDemo(testtools.TestCase):
@@ -18,7 +18,7 @@ class TestDemo(testtools.TestCase):
         name = f"test-demo-{os.getpid()}"
         file = Path(self.useFixture(TempDir()).path) / "out.json"
         command = [TOP / "tools/demo.sh", "--nodes", "7", "--vms", "8", "--name", name]
-        with places.taken(8), release(NEWER):
+        with places.taken(8), kernel_of(NEWER):
             done = subprocess.run(
                 [*command, "--json", file], capture_output=True, text=True, check=False
             )
