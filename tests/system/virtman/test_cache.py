@@ -46,7 +46,8 @@ class CacheCase(DeployedCase):
 
     def make_ssd(self, size, erase=True):
         """Make each cache device, of this size."""
-        zeros = ["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=4"]
+        # not once the cache has written there
+        zeros = ["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=4", "conv=fsync"]
         for number, name in enumerate(self.ssds):
             start = number * size
             if erase:
