@@ -19,19 +19,22 @@ def taken(nodes):
     too. A process that dies gives back what it held.
     """
     _FOLDER.mkdir(exist_ok=True)
-    places = range(_PER_PROCESSOR * os.cpu_count())
+    free = list(range(_PER_PROCESSOR * os.cpu_count()))
     with contextlib.ExitStack() as held:
         with _locked("turn", fcntl.LOCK_EX):
-            left = list(places)
-            while len(places) - len(left) < min(nodes, len(places)):
-                for one in left:
-                    with contextlib.suppress(BlockingIOError):
-                        held.enter_context(_locked(str(one), fcntl.LOCK_EX | fcntl.LOCK_NB))
-                        left.remove(one)
-                        break
-                else:
-                    time.sleep(_AGAIN)
+            for _ in range(min(nodes, len(free))):
+                free.remove(_await_any(free, held))
         yield
+
+
+def _await_any(places, held):
+    """Wait until one of these places is free, hold it, and return which it is."""
+    while True:
+        for one in places:
+            with contextlib.suppress(BlockingIOError):
+                held.enter_context(_locked(str(one), fcntl.LOCK_EX | fcntl.LOCK_NB))
+                return one
+        time.sleep(_AGAIN)
 
 
 @contextlib.contextmanager

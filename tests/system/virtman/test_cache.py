@@ -46,7 +46,7 @@ class CacheCase(DeployedCase):
 
     def make_ssd(self, size, erase=True):
         """Make each cache device, of this size."""
-        # not once the cache has written there
+        # on the disk at once: later they would be written over what the cache has there by then
         zeros = ["dd", "if=/dev/zero", f"of={BEHIND}", "bs=1M", "count=4", "conv=fsync"]
         for number, name in enumerate(self.ssds):
             start = number * size
