@@ -72,13 +72,14 @@ class Ground:
         ((_, token),) = self.tokens.create(role, [host], datetime.now(UTC), expires_at)
         return token
 
-    def serve(self, rate=1e6, burst=10**6, policy="{}", fresh=5.0, interval=2.0):
+    def serve(self, rates=None, policy="{}", fresh=5.0, interval=2.0):
         """Return an application; ``client`` speaks to it as an operator unless told who."""
         (self.folder / "policy.yaml").write_text(policy)
         beside = self.folder / "app.conf"
         beside.write_text("")
         enforcer = policies.load(conf.load([str(beside)]))
-        access = Access(StoredTokens(self.tokens, fresh), enforcer, Rates(rate, burst))
+        rates = rates or Rates(1e6, 10**6)
+        access = Access(StoredTokens(self.tokens, fresh), enforcer, rates)
         nouns = self.images, self.placements, self.hosts
         others = self.watch, self.reports, self.peers, self.profiles, self.warmups, self.caps
         service = Service(*nouns, interval, *others, self.holds, self.imports, self.copies)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from tests.functional.volt import crowd
 from tests.functional.volt.base import TestCase
+from volt.auth.ratelimit import Rates
 from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
 from volt.model.objects import CapKind, Wiring
 
@@ -109,7 +110,7 @@ class TestHeartbeat(TestCase):
             assert found == intervals
 
     def test_one_that_is_refused_counts_once(self):
-        app = self.ground.serve(rate=0.001, burst=2)
+        app = self.ground.serve(Rates(rate=0.001, burst=2))
         assert [answer.status_code for answer in self.both(app=app, body="{")] == [400, 400]
         assert [answer.status_code for answer in self.both(app=app)] == [429, 429]
 

@@ -10,6 +10,7 @@ from tests.functional.volt.base import TestCase
 from volt import conf, errors
 from volt.auth import policies
 from volt.auth.access import StoredTokens
+from volt.auth.ratelimit import Rates
 from volt.db.tokens import digest
 from volt.model.objects import NewImage
 from volt.placement.rules import Shape
@@ -68,7 +69,9 @@ class TestTokens(TestCase):
 class TestRates(TestCase):
     def setUp(self):
         super().setUp()
-        self.client = self.ground.client(self.ground.serve(rate=0.5, burst=3))
+        self.now = 0.0
+        rates = Rates(rate=0.5, burst=3, clock=lambda: self.now)
+        self.client = self.ground.client(self.ground.serve(rates))
 
     def statuses(self, token, count):
         return [
@@ -80,6 +83,8 @@ class TestRates(TestCase):
         refused = self.client.get("/v1/images")
         assert refused.json["error"]["code"] == "volt.access.too_fast"
         assert refused.headers["Retry-After"] == "2"
+        self.now += 2
+        assert self.statuses(self.ground.operator, 2) == [200, 429]
 
     def test_others_are_served_meanwhile(self):
         self.statuses(self.ground.operator, 4)
