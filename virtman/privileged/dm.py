@@ -142,6 +142,13 @@ class _Task:
     def owner(self, account: int) -> None:
         self._must(self.lib.dm_task_set_uid(self.handle, account))
 
+    def how_to_suspend(self, flush: bool, freeze: bool) -> None:
+        """Say how a device stops; one that runs does so in a resume too, for its new table."""
+        if not freeze:
+            self._must(self.lib.dm_task_skip_lockfs(self.handle))
+        if not flush:
+            self._must(self.lib.dm_task_no_flush(self.handle))
+
     def message(self, words: str) -> None:
         self._must(self.lib.dm_task_set_sector(self.handle, ctypes.c_uint64(0)))
         self._must(self.lib.dm_task_set_message(self.handle, words.encode()))
@@ -237,19 +244,16 @@ def reload(
             task.targets(table)
             task.run()
 
-    def still() -> None:
-        end = time.monotonic() + PATIENCE
-        _suspend_in_time(name, flush, freeze, PATIENCE if flush else math.inf)
-        if settle:
-            _flush_in_time(settle, max(0.0, end - time.monotonic()))
-
     try:
         if flush:
-            still()
+            end = time.monotonic() + PATIENCE
+            _suspend_in_time(name, flush, freeze, PATIENCE)
+            if settle:
+                _flush_in_time(settle, max(0.0, end - time.monotonic()))
             load()
         else:
             load()
-            still()
+            _await_held(name, PATIENCE)
     except OSError:
         if flush:
             _revert(name)
@@ -257,7 +261,9 @@ def reload(
             _clear(name)
         raise
     try:
-        _resume(name)
+        # what still runs is suspended, swapped and resumed by the kernel in one: whoever dies
+        # here leaves nothing suspended
+        _resume(name, flush, freeze)
     except OSError:
         _revert(name)
         raise
@@ -320,19 +326,21 @@ def _hold(name: str) -> None:
 
 
 def _suspend_in_time(name: str, flush: bool, freeze: bool, patience: float) -> None:
+    _await_held(name, patience)
+    _suspend(name, flush, freeze, patience)
+
+
+def _await_held(name: str, patience: float) -> None:
+    """Wait until a device is held back whose hold has begun, or raise OSError."""
     with _holds:
         # whoever comes second waits in the kernel for a lock, where nothing interrupts it
         if not _holds.wait_for(lambda: name not in _holding, min(patience, PATIENCE)):
             raise OSError(errno.EINTR, f"device mapper, {name}: it is being held back")
-    _suspend(name, flush, freeze, patience)
 
 
 def _suspend(name: str, flush: bool, freeze: bool, patience: float) -> None:
     with _Task(_SUSPEND, name) as task:
-        if not freeze:
-            task.lib.dm_task_skip_lockfs(task.handle)
-        if not flush:
-            task.lib.dm_task_no_flush(task.handle)
+        task.how_to_suspend(flush, freeze)
         with _interrupted_after(patience):
             task.run()
 
@@ -404,8 +412,9 @@ def _not_flushed(path: str) -> OSError:
     return OSError(errno.ETIMEDOUT, f"{path}: what was written to it does not get to the disk")
 
 
-def _resume(name: str) -> None:
+def _resume(name: str, flush: bool = True, freeze: bool = False) -> None:
     with _Task(_RESUME, name) as task:
+        task.how_to_suspend(flush, freeze)
         task.lib.dm_task_set_add_node(task.handle, _ADD_NODE_ON_CREATE)
         task.run()
 

@@ -44,6 +44,7 @@ class TestRing(DeployedCase):
         self.create(former, "vm-other")
         self.addCleanup(self.drain, former, False)
         with self.load([busy, *others]) as longest:
+            self.wait_owners(self.nodes)  # whoever follows a placement holds reads back itself
             with self.agent_held(busy):
                 self.drain(former, True)
                 time.sleep(STILL)
