@@ -53,6 +53,7 @@ from virtman.model import layer_file, naming
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import PORTION
+from virtman.model.naming import Device
 from virtman.node.agent import Agent, device_path
 from virtman.stack.transport import SourceLayer, transport
 
@@ -152,6 +153,7 @@ class Commits:
         :raises SuspendedInvalid: if it has hardware with which it cannot be resumed
         :raises NicsAttached: if it has network cards
         :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
+        :raises KernelFailure: if it was resumed, and memory that it lacks cannot be read
         """
         instance = self.agent.records.get(naming.check("VM", vm))
         device = device_path(instance)
@@ -159,6 +161,8 @@ class Commits:
         project = suspensions.project(info, qmp, project)
         with suspensions.of(self.layers, qmp, saved, project) as suspension:
             suspension.check(vm, device, forced)
+            if info.layer is not None and info.layer.suspended is not None:
+                suspension.read_ahead(Device(info.name, "base").node, info.layer.suspended)
             return self.commit(vm, name, suspension=suspension)
 
     def commit(

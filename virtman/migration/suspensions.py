@@ -2,6 +2,7 @@
 
 ::
 
+    memory is read ahead    of a VM that was resumed: it lacks what it has not touched
     Commit is written       says where the VM's QEMU listens
     the VM stands still     its memory is in a file, as ``virtman.qemu.saving`` does it
     copy                    of the VM's disk, of the same moment
@@ -32,8 +33,13 @@ from virtman.model.suspended import Suspended
 from virtman.qemu import guest_agent, guests, inspection, saving
 from virtman.qemu.qmp import Monitor
 from virtman.qemu.saving import Saving
+from virtman.stack import page_cache
+from virtman.stack.mapped import explained
 
 LOG = logging.getLogger(__name__)
+
+_AHEAD, _PART = 16 << 20, 1 << 20
+"""Bytes that are asked for at once, and in one request."""
 
 _NEVER_RAN = ("inmigrate", "prelaunch")
 
@@ -94,6 +100,24 @@ class Suspension:
                 f"there are sessions of {', '.join(users)}: all VMs that are resumed would have "
                 "them, with what is open and decrypted there. Have them end, or force it"
             )
+
+    def read_ahead(self, device: str, record: Suspended) -> None:
+        """Have all memory of a VM here that was resumed, before its QEMU asks for it page by page.
+
+        A page that cannot be read would end that QEMU.
+
+        :param device: of its image, which has the memory
+        :param record: of that image
+        :raises KernelFailure: if the memory cannot be read
+        """
+        if self._saved or not inspection.has_memory_in_file(self._monitor):
+            return
+        end = record.at + record.hardware.memory
+        with explained(f"reading the memory of {device}"):
+            for begin in range(record.at, end, _AHEAD):
+                stop = min(begin + _AHEAD, end)
+                parts = [(at, min(_PART, stop - at)) for at in range(begin, stop, _PART)]
+                page_cache.fetch(device, parts)
 
     def save(self, commit: Commit, copy: Callable[[], object]) -> Commit:
         """Return a commit whose VM's memory is in its file.

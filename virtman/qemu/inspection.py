@@ -88,6 +88,12 @@ def hardware(monitor: Qemu) -> Hardware:
     )
 
 
+def has_memory_in_file(monitor: Qemu) -> bool:
+    """Tell whether a VM has its memory in a file or a device, as one has that was resumed."""
+    block = monitor.value("/machine", "memory-backend")
+    return bool(monitor.value(block, "type") == "memory-backend-file")
+
+
 def guest_agent(monitor: Qemu) -> str:
     """Return the path of the channel at which a guest agent listens; empty if none does.
 

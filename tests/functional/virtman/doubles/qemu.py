@@ -28,6 +28,7 @@ class Qemu(Listening):
         self.told: list[str] = []
         self.channel = "unix:/nowhere/agent,server=on"  # where the guest agent's port is
         self.is_agent_there = True
+        self.memory = "ram"  # or "file"
         self.port = "org.qemu.guest_agent.0"
         super().__init__(path)
 
@@ -104,8 +105,9 @@ class Qemu(Listening):
                 "addr": 16 + 8 * int(path[-2]), "serial": "vm1", "mac": "52:54:00:00:00:01",
                 "name": self.port, "nr": 1, "chardev": "ga",
             }[property]  # fmt: skip
+        types = {CPU: "qemu64-x86_64-cpu", f"/objects/{RAM}": f"memory-backend-{self.memory}"}
         return {
-            "type": "qemu64-x86_64-cpu" if path == CPU else "pc-i440fx-10.0-machine",
+            "type": types.get(path, "pc-i440fx-10.0-machine"),
             "feature-words": [{"cpuid-register": "EDX", "features": 126614525}],
             "smp": {"cpus": 1, "maxcpus": 1, "sockets": 1, "cores": 1, "threads": 1, "dies": 1},
             "memory-backend": f"/objects/{RAM}",

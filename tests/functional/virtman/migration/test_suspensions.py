@@ -21,6 +21,7 @@ from virtman.errors import (
     ImageUnknown,
     InstanceUnknown,
     InvalidRequest,
+    KernelFailure,
     NicsAttached,
     NoSpace,
     QemuFailed,
@@ -186,6 +187,45 @@ class SuspensionTest(CommitCase):
         self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
         self.assertEqual("running", self.qemu.status)
         self.assert_gone()
+
+    def suspended(self, vm, name):
+        """Have a VM suspended whose QEMU has another one's memory; return what was read before."""
+        self.qemu.disk = f"/dev/virtman/{vm}.disk"
+        ahead = self.a.kernel.ahead
+        ahead.clear()
+        found = []
+
+        def save(_, commit, copy):
+            found.extend(ahead)
+            return self.saved(held=(1,)).save(commit, copy)
+
+        with fixtures.MockPatchObject(suspensions.Suspension, "save", save), self.a.process.here():
+            self.a.commits.suspend(vm, name, self.qemu.path)
+        self.ended(name)
+        return [(offset, length) for of, offset, length in found if of == "virtman_web_base"]
+
+    def test_all_memory_of_who_was_resumed_is_read_before_it_is_saved(self):
+        memory = 33 << 20
+        with fixtures.MonkeyPatch(f"{__name__}.HARDWARE", replace(HARDWARE, memory=memory)):
+            self.commit(suspension=self.saved())
+        for vm in ("vm2", "vm3"):
+            self.a.create(vm, "web")
+        self.assertEqual([], self.suspended("vm2", "booted"))
+        self.qemu.memory = "file"
+        found = self.suspended("vm3", "own")
+        ends = [offset + length for offset, length in found]
+        self.assertEqual([suspended.place(0), *ends[:-1]], [offset for offset, _ in found])
+        self.assertEqual(suspended.place(0) + memory, ends[-1])
+        self.assertLessEqual(max(length for _, length in found), 1 << 20)
+
+    def test_memory_that_cannot_be_read_is_an_error_before_anything_is_made(self):
+        self.commit(suspension=self.saved())
+        self.a.create("vm2", "web")
+        self.qemu.memory = "file"
+        self.a.kernel.mapping("virtman_web_base").hung = True
+        self.assertRaises(KernelFailure, self.suspended, "vm2", "own")
+        self.assertIsNone(self.a.commits.layers.find("own"))
+        self.assertNotIn("migrate", self.qemu.told)
 
     def test_nothing_is_left_of_what_fails(self):
         for fault in (QemuFailed("no"), NoSpace("no")):
