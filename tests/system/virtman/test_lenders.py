@@ -10,9 +10,8 @@ from typing import ClassVar
 from lab.deployment import SOURCE_DISK
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, DeployedCase, report, sha256
-from tests.system.virtman.rot import rot
+from tests.system.virtman.rot import BLOCK, Rotting
 
-BLOCK = 4096
 CACHE = "/dev/ubdb"
 NEW = "image2"
 NETWORK = "vec0"
@@ -20,6 +19,8 @@ STRIPE = f"/dev/mapper/virtman_{NEW}_stripe"
 EARLIER = f"/dev/mapper/virtman_{DeployedCase.image}_image"
 MOST = 1.05  # over the blocks that are new, and read from the image's own parents
 RECEIVED = 0.25  # of the image, as a cache lacks a tenth of what went through it
+# Far apart, for a cache lacks what it lacks in a row; the new version has nearly all of them.
+WRONG = range(1001 * BLOCK, 3000 * BLOCK, 61 * BLOCK)
 # Reads blocks at random, past the page cache, until a file is there; ends at once at an error.
 READER = """
 import mmap, os, random, sys, time
@@ -32,7 +33,7 @@ print("read all")
 """
 
 
-class TestLenders(DeployedCase):
+class TestLenders(Rotting, DeployedCase):
     name = "lenders"
     node_count = 2
     size = 32 * MIB
@@ -124,11 +125,6 @@ class TestLenders(DeployedCase):
         self.other.restart()
         self.start_agent(self.other)
 
-    def scrub(self):
-        """Have the earlier image's cache compared; return where it was wrong."""
-        done = self.virtman(self.node, "image", "scrub", "--json", self.image, timeout=120)
-        return json.loads(done.stdout)["dropped"]
-
     def await_lender(self):
         wait_until(lambda: self.lenders() == [self.image], "the other image lending", 60, 0.5)
 
@@ -167,7 +163,7 @@ class TestLenders(DeployedCase):
         first = self.start(self.image, "vm1")
         self.assertEqual(self.sha256, sha256(self.node, first))
         second = self.start(NEW, "vm2")
-        rot(self.node, CACHE, self.content, range(1001 * BLOCK, 1033 * BLOCK, BLOCK))
+        self.rot(self.node, CACHE, WRONG)
         self.assertEqual([self.image], self.lenders())
         self.assertEqual(expected, sha256(self.node, second))
         wait_until(lambda: not self.lenders(), "wrong bytes being noticed", 30, 0.5)
@@ -217,11 +213,11 @@ class TestLenders(DeployedCase):
         first = self.start(self.image, "vm1")
         self.assertEqual(self.sha256, sha256(self.node, first))
         second = self.start(NEW, "vm2")
-        rot(self.node, CACHE, self.content, range(1001 * BLOCK, 1033 * BLOCK, BLOCK))
-        self.assertTrue(self.scrub())
+        rotten = self.rot(self.node, CACHE, WRONG)
+        self.assertEqual(rotten, self.scrub(self.node))
         self.assertEqual(expected, sha256(self.node, second))
         with self.reading(second):
-            self.assertEqual([], self.scrub())
+            self.assertEqual([], self.scrub(self.node))
         self.assertEqual([self.image], self.lenders())
         self.node.run(["sync"])
         self.node.restart()
