@@ -46,7 +46,8 @@ class SnapshotAnswer(TypedDict):
 class LayerAnswer(TypedDict):
     """A layer that this node has made, or makes; ``created_at`` is a moment of RFC 3339.
 
-    ``state`` is "copying", "hashing", "serving", "kept" or "failed", with the error's ``code``.
+    ``state`` is "reading" or "saving" as a VM's memory is, "copying", "hashing", "serving", "kept"
+    or "failed", with the error's ``code``.
     """
 
     layer: str

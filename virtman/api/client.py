@@ -240,8 +240,7 @@ class Client:
         body: dict[str, object] = {"as": naming.check("layer", name), "qmp": qmp, "force": forced}
         body |= {"saved": saved} if saved else {}
         body |= {"project": project} if project else {}
-        begun = self._call("POST", f"{_instance(vm)}/suspend", body, patient=True)
-        return cast("LayerAnswer", begun)
+        return cast("LayerAnswer", self._call("POST", f"{_instance(vm)}/suspend", body))
 
     def suspended(self, image: str) -> tuple[Suspended, str]:
         """Return what it takes to resume VMs of a suspended image, and what has their memory.

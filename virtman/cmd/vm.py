@@ -252,9 +252,7 @@ def suspend(
             qmp, own = asked.enter_context(relay.monitor(domain, connect, owner))
             project = project or own
         assert qmp is not None
-        with table.status_line(as_json=as_json) as show:
-            show(f"the memory of {vm} is being saved")
-            client.suspend(vm, name, qmp, forced=force, saved=saved or "", project=project)
+        client.suspend(vm, name, qmp, forced=force, saved=saved or "", project=project)
         follow_layer(client, name, as_json=as_json)
 
 

@@ -7,7 +7,8 @@
     served, known to Volt
     Commit says "kept"      the copy goes, and the VM if this is its end
 
-A suspended image is a commit that has the VM's memory of the same moment too: ``suspensions``.
+A suspended image is a commit that has the VM's memory of the same moment too: ``suspensions``. That
+may take a while, so it is done on the commit's thread.
 
 A checkpoint is a commit that can lie on an earlier one of the same VM. Then only what has changed
 since is read: a hidden snapshot holds what the VM's data were, until there is a later checkpoint.
@@ -22,7 +23,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -47,13 +48,12 @@ from virtman.errors import (
     VirtmanError,
 )
 from virtman.migration import exports, suspensions
-from virtman.migration.suspensions import Suspension
+from virtman.migration.suspensions import Suspension, Tell
 from virtman.migration.writing import Content
 from virtman.model import layer_file, naming
 from virtman.model.address import Portal, Proof
 from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import PORTION
-from virtman.model.naming import Device
 from virtman.node.agent import Agent, device_path
 from virtman.stack.transport import SourceLayer, transport
 
@@ -75,8 +75,9 @@ _PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed
 class Status:
     """How far a commit is.
 
-    :ivar state: "copying", "hashing", "serving"; "kept" once Volt knows the layer; "failed"
-    :ivar done: bytes that were copied, or hashed
+    :ivar state: "reading" and "saving" the memory of a VM; "copying", "hashing", "serving"; "kept"
+        once Volt knows the layer; "failed"
+    :ivar done: bytes that were read, saved, copied, or hashed
     :ivar total: of so many
     :ivar length: bytes of the layer; 0 while that is not known
     :ivar note: why nothing goes on at the moment, or what went wrong; empty if all is well
@@ -149,21 +150,15 @@ class Commits:
         :param project: whose VMs alone may have the memory; empty for that of the VM, or of the
             image, if it was resumed
         :raises SuspendedForeign: if it was resumed from an image of another project
-        :raises QemuFailed: if it does not answer, or does not hand its state over
+        :raises QemuFailed: if it does not answer
         :raises SuspendedInvalid: if it has hardware with which it cannot be resumed
         :raises NicsAttached: if it has network cards
         :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
-        :raises KernelFailure: if it was resumed, and memory that it lacks cannot be read
         """
         instance = self.agent.records.get(naming.check("VM", vm))
-        device = device_path(instance)
         info = self.agent.coordinator.image(instance.image)
-        project = suspensions.project(info, qmp, project)
-        with suspensions.of(self.layers, qmp, saved, project) as suspension:
-            suspension.check(vm, device, forced)
-            if info.layer is not None and info.layer.suspended is not None:
-                suspension.read_ahead(Device(info.name, "base").node, info.layer.suspended)
-            return self.commit(vm, name, suspension=suspension)
+        suspension = Suspension(self.layers, info, qmp, forced=forced, saved=saved, wanted=project)
+        return self.commit(vm, name, suspension=suspension)
 
     def commit(
         self,
@@ -197,6 +192,8 @@ class Commits:
         self.agent.records.check_vm(f"{name}.now")
         if final:
             self._check_closed(vm)
+        if suspension is not None:
+            suspension.check(vm, device_path(instance))
         origin = instance.origin or self.agent.info(instance.image).origin
         secret = secrets.token_hex(_SECRET_BYTES)
         since = self._latest(instance) if checkpoint else ""
@@ -204,14 +201,12 @@ class Commits:
             name, vm, instance.image, origin, instance.size, secret, time.time(), final,
             checkpoint=checkpoint, since=since, qmp=suspension.qmp if suspension else "",
         )  # fmt: skip
+        copied = partial(self.agent.create, commit.copy, original=vm)
         with self._adding(commit):
+            if suspension is not None:
+                return self._begin(commit, partial(suspension.save, commit, copied))
             try:
-                copied = partial(self.agent.create, commit.copy, original=vm)
-                if suspension is None:
-                    copied()
-                else:
-                    commit = suspension.save(commit, copied)
-                    self.layers.put(commit)
+                copied()
             except BaseException:
                 if self._has_data(commit):  # it could not be taken away again
                     self._begin(self._undone(commit))
@@ -352,23 +347,32 @@ class Commits:
 
     # How it goes on: on the commit's thread.
 
-    def _begin(self, commit: Commit) -> Status:
-        status = Status(commit, "kept" if commit.phase is Phase.KEPT else "copying")
+    def _begin(self, commit: Commit, save: Callable[[Tell], Commit] | None = None) -> Status:
+        """Have a thread go on with a commit.
+
+        :param save: has the memory of a VM first, and returns the commit with what is known of it
+        """
+        state = "copying" if save is None else "saving"
+        status = Status(commit, "kept" if commit.phase is Phase.KEPT else state)
         with self._changed:
             ended = [name for name in self._statuses if self.layers.find(name) is None]
             for name in ended[:-_REMEMBERED]:
                 del self._statuses[name]
             self._statuses[commit.name] = status
-            self._spawn(commit.name)
+            self._spawn(commit.name, save)
         return status
 
-    def _spawn(self, name: str) -> threading.Thread:
-        thread = threading.Thread(target=self._run, args=(name,), name=f"layer {name}", daemon=True)
+    def _spawn(self, name: str, save: Callable[[Tell], Commit] | None = None) -> threading.Thread:
+        thread = threading.Thread(
+            target=self._run, args=(name, save), name=f"layer {name}", daemon=True
+        )
         self._threads[name] = thread
         thread.start()
         return thread
 
-    def _run(self, name: str) -> None:
+    def _run(self, name: str, save: Callable[[Tell], Commit] | None) -> None:
+        if save is not None:
+            self._save(name, save)
         settled = False
         while not self._has_ended(name, settled):
             commit = self.layers.get(name)
@@ -381,6 +385,24 @@ class Commits:
                 self._wait(name, err)
             except Exception as err:
                 self._fail(name, err)
+
+    def _save(self, name: str, save: Callable[[Tell], Commit]) -> None:
+        """Have the memory of a VM, which goes on; what fails is not tried again."""
+        commit = self.layers.get(name)
+
+        def tell(state: str, done: int, total: int) -> None:
+            self._check_wanted(commit)
+            self._note(name, state=state, done=done, total=total)
+
+        try:
+            commit = save(tell)
+            with self._changed:
+                self._check_wanted(commit)
+                self.layers.put(commit)
+        except _Stopped:
+            LOG.info("layer %s: its VM is not saved, as the agent ends", name)
+        except Exception as err:
+            self._fail(name, err)
 
     def _has_ended(self, name: str, settled: bool) -> bool:
         """Tell whether there is nothing left to do: then somebody else begins, if at all."""

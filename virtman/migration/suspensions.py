@@ -2,8 +2,8 @@
 
 ::
 
-    memory is read ahead    of a VM that was resumed: it lacks what it has not touched
     Commit is written       says where the VM's QEMU listens
+    memory is read ahead    of a VM that was resumed: it lacks what it has not touched
     the VM stands still     its memory is in a file, as ``virtman.qemu.saving`` does it
     copy                    of the VM's disk, of the same moment
     the VM goes on
@@ -20,8 +20,8 @@ import logging
 import os
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from virtman import sparse
 from virtman.coordinator.interface import ImageInfo
@@ -29,7 +29,8 @@ from virtman.disk.layers import Commit, Layers
 from virtman.errors import NicsAttached, QemuFailed, SessionsOpen, SuspendedInvalid
 from virtman.model import suspended
 from virtman.model.dirty import CHUNK
-from virtman.model.suspended import Suspended
+from virtman.model.naming import Device
+from virtman.model.suspended import Hardware, Suspended
 from virtman.qemu import guest_agent, guests, inspection, saving
 from virtman.qemu.qmp import Monitor
 from virtman.qemu.saving import Saving
@@ -43,40 +44,89 @@ _AHEAD, _PART = 16 << 20, 1 << 20
 
 _NEVER_RAN = ("inmigrate", "prelaunch")
 
+Tell = Callable[[str, int, int], None]
+"""Takes what is done, and bytes of it: how many are done, and of how many."""
+
 
 class Suspension:
     """What saves a VM.
 
     :param layers: of this node
-    :param monitor: of its QEMU
+    :param image: the VM's
+    :param qmp: socket at which its QEMU answers nobody else
+    :param forced: although it has network cards, or somebody is logged in
     :param saved: file in which QEMU saved it elsewhere; empty if it runs
-    :param project: whose VMs alone may have the memory; empty if all may
+    :param wanted: whose VMs alone may have the memory; see ``project``
     """
 
     def __init__(
-        self, layers: Layers, monitor: Monitor, saved: str = "", project: str = ""
+        self,
+        layers: Layers,
+        image: ImageInfo,
+        qmp: str,
+        *,
+        forced: bool = False,
+        saved: str = "",
+        wanted: str = "",
     ) -> None:
-        self.layers = layers
-        self._monitor = monitor
+        self.qmp = qmp
+        self._layers = layers
+        self._image = image
+        self._forced = forced
         self._saved = saved
-        self._project = project
-        self.qmp = monitor.path
-        self._hardware = inspection.hardware(monitor)
+        self._project = project(image, qmp, wanted)
 
-    def check(self, vm: str, device: str, forced: bool) -> None:
+    def check(self, vm: str, device: str) -> None:
         """See that a VM can be suspended, and what goes on from that be of use.
 
         :param device: of its disk
-        :param forced: although it has network cards, or somebody is logged in
-        :raises SuspendedInvalid: if it cannot
+        :raises QemuFailed: if its QEMU does not answer
+        :raises SuspendedInvalid: if it cannot, or no other VM can have the same hardware
         :raises NicsAttached: if it has network cards
         :raises SessionsOpen: if somebody is logged in, or a guest agent does not tell
         """
-        drive = inspection.drive(self._monitor)
+        with Monitor(self.qmp) as monitor:
+            hardware = inspection.hardware(monitor)
+            self._check_itself(monitor, vm, device)
+            if not self._forced:
+                _check_closed(monitor, hardware)
+
+    def save(self, commit: Commit, copy: Callable[[], object], tell: Tell) -> Commit:
+        """Return a commit whose VM's memory is in its file.
+
+        :param copy: has the VM's disk of this moment
+        :param tell: called now and then; what it raises ends it, and the VM goes on
+        :raises QemuFailed: if QEMU does not hand its state over
+        :raises KernelFailure: if the VM was resumed, and memory that it lacks cannot be read
+        :raises NoSpace: if the memory does not fit
+        """
+        file = self._layers.memory(commit.name)
+        with Monitor(self.qmp) as monitor:
+            hardware = inspection.hardware(monitor)
+            self._layers.check_room(commit.name, hardware.memory)
+            save = Saving(monitor, hardware, commit.disk_size, file)
+            if not self._saved:
+                self._read_ahead(monitor, partial(tell, "reading"))
+            with save.converter() as converter:
+                if self._saved:
+                    converter.load(self._saved)
+                    copy()
+                else:
+                    with save.still(converter, partial(tell, "saving")):
+                        copy()
+                state = save.state(converter)
+        digest = hashlib.sha256(state).hexdigest()
+        # where it is to be is known once it is known what the layer lies on
+        at = suspended.place(0)
+        made = Suspended(at, len(state), digest, hardware, self._project)
+        return replace(commit, qmp="", suspended=made)
+
+    def _check_itself(self, monitor: Monitor, vm: str, device: str) -> None:
+        drive = inspection.drive(monitor)
         is_same = os.path.exists(drive) and os.path.samefile(drive, device)
         if not is_same and drive != guests.disk_of(vm):
             raise SuspendedInvalid(f"the disk of the QEMU at {self.qmp} is {drive}, not {device}")
-        status = self._monitor.status
+        status = monitor.status
         if self._saved and status not in _NEVER_RAN:
             raise SuspendedInvalid(
                 f"the QEMU at {self.qmp} is {status}: it must tell what the saved VM consists of, "
@@ -84,76 +134,42 @@ class Suspension:
             )
         if not self._saved and status != "running":
             raise SuspendedInvalid(f"the VM is {status}: have it run first")
-        if forced:
-            return
-        if self._hardware.nics:
-            cards = ", ".join(one.mac for one in self._hardware.nics)
-            raise NicsAttached(
-                f"the VM has network cards ({cards}): all VMs that are resumed would have these "
-                "addresses, and the VM's connections. Unplug the cards first, and plug in others "
-                "after each resume; or force it, and the cards stay without a network"
-            )
-        channel = inspection.guest_agent(self._monitor)
-        users = guest_agent.users(channel) if channel else []
-        if users:
-            raise SessionsOpen(
-                f"there are sessions of {', '.join(users)}: all VMs that are resumed would have "
-                "them, with what is open and decrypted there. Have them end, or force it"
-            )
 
-    def read_ahead(self, device: str, record: Suspended) -> None:
+    def _read_ahead(self, monitor: Monitor, tell: Callable[[int, int], None]) -> None:
         """Have all memory of a VM here that was resumed, before its QEMU asks for it page by page.
 
         A page that cannot be read would end that QEMU.
-
-        :param device: of its image, which has the memory
-        :param record: of that image
-        :raises KernelFailure: if the memory cannot be read
         """
-        if self._saved or not inspection.has_memory_in_file(self._monitor):
+        record = self._image.layer.suspended if self._image.layer else None
+        if record is None or not inspection.has_memory_in_file(monitor):
             return
-        end = record.at + record.hardware.memory
+        device, memory = Device(self._image.name, "base").node, record.hardware.memory
         with explained(f"reading the memory of {device}"):
-            for begin in range(record.at, end, _AHEAD):
-                stop = min(begin + _AHEAD, end)
-                parts = [(at, min(_PART, stop - at)) for at in range(begin, stop, _PART)]
+            for begin in range(0, memory, _AHEAD):
+                tell(begin, memory)
+                stop = min(begin + _AHEAD, memory)
+                parts = [
+                    (record.at + at, min(_PART, stop - at)) for at in range(begin, stop, _PART)
+                ]
                 page_cache.fetch(device, parts)
 
-    def save(self, commit: Commit, copy: Callable[[], object]) -> Commit:
-        """Return a commit whose VM's memory is in its file.
 
-        :param copy: has the VM's disk of this moment
-        :raises NoSpace: if the memory does not fit
-        """
-        file = self.layers.memory(commit.name)
-        self.layers.check_room(commit.name, self._hardware.memory)
-        save = Saving(self._monitor, self._hardware, commit.disk_size, file)
-        with save.converter() as converter:
-            if self._saved:
-                converter.load(self._saved)
-                copy()
-            else:
-                with save.still(converter):
-                    copy()
-            state = save.state(converter)
-        digest = hashlib.sha256(state).hexdigest()
-        # where it is to be is known once it is known what the layer lies on
-        at = suspended.place(0)
-        made = Suspended(at, len(state), digest, self._hardware, self._project)
-        return replace(commit, qmp="", suspended=made)
-
-
-@contextmanager
-def of(layers: Layers, qmp: str, saved: str = "", project: str = "") -> Iterator[Suspension]:
-    """Give what saves the VM whose QEMU listens there.
-
-    :param saved: file in which QEMU saved that VM elsewhere; empty if it runs
-    :param project: whose VMs alone may have the memory; empty if all may
-    :raises QemuFailed: if it does not answer
-    :raises SuspendedInvalid: if no other VM can have the same hardware
-    """
-    with Monitor(qmp) as monitor:
-        yield Suspension(layers, monitor, saved, project)
+def _check_closed(monitor: Monitor, hardware: Hardware) -> None:
+    """See that a VM has nothing open that all who go on from it would have too."""
+    if hardware.nics:
+        cards = ", ".join(one.mac for one in hardware.nics)
+        raise NicsAttached(
+            f"the VM has network cards ({cards}): all VMs that are resumed would have these "
+            "addresses, and the VM's connections. Unplug the cards first, and plug in others "
+            "after each resume; or force it, and the cards stay without a network"
+        )
+    channel = inspection.guest_agent(monitor)
+    users = guest_agent.users(channel) if channel else []
+    if users:
+        raise SessionsOpen(
+            f"there are sessions of {', '.join(users)}: all VMs that are resumed would have "
+            "them, with what is open and decrypted there. Have them end, or force it"
+        )
 
 
 def project(image: ImageInfo, qmp: str, wanted: str) -> str:

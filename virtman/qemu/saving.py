@@ -22,7 +22,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -91,12 +91,17 @@ class Saving:
                 process.wait()
 
     @contextmanager
-    def still(self, converter: Monitor) -> Iterator[None]:
-        """Have the memory in the file, and the VM stand still meanwhile."""
+    def still(self, converter: Monitor, tell: Callable[[int, int], None]) -> Iterator[None]:
+        """Have the memory in the file, and the VM stand still meanwhile.
+
+        :param tell: called now and then with the bytes that are there, and of how many; what it
+            raises ends it
+        """
         stopped = False
 
-        def look(seconds: float) -> None:
+        def look(seconds: float, done: int, total: int) -> None:
             nonlocal stopped
+            tell(done, total)
             if seconds > _BUSY and not stopped:
                 self.monitor.ask("stop")
                 stopped = True

@@ -2,13 +2,15 @@
 
 import io
 import os
+import time
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
 import fixtures
-from testtools import ExpectedException
 
 from tests.functional.virtman.background.test_boots import HOW, PIECE, Quick, following
+from tests.functional.virtman.base import DEADLINE
 from tests.functional.virtman.doubles.guest_agent import GuestAgent
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.doubles.qemu import CARD, CONTROLLER, DISK, PORT, Qemu
@@ -28,6 +30,7 @@ from virtman.errors import (
     SessionsOpen,
     SuspendedForeign,
     SuspendedInvalid,
+    VirtmanError,
 )
 from virtman.image.boot import Options
 from virtman.migration import suspensions
@@ -51,15 +54,23 @@ HELD = (0, 5, 32)  # chunks of the memory, and the device state behind it
 class Saved:
     """What saves a VM in place of two QEMUs: its memory has some chunks that are not zeros."""
 
-    def __init__(self, layers, qmp, fails=None, held=HELD, project=""):
+    def __init__(self, layers, qmp, fails=None, held=HELD, project="", is_long=False):
         self.layers = layers
         self.qmp = qmp
         self.fails = fails
         self.held = held
         self.project = project
+        self.is_long = is_long
 
-    def save(self, commit, copy):
+    def check(self, vm, device):
+        pass
+
+    def save(self, commit, copy, tell):
         copy()
+        tell("saving", 1, 2)
+        while self.is_long:
+            time.sleep(0.01)
+            tell("saving", 1, 2)
         if self.fails is not None:
             raise self.fails
         with open(self.layers.memory(commit.name), "wb") as file:
@@ -67,6 +78,29 @@ class Saved:
                 os.pwrite(file.fileno(), bytes([65 + number]) * 100, number * BYTES)
         made = Suspended(suspended.place(0), 100, HASH, HARDWARE, self.project)
         return replace(commit, qmp="", suspended=made)
+
+
+class Emptied:
+    """``Saving`` of a VM whose memory is zeros: a QEMU that only answers sends none."""
+
+    def __init__(self, monitor, hardware, disk, file):
+        self.memory, self.file = hardware.memory, file
+
+    @contextmanager
+    def converter(self):
+        yield None
+
+    @contextmanager
+    def still(self, converter, tell):
+        tell(0, self.memory)
+        yield
+
+    def state(self, converter):
+        self.file.write_bytes(b"")
+        os.truncate(self.file, self.memory)
+        with self.file.open("ab") as file:
+            file.write(b"state")
+        return b"state"
 
 
 class SuspensionTest(CommitCase):
@@ -77,6 +111,10 @@ class SuspensionTest(CommitCase):
 
     def saved(self, node=None, **words):
         return Saved((node or self.a).commits.layers, self.qemu.path, **words)
+
+    def suspension(self, **words):
+        info = self.a.agent.coordinator.image("debian")
+        return suspensions.Suspension(self.a.commits.layers, info, self.qemu.path, **words)
 
     def numbers(self, name):
         file = os.open(self.a.folder / "layers" / f"{name}.layer", os.O_RDONLY)
@@ -180,8 +218,10 @@ class SuspensionTest(CommitCase):
         self.assertEqual([], self.numbers("own"))
 
     def test_an_agent_that_dies_before_it_has_the_memory_has_the_next_let_the_vm_go_on(self):
-        with ExpectedException(Killed):
-            self.begin(suspension=self.saved(fails=Killed()))
+        self.begin(suspension=self.saved(fails=Killed()))
+        thread = self.a.commits._threads["web"]
+        thread.join(DEADLINE)
+        self.assertFalse(thread.is_alive())
         self.qemu.status = "postmigrate"
         self.restart(self.a)
         self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
@@ -195,13 +235,15 @@ class SuspensionTest(CommitCase):
         ahead.clear()
         found = []
 
-        def save(_, commit, copy):
-            found.extend(ahead)
-            return self.saved(held=(1,)).save(commit, copy)
+        class Saving(Emptied):
+            def converter(self):
+                found.extend(ahead)
+                return super().converter()
 
-        with fixtures.MockPatchObject(suspensions.Suspension, "save", save), self.a.process.here():
-            self.a.commits.suspend(vm, name, self.qemu.path)
-        self.ended(name)
+        with fixtures.MockPatchObject(suspensions, "Saving", Saving):
+            with self.a.process.here():
+                self.a.commits.suspend(vm, name, self.qemu.path)
+            self.assertEqual("kept", self.ended(name).state)
         return [(offset, length) for of, offset, length in found if of == "virtman_web_base"]
 
     def test_all_memory_of_who_was_resumed_is_read_before_it_is_saved(self):
@@ -221,22 +263,47 @@ class SuspensionTest(CommitCase):
     def test_memory_that_cannot_be_read_is_an_error_before_anything_is_made(self):
         self.commit(suspension=self.saved())
         self.a.create("vm2", "web")
-        self.qemu.memory = "file"
+        self.qemu.memory, self.qemu.disk = "file", "/dev/virtman/vm2.disk"
         self.a.kernel.mapping("virtman_web_base").hung = True
-        self.assertRaises(KernelFailure, self.suspended, "vm2", "own")
-        self.assertIsNone(self.a.commits.layers.find("own"))
+        with self.a.process.here():
+            self.a.commits.suspend("vm2", "own", self.qemu.path)
+        failed = self.ended("own")
+        self.assertEqual(("failed", KernelFailure.code), (failed.state, failed.code))
+        self.await_(lambda: self.a.commits.layers.find("own") is None, self.a.commits.all)
         self.assertNotIn("migrate", self.qemu.told)
 
     def test_nothing_is_left_of_what_fails(self):
-        for fault in (QemuFailed("no"), NoSpace("no")):
-            with self.a.process.here():
-                self.assertRaises(
-                    type(fault), self.a.commits.commit, "vm1", "web",
-                    suspension=self.saved(fails=fault),
-                )  # fmt: skip
+        for fault in (QemuFailed("no"), NoSpace("no"), KeyError("no")):
+            self.qemu.status = "postmigrate"
+            failed = self.commit(suspension=self.saved(fails=fault))
+            code = getattr(fault, "code", VirtmanError.code)
+            self.assertEqual(("failed", code), (failed.state, failed.code))
+            self.assertIn("no", failed.note)
             self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
             self.assert_gone()
+            self.assertEqual("running", self.qemu.status)
             self.assertEqual("ab...f..", self.read(self.a, "vm1"))
+
+    def test_one_that_is_given_up_meanwhile_goes_on_and_nothing_is_left(self):
+        self.begin(suspension=self.saved(is_long=True))
+        self.await_(lambda: self.a.commits.show("web").total == 2, self.a.commits.all)
+        shown = self.a.commits.show("web")
+        self.assertEqual(("saving", 1), (shown.state, shown.done))
+        # who asks for the same again is told how far it is
+        self.assertEqual(shown, self.begin(suspension=self.saved()))
+        self.qemu.status = "postmigrate"
+        self.assertTrue(self.remove())
+        self.assertEqual("running", self.qemu.status)
+        self.assert_gone()
+
+    def test_an_agent_that_ends_meanwhile_has_the_next_undo_it(self):
+        self.begin(suspension=self.saved(is_long=True))
+        self.await_(lambda: self.a.commits.show("web").total == 2, self.a.commits.all)
+        self.a.commits.stop()
+        self.assertEqual({}, self.a.commits._threads)
+        self.restart(self.a)
+        self.await_(lambda: not self.a.commits.layers.all(), self.a.commits.all)
+        self.assert_gone()
 
     def refused(self, kind, **words):
         with self.a.process.here():
@@ -266,10 +333,10 @@ class SuspensionTest(CommitCase):
         self.addCleanup(agent.stop)
         self.qemu.channel = f"unix:{agent.path},server=on"
         self.assertIn("alice", self.refused(SessionsOpen))
-        with self.a.process.here(), suspensions.of(self.a.commits.layers, self.qemu.path) as found:
-            found.check("vm1", "/nowhere/disk", True)
+        with self.a.process.here():
+            self.suspension(forced=True).check("vm1", "/nowhere/disk")
             agent.users = ()
-            found.check("vm1", "/nowhere/disk", False)
+            self.suspension().check("vm1", "/nowhere/disk")
 
     def test_memory_that_a_vm_has_of_a_project_stays_there(self):
         self.commit(suspension=self.saved(project="shop"))
@@ -319,10 +386,7 @@ class SuspensionTest(CommitCase):
     def test_with_a_save_the_vm_here_must_never_have_run(self):
         self.qemu.disk = "/dev/virtman/vm1.disk"
         self.assertIn("-incoming defer", self.refused(SuspendedInvalid, saved="/nowhere/save"))
-        with (
-            self.a.process.here(),
-            suspensions.of(self.a.commits.layers, self.qemu.path, "/nowhere/save") as found,
-        ):
+        with self.a.process.here():
             for status in ("inmigrate", "prelaunch"):
                 self.qemu.status = status
-                found.check("vm1", "/nowhere/disk", False)
+                self.suspension(saved="/nowhere/save").check("vm1", "/nowhere/disk")
