@@ -41,8 +41,8 @@ _MODULES = (
 )  # fmt: skip
 # Roles of devices that are held back on purpose at times.
 _HELD = ("image", "origin", "vm")
-# How roles begin of devices that belong to the agent's account.
-_READ = "export"
+# How roles begin of devices that belong to the agent's account, which reads them.
+_READ = ("export", "base")
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], CacheGroup]] = {
     "bcache": bcache.BcacheGroup,
     "dmcache": dmcache.DmCacheGroup,

@@ -18,7 +18,7 @@ class OverLayer(Mapped):
     """
 
     flush = False
-    is_ours = True  # the memory of a suspended image is read ahead of QEMU
+    is_ours = True  # it may have the memory of a VM, which is read ahead of QEMU
 
     def __init__(self, step: plan.Over) -> None:
         super().__init__(str(step.device))
