@@ -565,9 +565,10 @@ class Life:
         wanted = replace(wanted, lends=self.health.lends())
         if wanted.local:
             return wanted
-        if Path(wanted.basis).is_file():
-            wanted = replace(wanted, lenders=self.health.lenders(self.lenders.names))
-        wanted = replace(wanted, kept=self.health.kept(wanted.stripes))
+        # without the file there are none, whatever there was before it was left, or half left
+        is_told = Path(wanted.basis).is_file()
+        lenders = self.health.lenders(self.lenders.names) if is_told else ()
+        wanted = replace(wanted, lenders=lenders, kept=self.health.kept(wanted.stripes))
         return replace(wanted, warm=self.health.is_read_from_cache(planner.image(wanted)))
 
     def _give_up_earlier(self) -> None:

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from virtman.privileged.command import run
 # Debian's, and others': where open-iscsi keeps what it knows of targets, a file each.
 _RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))
 _REFUSED = re.compile(r"status 24\b|authorization failure")
+# iscsiadm goes through the records of all targets, and fails if one of them goes just then, perhaps
+# after it did what it was asked for: then there is a session already, or none or no record any more.
+_RACED = "status 6:"
+_DONE = {"--login": "status 15:", "--logout": "status 21:", "delete": "status 21:"}
+_TRIES, _PAUSE = 20, 0.05
 
 # A parent that died must be noticed in seconds: the defaults wait for two minutes. But LIO
 # answers a ping only after the reads before it, which wait for the parent's own parents:
@@ -52,13 +58,13 @@ def login(ip: str, port: int, target: str, user: str, secret: str) -> None:
     :raises OSError: with iscsiadm's words if the portal or the target does not answer
     """
     where = _where(ip, port, target)
-    run("iscsiadm", *where, "-o", "new")
+    _run(*where, "-o", "new")
     _remember(ip, port, target, user, secret)
     try:
-        run("iscsiadm", *where, "--login")
+        _run(*where, "--login")
     except OSError as err:
         with contextlib.suppress(OSError):
-            run("iscsiadm", *where, "-o", "delete")
+            _run(*where, "-o", "delete")
         if _REFUSED.search(str(err)):
             raise PermissionError(errno.EACCES, f"{target}: wrong user or secret") from err
         raise
@@ -107,8 +113,8 @@ def scan(target: str, lun: int) -> None:
 def logout(ip: str, port: int, target: str) -> None:
     """Close a session and forget the target."""
     where = _where(ip, port, target)
-    run("iscsiadm", *where, "--logout")
-    run("iscsiadm", *where, "-o", "delete")
+    _run(*where, "--logout")
+    _run(*where, "-o", "delete")
 
 
 @context.entrypoint
@@ -129,13 +135,28 @@ def forget(ip: str, port: int, target: str) -> None:
     could not log in to that target again.
     """
     try:
-        run("iscsiadm", *_where(ip, port, target), "-o", "delete")
+        _run(*_where(ip, port, target), "-o", "delete")
     except OSError:
         found = _portal(ip, port, target)
         if found.is_dir():
             shutil.rmtree(found)
         else:
             found.unlink()
+
+
+def _run(*words: str) -> None:
+    """Have iscsiadm do something, again if the record of another target went meanwhile."""
+    done = _DONE.get(words[-1])
+    for tried in range(_TRIES):
+        try:
+            run("iscsiadm", *words)
+        except OSError as err:
+            if _RACED in str(err) and tried < _TRIES - 1:
+                time.sleep(_PAUSE)
+                continue
+            if not (tried and done and done in str(err)):
+                raise
+        return
 
 
 def _sessions(target: str) -> Iterator[Path]:

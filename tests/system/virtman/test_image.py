@@ -51,6 +51,17 @@ with dm._Task(dm._CREATE, "virtman_half") as task:
     task.run()
 os._exit(0)  # as if it was killed: the library would still do it
 """
+# Has iscsiadm make and delete records of targets at once, which fails without care for others.
+RECORDS = """
+from concurrent.futures import ThreadPoolExecutor
+from virtman.privileged import iscsi
+def come_and_go(name):
+    for _ in range(20):
+        for verb in "new", "delete":
+            iscsi._run(*iscsi._where("10.0.0.1", 3260, f"iqn.2003-01.org.example:{name}"), "-o", verb)
+with ThreadPoolExecutor() as pool:
+    list(pool.map(come_and_go, "abc"))
+"""
 SETTLE = 150  # seconds: by itself, udevadm waits for 120
 
 
@@ -144,6 +155,11 @@ class TestImage(DeployedCase):
         self.restart_agent(node)
         self.assertEqual((True, False), self.nodes_of(node))
         node.run(["dmsetup", "remove", "--noudevsync", "virtman_half"])
+
+    def test_targets_that_come_and_go_at_once_are_in_nobodys_way(self):
+        before = self.nodes[0].run(["ls", "/etc/iscsi/nodes"]).stdout
+        self.nodes[0].run(["python3", "-c", RECORDS], cwd="/opt/src", timeout=120)
+        self.assertEqual(before, self.nodes[0].run(["ls", "/etc/iscsi/nodes"]).stdout)
 
     def nodes_of(self, node):
         """Tell whether the half-made device has a node, and the half-removed one."""

@@ -5,13 +5,14 @@ import contextlib
 from tests.functional.virtman.base import TestCase
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.liveness import Pulse
-from virtman.errors import CoordinatorRefused, DeviceBusy, ImageUnknown
+from virtman.errors import CoordinatorRefused, DeviceBusy, ImageUnknown, VirtmanError
 from virtman.model.basis import Run
 
 V2 = "virtman_v2_"
 LENT = "virtman_debian_lent"
 RUNS = {"debian": [Run(0, 0, 100, 8), Run(0, 300, 1000, 20)]}
 BLOCKS = 2048
+ENOUGH = 400
 MINE = {"image", "lent", "mixed", "mixture"}
 """Roles of devices that come, change or go as images lend."""
 
@@ -156,6 +157,24 @@ class LendersTest(LendersCase):
         node.drop("v2")
         node.create("vm2", "v2")
         self.assert_mixed(node)
+
+    def test_one_whose_drop_failed_is_whole_again(self):
+        node = self.both()
+        expected = node.kernel.state()
+        for index in range(1, ENOUGH):
+            node.destroy("vm2")
+            node.process.fate(fail_at=index)
+            with contextlib.suppress(ExceptionGroup, VirtmanError):
+                node.drop("v2")
+            fired = node.process.fired
+            node.process.fate()
+            node.create("vm2", "v2")
+            node.settle()
+            self.assertEqual(expected, node.kernel.state(), (index, fired))
+            self.assert_mixed(node)
+            if not fired:
+                break
+        self.assertGreater(index, 10)
 
     def test_the_next_agent_changes_nothing(self):
         node = self.both()

@@ -1,5 +1,6 @@
 """What open-iscsi is told in its own files."""
 
+import errno
 import stat
 from pathlib import Path
 
@@ -68,3 +69,48 @@ class RecordTest(testtools.TestCase):
 
     def test_a_target_that_is_not_known_is_an_error(self):
         self.assertRaises(OSError, iscsi._remember, "10.0.0.9", 3260, TARGET, "", "")
+
+
+class RaceTest(testtools.TestCase):
+    """iscsiadm fails if the record of any target goes while it goes through all of them."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(iscsi, "run", self.run_))
+        self.useFixture(fixtures.MockPatchObject(iscsi, "time"))
+        self.answers, self.asked = [], []
+
+    def run_(self, *words):
+        self.asked.append(words)
+        if self.answers and (status := self.answers.pop(0)):
+            raise OSError(errno.EIO, f"iscsiadm: status {status}: its words")
+
+    def failure(self, *answers, words="-o delete"):
+        """Return the status with which it fails at last; nothing if it does not."""
+        self.answers, self.asked = list(answers), []
+        try:
+            iscsi._run(*words.split())
+        except OSError as err:
+            return err.strerror.split()[2]
+        finally:
+            self.assertEqual([("iscsiadm", *words.split())], list(set(self.asked)))
+        return None
+
+    def test_it_is_asked_again(self):
+        self.assertIsNone(self.failure(6, 6, 0))
+        self.assertEqual(3, len(self.asked))
+
+    def test_what_it_had_done_nevertheless_is_done(self):
+        for words, status in (("-o delete", 21), ("--logout", 21), ("--login", 15)):
+            self.assertIsNone(self.failure(6, status, words=words))
+            self.assertEqual(f"{status}:", self.failure(status, words=words))
+
+    def test_anything_else_is_an_error_at_once(self):
+        for words in ("-o delete", "-o new", "--login"):
+            self.assertEqual("19:", self.failure(19, words=words))
+            self.assertEqual("19:", self.failure(6, 19, words=words))
+            self.assertEqual(2, len(self.asked))
+
+    def test_one_that_fails_ever_again_is_given_up(self):
+        for words in ("-o delete", "-o new"):
+            self.assertEqual("6:", self.failure(*[6] * 100, words=words))
