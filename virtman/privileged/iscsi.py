@@ -18,7 +18,7 @@ from virtman.privileged.command import run
 _RECORDS = (Path("/etc/iscsi/nodes"), Path("/var/lib/iscsi/nodes"))
 _REFUSED = re.compile(r"status 24\b|authorization failure")
 # iscsiadm goes through the records of all targets, and fails if one of them goes just then, perhaps
-# after it did what it was asked for: then there is a session already, or none or no record any more.
+# after it did what it was asked for: then there is a session already, or no session or record.
 _RACED = "status 6:"
 _DONE = {"--login": "status 15:", "--logout": "status 21:", "delete": "status 21:"}
 _TRIES, _PAUSE = 20, 0.05

@@ -58,7 +58,7 @@ from virtman.privileged import iscsi
 def come_and_go(name):
     for _ in range(20):
         for verb in "new", "delete":
-            iscsi._run(*iscsi._where("10.0.0.1", 3260, f"iqn.2003-01.org.example:{name}"), "-o", verb)
+            iscsi._run(*iscsi._where("10.0.0.1", 3260, f"iqn.test:{name}"), "-o", verb)
 with ThreadPoolExecutor() as pool:
     list(pool.map(come_and_go, "abc"))
 """
