@@ -27,7 +27,7 @@ from virtman import sparse
 from virtman.coordinator.interface import ImageInfo
 from virtman.disk.layers import Commit, Layers
 from virtman.errors import NicsAttached, QemuFailed, SessionsOpen, SuspendedInvalid
-from virtman.model import suspended
+from virtman.model import pieces, suspended
 from virtman.model.dirty import CHUNK
 from virtman.model.naming import Device
 from virtman.model.suspended import Hardware, Suspended
@@ -39,8 +39,8 @@ from virtman.stack.mapped import explained
 
 LOG = logging.getLogger(__name__)
 
-_AHEAD, _PART = 16 << 20, 1 << 20
-"""Bytes that are asked for at once, and in one request."""
+_PART, _AT_ONCE = 1 << 20, 16
+"""Bytes of memory in a request, and requests that are waited for together."""
 
 _NEVER_RAN = ("inmigrate", "prelaunch")
 
@@ -144,14 +144,12 @@ class Suspension:
         if record is None or not inspection.has_memory_in_file(monitor):
             return
         device, memory = Device(self._image.name, "base").node, record.hardware.memory
+        end = record.at + memory
+        parts = pieces.parts(range(record.at // _PART, -(-end // _PART)), _PART, end, _PART)
         with explained(f"reading the memory of {device}"):
-            for begin in range(0, memory, _AHEAD):
-                tell(begin, memory)
-                stop = min(begin + _AHEAD, memory)
-                parts = [
-                    (record.at + at, min(_PART, stop - at)) for at in range(begin, stop, _PART)
-                ]
-                page_cache.fetch(device, parts)
+            for done in range(0, len(parts), _AT_ONCE):
+                tell(done * _PART, memory)
+                page_cache.fetch(device, parts[done : done + _AT_ONCE])
 
 
 def _check_closed(monitor: Monitor, hardware: Hardware) -> None:

@@ -239,26 +239,21 @@ def reload(
     if settle:
         _check_flushes(settle)
 
-    def load() -> None:
-        with _Task(_RELOAD, name, read_only=read_only) as task:
-            task.targets(table)
-            task.run()
-
+    # one that is not flushed runs until its new table is there, or is held back by somebody else
+    undo = _revert if flush else _clear
     try:
         if flush:
             end = time.monotonic() + PATIENCE
             _suspend_in_time(name, flush, freeze, PATIENCE)
             if settle:
                 _flush_in_time(settle, max(0.0, end - time.monotonic()))
-            load()
-        else:
-            load()
+        with _Task(_RELOAD, name, read_only=read_only) as task:
+            task.targets(table)
+            task.run()
+        if not flush:
             _await_held(name, PATIENCE)
     except OSError:
-        if flush:
-            _revert(name)
-        else:  # until its new table is there it runs, or is held back by somebody else
-            _clear(name)
+        undo(name)
         raise
     try:
         # what still runs is suspended, swapped and resumed by the kernel in one: whoever dies

@@ -95,21 +95,20 @@ class Qemu(ABC):
             "migrate-set-capabilities", capabilities=[{"capability": capability, "state": state}]
         )
 
-    def await_migrated(self, look: Callable[[float, int, int], None] = lambda *_: None) -> None:
+    def await_migrated(self, look: Callable[[int, int], None] = lambda *_: None) -> None:
         """Wait until a migration has succeeded.
 
-        :param look: called now and then with the seconds that have passed, the bytes of memory
-            that were sent, and of how many; the latter two are 0 before it has begun
+        :param look: called now and then with the bytes of memory that were sent, and of how many;
+            both are 0 before it has begun
         :raises QemuFailed: if it has not
         """
-        begin = time.monotonic()
         while (found := self.ask("query-migrate")).get("status") != "completed":
             if found.get("status") in ("failed", "cancelled"):
                 why = found.get("error-desc", "no reason given")
                 raise QemuFailed(f"QEMU at {self.path} could not hand over its state: {why}")
             memory = found.get("ram", {"total": 0, "remaining": 0})
             total = memory["total"]
-            look(time.monotonic() - begin, total - memory["remaining"], total)
+            look(total - memory["remaining"], total)
             time.sleep(_LOOK)
 
 

@@ -97,12 +97,12 @@ class Saving:
         :param tell: called now and then with the bytes that are there, and of how many; what it
             raises ends it
         """
-        stopped = False
+        stopped, begin = False, time.monotonic()
 
-        def look(seconds: float, done: int, total: int) -> None:
+        def look(done: int, total: int) -> None:
             nonlocal stopped
             tell(done, total)
-            if seconds > _BUSY and not stopped:
+            if time.monotonic() - begin > _BUSY and not stopped:
                 self.monitor.ask("stop")
                 stopped = True
 

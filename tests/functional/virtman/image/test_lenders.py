@@ -3,6 +3,7 @@
 import contextlib
 
 from tests.functional.virtman.base import TestCase
+from tests.functional.virtman.disk.test_snapshots import ENOUGH
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.liveness import Pulse
 from virtman.errors import CoordinatorRefused, DeviceBusy, ImageUnknown, VirtmanError
@@ -12,7 +13,6 @@ V2 = "virtman_v2_"
 LENT = "virtman_debian_lent"
 RUNS = {"debian": [Run(0, 0, 100, 8), Run(0, 300, 1000, 20)]}
 BLOCKS = 2048
-ENOUGH = 400
 MINE = {"image", "lent", "mixed", "mixture"}
 """Roles of devices that come, change or go as images lend."""
 
