@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,8 +40,6 @@ _MODULES = (
 )  # fmt: skip
 # Roles of devices that are held back on purpose at times.
 _HELD = ("image", "origin", "vm")
-# How roles begin of devices that belong to the agent's account, which reads them.
-_READ = ("export", "base")
 _DRIVERS: Mapping[str, Callable[[Sequence[str], Path], CacheGroup]] = {
     "bcache": bcache.BcacheGroup,
     "dmcache": dmcache.DmCacheGroup,
@@ -264,9 +261,8 @@ class Stack:
 
 
 def _mend(name: str) -> None:
+    mapped.mend_node(name)
     device = naming.parse(name)
-    is_read = device is not None and device.role.startswith(_READ)
-    mapped.mend_node(name, os.getuid() if is_read else 0)
     if name == CACHE_GROUP or (device is not None and device.role not in _HELD):
         mapped.wake(name)
 

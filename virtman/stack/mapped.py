@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from virtman import sysfs
 from virtman.errors import DeviceBusy, DevicePending, KernelFailure
-from virtman.model import sizes
+from virtman.model import naming, sizes
 from virtman.privileged import block, dm, kernel, loop
 from virtman.stack.layer import wait_until
 
@@ -26,6 +26,9 @@ PATIENCE: float = dm.PATIENCE
 _NUMBER = re.compile(r"\b\d+:\d+\b")
 # Path states in a multipath's status line: device, A(ctive) or F(ailed), failures.
 _PATH = re.compile(r"(\d+:\d+) ([AF]) (\d+)")
+# How roles begin of devices that this account may read, and see what their page caches hold: what
+# children read, and bases, which may have the memory of VMs.
+_READ = ("export", "base")
 _REMOVE_DEADLINE = 5.0
 _DETACH_DEADLINE = 10.0
 
@@ -63,10 +66,10 @@ def names() -> list[str]:
         return sorted(dm.names())
 
 
-def mend_node(name: str, owner: int = 0) -> None:
+def mend_node(name: str) -> None:
     """Have a device's node as the kernel has the device; see ``dm.mend_node``."""
     with explained(f"device {name}"):
-        dm.mend_node(name, owner)
+        dm.mend_node(name, _owner(name))
 
 
 def wake(name: str) -> None:
@@ -148,14 +151,12 @@ class Mapped:
     """A device-mapper device whose table follows from what lies below it.
 
     :ivar read_ahead: bytes that its page cache reads ahead; None if nobody reads it so
-    :cvar is_ours: whether this account may read it, and see what its page cache holds
     """
 
     flush = True
     freeze = False
     read_only = True
     read_ahead: int | None = None
-    is_ours = False
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -189,15 +190,14 @@ class Mapped:
             raise
 
     def _create(self, table: Table) -> None:
-        owner = os.getuid() if self.is_ours else 0
         try:
-            dm.create(self.name, table, self.read_only, owner)
+            dm.create(self.name, table, self.read_only, _owner(self.name))
         except OSError as err:
             if err.errno != errno.EBUSY or self.table():
                 raise
             # an agent that died in the middle of this left a device without a table
             dm.remove(self.name)
-            dm.create(self.name, table, self.read_only, owner)
+            dm.create(self.name, table, self.read_only, _owner(self.name))
 
     def down(self) -> None:
         """Remove the device.
@@ -292,6 +292,13 @@ class Mapped:
         if devices and any(works) and not shared:
             with contextlib.suppress(OSError):
                 dm.message(self.name, f"switch_group {works.index(True) + 1}")
+
+
+def _owner(name: str) -> int:
+    """Return the number of the account that a device's node belongs to."""
+    device = naming.parse(name)
+    is_read = device is not None and device.role.startswith(_READ)
+    return os.getuid() if is_read else 0
 
 
 def _paths(status: Table) -> list[tuple[str, str, int]]:

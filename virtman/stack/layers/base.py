@@ -13,7 +13,6 @@ class BaseLayer(Mapped):
     """dm-linear over the origin, and then dm-zero: a VM may have a longer disk than its image."""
 
     flush = False
-    is_ours = True  # as one that lies on another
 
     def __init__(self, step: plan.Base) -> None:
         super().__init__(str(step.device))

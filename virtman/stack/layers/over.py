@@ -18,7 +18,6 @@ class OverLayer(Mapped):
     """
 
     flush = False
-    is_ours = True  # it may have the memory of a VM, which is read ahead of QEMU
 
     def __init__(self, step: plan.Over) -> None:
         super().__init__(str(step.device))

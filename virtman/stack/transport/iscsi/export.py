@@ -19,7 +19,6 @@ class ExportLayer(Mapped):
     """
 
     flush = False
-    is_ours = True
 
     def __init__(self, step: plan.Export) -> None:
         super().__init__(str(step.device))
