@@ -232,9 +232,11 @@ class Life:
         """
         if self.phase is Phase.FED and self.is_here:
             begin = time.monotonic()
-            self.phase = Phase.LOCAL
             local = replace(self.wanted, warm=False, copy=copy, local=True, lenders=())
-            self._reconcile(replace(local, parents=Parents.ALL))
+            try:
+                self._reconcile(replace(local, parents=Parents.ALL))
+            finally:  # not before: who hears that it is local looks for no session any more
+                self.phase = Phase.LOCAL
             took = time.monotonic() - begin
             LOG.info("image %s needs no parents any more, after %.2f s", self.info.name, took)
 

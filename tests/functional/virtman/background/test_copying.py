@@ -24,6 +24,7 @@ from virtman.image.copies import Copies
 from virtman.image.whole import State
 from virtman.model import copying as model
 from virtman.model.copying import PIECE
+from virtman.privileged import iscsi
 from virtman.stack.transport import transport
 from volt.model.objects import CopyPolicy
 
@@ -146,6 +147,18 @@ class WholeTest(CopyingCase):
         for role in ("cache", "stripe", "s0", "s1", "backing", "shim"):
             self.assertIsNone(self.table(role), role)
         self.assert_all_is_given_back()
+
+    def test_it_is_told_of_once_no_session_is_left(self):
+        told, logout = [], iscsi.logout
+
+        def logged_out(*words):
+            told.append(self.node.agent.attached(IMAGE).is_local)
+            logout(*words)
+
+        with fixtures.MockPatchObject(iscsi, "logout", logged_out):
+            self.hydrate()
+        self.assert_whole()
+        self.assertEqual({False}, set(told))
 
     def test_zeros_are_neither_fetched_nor_stored(self):
         self.hydrate()
