@@ -47,6 +47,7 @@ class TestKernelLog(testtools.TestCase):
             "INFO: task dd:812 blocked for more than 120 seconds.",
             "rcu: INFO: rcu_sched self-detected stall on CPU",
             "WARNING: CPU: 0 PID: 1 at block/bio.c:100",
+            "WARNING: block/bio.c:100 at bio_put+0x1/0x20, CPU#0: dd/829",
         ):
             self.assertEqual([line], faults_in(f"EXT4-fs (ubda): mounted\n{line}\n"))
 
@@ -54,6 +55,20 @@ class TestKernelLog(testtools.TestCase):
         trace = ["WARNING: CPU: 0 PID: 1 at block/bio.c:100 bio_put+0x1/0x20", "Call Trace:",
                  " [<6025a>] ? dm_submit_bio+0x7f/0x98"]  # fmt: skip
         self.assertEqual(trace, faults_in("\n".join(["random: crng init done", *trace, "vda"])))
+
+    def test_reads_ahead_that_meet_others_are_none_and_hide_nothing(self):
+        trace = ["Call Trace:", " [<60466>] bio_attempt_back_merge+0x75/0xba"]
+        end = "---[ end trace 0000000000000000 ]---"
+        fault = ["WARNING: CPU: 0 PID: 1 at block/bio.c:100 bio_put+0x1/0x20", *trace]
+        for first in (
+            "[1.4] WARNING: CPU: 0 PID: 9 at block/blk-merge.c:751 blk_rq_set_mixed_merge+0x7f/0x98",
+            "WARNING: block/blk-merge.c:685 at blk_rq_set_mixed_merge+0x7f/0x98, CPU#0: dd/829",
+        ):
+            known = [first, *trace, end]
+            self.assertEqual([], faults_in("\n".join(["vda", *known, "vdb"])))
+            for lines in ([*fault, end, *known], [*known, *fault, end]):
+                self.assertEqual(fault, faults_in("\n".join(lines)))
+            self.assertEqual([first, *fault], faults_in("\n".join([first, *fault, end])))
 
     def test_a_healthy_boot_has_none(self):
         healthy = (
