@@ -61,7 +61,7 @@ class TestKernelLog(testtools.TestCase):
         end = "---[ end trace 0000000000000000 ]---"
         fault = ["WARNING: CPU: 0 PID: 1 at block/bio.c:100 bio_put+0x1/0x20", *trace]
         for first in (
-            "[1.4] WARNING: CPU: 0 PID: 9 at block/blk-merge.c:751 blk_rq_set_mixed_merge+0x7f/0x98",
+            "[14] WARNING: CPU: 0 PID: 9 at block/blk-merge.c:751 blk_rq_set_mixed_merge+0x7f/0x98",
             "WARNING: block/blk-merge.c:685 at blk_rq_set_mixed_merge+0x7f/0x98, CPU#0: dd/829",
         ):
             known = [first, *trace, end]
