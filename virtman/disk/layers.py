@@ -19,14 +19,15 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from virtman import atomic_file
 from virtman.disk.capacity import Space
-from virtman.errors import LayerComing, LayerExists, LayerUnknown, NoSpace
+from virtman.errors import CommitCancelled, LayerComing, LayerExists, LayerUnknown, NoSpace
 from virtman.kept_tree import KeptTree
 from virtman.model import hashtree, layer_format, suspended
 from virtman.model.layer_format import Description
@@ -172,6 +173,30 @@ class Layers:
         with self._lock:
             self._put(commit)
 
+    def change(self, name: str, **changed: Any) -> Commit:
+        """Write some of a commit's fields down, and return all of it."""
+        with self._lock:
+            commit = replace(self._commits[name], **changed)
+            self._put(commit)
+        return commit
+
+    def advance(self, commit: Commit) -> None:
+        """Write down how far a commit is.
+
+        :raises CommitCancelled: if it is not wanted any more
+        """
+        with self._lock:
+            self.check_wanted(commit)
+            self._put(commit)
+
+    def check_wanted(self, commit: Commit) -> None:
+        """See that a commit goes on.
+
+        :raises CommitCancelled: if it is not wanted any more
+        """
+        if not self.get(commit.name).lasts:
+            raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
+
     def forget(self, commit: Commit) -> None:
         """Forget a commit, and remove its files; nobody is served from them any more."""
         record, *files = self._paths(commit.name)
@@ -252,6 +277,14 @@ class Layers:
         with self._grown:
             self._grown.notify_all()
 
+    def size(self, name: str) -> int:
+        """Return the bytes of a layer, also of one that is being made; 0 if that is not known."""
+        growing = self._growing.get(name)
+        if growing is not None:
+            return growing.length
+        file = self.file(name)
+        return file.stat().st_size if file.exists() else 0
+
     def length(self, name: str, patience: float) -> int:
         """Return the bytes of a layer, also of one that is being made.
 
@@ -259,15 +292,7 @@ class Layers:
         :raises LayerUnknown: if there is none, or no more
         :raises LayerComing: if it is not known then
         """
-
-        def known() -> int:
-            growing = self._growing.get(name)
-            if growing is not None:
-                return growing.length
-            file = self.file(name)
-            return file.stat().st_size if file.exists() else 0
-
-        return self._awaited(name, known, patience)
+        return self._awaited(name, partial(self.size, name), patience)
 
     def part(self, name: str, at: int, size: int, patience: float) -> bytes:
         """Return so many bytes of a layer, or fewer at its end; also of one that is being made.

@@ -25,6 +25,7 @@ from virtman.errors import (
     LayerUnknown,
     VirtmanError,
 )
+from virtman.migration import held
 from virtman.migration.commits import Commits, Status
 from virtman.model import naming
 from virtman.periodic import Periodic
@@ -205,7 +206,7 @@ class Checkpoints:
         needed |= {one.since for one in found if not one.is_kept}
         for one in found:
             if one.is_kept and one.name not in needed:
-                self.commits.let_go(one)
+                held.let_go(self.commits.agent, one)
 
     def _kept(self, vm: str) -> Sequence[Commit]:
         return [one for one in self.layers.checkpoints(vm) if one.is_kept]

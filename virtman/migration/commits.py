@@ -29,33 +29,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import IO
 
-from virtman import source
-from virtman.coordinator.interface import Layer
 from virtman.disk.layers import Commit, Layers, Phase
 from virtman.errors import (
     CommitCancelled,
     CoordinatorUnreachable,
     DeviceBusy,
     DevicePending,
-    ImageInUse,
     ImageMismatch,
     ImageUnknown,
     InstanceNotServed,
-    InstanceUnknown,
     LayerExists,
     LayerUnknown,
-    MoveInProgress,
     VirtmanError,
 )
-from virtman.migration import exports, suspensions
+from virtman.migration import exports, held
+from virtman.migration.making import Making
 from virtman.migration.suspensions import Suspension, Tell
-from virtman.migration.writing import Content
 from virtman.model import layer_file, naming
-from virtman.model.address import Portal, Proof
-from virtman.model.chain import Instance, Snapshot
 from virtman.model.dirty import PORTION
 from virtman.node.agent import Agent, device_path
-from virtman.stack.transport import SourceLayer, transport
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +58,6 @@ _PATIENCE = 5.0
 """Seconds for which a storage node may wait for what is being made, before it asks again."""
 
 _REMEMBERED = 100
-_GOING = (Phase.UNDOING, Phase.LEAVING)
 _PASSING = (CoordinatorUnreachable, DeviceBusy, DevicePending, InstanceNotServed)
 """What may be otherwise in a moment."""
 
@@ -103,6 +94,7 @@ class Commits:
     def __init__(self, agent: Agent, layers: Layers) -> None:
         self.agent = agent
         self.layers = layers
+        self._making = Making(agent, layers)
         # Guards what follows; held for moments only.
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
@@ -117,7 +109,7 @@ class Commits:
         for commit in self.layers.all():
             if commit.phase is Phase.MAKING and commit.qmp:
                 self._begin(self._undone(commit))  # before it had the VM's memory
-            elif commit.phase is Phase.MAKING and not self._has_data(commit):
+            elif commit.phase is Phase.MAKING and not self._making.has_data(commit):
                 self.layers.forget(commit)  # that agent died before it had the VM's data
             else:
                 self._begin(commit)
@@ -196,7 +188,7 @@ class Commits:
             suspension.check(vm, device_path(instance))
         origin = instance.origin or self.agent.info(instance.image).origin
         secret = secrets.token_hex(_SECRET_BYTES)
-        since = self._latest(instance) if checkpoint else ""
+        since = held.latest(self.agent, self.layers, instance) if checkpoint else ""
         commit = Commit(
             name, vm, instance.image, origin, instance.size, secret, time.time(), final,
             checkpoint=checkpoint, since=since, qmp=suspension.qmp if suspension else "",
@@ -208,7 +200,7 @@ class Commits:
             try:
                 copied()
             except BaseException:
-                if self._has_data(commit):  # it could not be taken away again
+                if self._making.has_data(commit):  # it could not be taken away again
                     self._begin(self._undone(commit))
                 else:
                     self.layers.forget(commit)
@@ -323,10 +315,10 @@ class Commits:
         commit = self.layers.get(name)
         after = Phase.UNDOING
         if commit.phase in (Phase.KEPT, Phase.LEAVING):
-            self._forget_at_volt(commit, elsewhere)
+            self._making.forget_at_volt(commit, elsewhere)
             after = Phase.LEAVING if elsewhere else after
         with self._changed:
-            self.layers.put(replace(self.layers.get(name), phase=after))
+            self.layers.change(name, phase=after)
             self._changed.notify_all()
             thread = self._threads.get(name) or self._spawn(name)
         thread.join(_LAST)
@@ -337,9 +329,7 @@ class Commits:
 
     def _undone(self, commit: Commit) -> Commit:
         """Have a commit undone by its thread."""
-        commit = replace(commit, phase=Phase.UNDOING)
-        self.layers.put(commit)
-        return commit
+        return self.layers.change(commit.name, phase=Phase.UNDOING)
 
     def _await_created(self, name: str) -> None:
         with self._changed:
@@ -388,17 +378,8 @@ class Commits:
 
     def _save(self, name: str, save: Callable[[Tell], Commit]) -> None:
         """Have the memory of a VM, which goes on; what fails is not tried again."""
-        commit = self.layers.get(name)
-
-        def tell(state: str, done: int, total: int) -> None:
-            self._check_wanted(commit)
-            self._note(name, state=state, done=done, total=total)
-
         try:
-            commit = save(tell)
-            with self._changed:
-                self._check_wanted(commit)
-                self.layers.put(commit)
+            self.layers.advance(save(partial(self._tell, name)))
         except _Stopped:
             LOG.info("layer %s: its VM is not saved, as the agent ends", name)
         except Exception as err:
@@ -420,15 +401,16 @@ class Commits:
         """Do what belongs to the phase."""
         match commit.phase:
             case Phase.MAKING:
-                self._make(commit)
+                self._making.make(commit, partial(self._tell, commit.name))
             case Phase.KEPT:
-                self._serve(commit)
-                note = self._finish(commit)
-                self._note(commit.name, state="kept", length=self._length(commit), note=note)
+                self._making.serve(commit)
+                note = self._making.finish(commit)
+                length = self.layers.size(commit.name)
+                self._note(commit.name, state="kept", length=length, note=note)
             case Phase.UNDOING:
-                self._undo(commit)
+                self._making.undo(commit)
             case Phase.LEAVING:
-                self._clear_away(commit)
+                self._making.clear_away(commit)
 
     def _fail(self, name: str, err: Exception) -> None:
         """Have a commit undone that cannot succeed; anything else is tried again."""
@@ -440,7 +422,7 @@ class Commits:
             if commit.phase is Phase.MAKING:
                 LOG.warning("VM %s does not become layer %s: %s", commit.vm, name, err)
                 self._note(name, state="failed", note=str(err), code=err.code)
-                self.layers.put(replace(commit, phase=Phase.UNDOING))
+                self._undone(commit)
                 return
         if not isinstance(err, CommitCancelled):
             self._wait(name, err)
@@ -453,165 +435,28 @@ class Commits:
             self._note(name, note=str(err))
             self._changed.wait(_AGAIN)
 
-    def _make(self, commit: Commit) -> None:
-        if not self.layers.file(commit.name).exists():
-            commit = self._write(commit)
-        self.layers.memory(commit.name).unlink(missing_ok=True)  # it is in the layer
-        length = self._length(commit)
-        self._note(commit.name, state="hashing", done=0, total=length, length=length)
-        hashes = self.layers.tree(commit.name).of(
-            str(self.layers.file(commit.name)), length, lambda done, _: self._advance(commit, done)
-        )
-        self._note(commit.name, state="serving")
-        portal, proof = self._serve(commit)
-        self._check_wanted(commit)
-        said = self.layers.description(commit.name)
-        layer = Layer(said.parent, said.disk_size, said.suspended)
-        self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
-        if commit.checkpoint:
-            self._hold(commit)
+    def _tell(self, name: str, state: str, done: int, total: int) -> None:
+        """Note how far a commit is; end what is being done for it if it is not to go on."""
+        if self._stopped:
+            raise _Stopped
+        commit = self.layers.get(name)
+        self.layers.check_wanted(commit)
+        length = self.layers.size(name)
+        self._note(name, commit=commit, state=state, done=done, total=total, length=length)
+
+    def _note(self, name: str, **changed: object) -> None:
         with self._changed:
-            self._check_wanted(commit)
-            self.layers.put(replace(commit, phase=Phase.KEPT))
-        LOG.info("layer %s of %d bytes is kept", commit.name, length)
+            status = replace(self._statuses[name], **{"note": ""} | changed)  # type: ignore[arg-type]
+            self._statuses[name] = status
 
-    def _write(self, commit: Commit) -> Commit:
-        """Write the layer; return the commit with what it lies on."""
-        content = Content(self.agent, self.layers, commit)
-        commit = content.commit
-        with self._changed:
-            self._check_wanted(commit)
-            self.layers.put(commit)
-        self._note(
-            commit.name, commit=commit, state="copying", done=0, total=content.total,
-            length=content.length,
-        )  # fmt: skip
-        content.write(partial(self._advance, commit))
-        return commit
-
-    def _serve(self, commit: Commit) -> tuple[Portal, Proof]:
-        """Have hosts that know the secret read the layer, and its leaves."""
-        (portal, *_), served = self._sources(commit)
-        proof = Proof(commit.name, commit.secret)
-        for one in served:
-            one.up(())
-        served[0].require(proof)
-        return portal, proof
-
-    def _sources(self, commit: Commit) -> tuple[list[Portal], list[SourceLayer]]:
-        host = self.agent.host
-        steps = source.steps_of(
-            commit.name,
-            source.Storage(host.name, host.ip, host.port),
-            self._length(commit),
-            str(self.layers.file(commit.name)),
-            self.layers.tree(commit.name).leaves,
-        )
-        return [step.portal for step in steps], [transport.source(step) for step in steps]
-
-    def _finish(self, commit: Commit) -> str:
-        """Take away what only the commit needed, and the VM if this was its end.
-
-        :returns: why that stays, if it does
-        """
-        if not commit.has_copy:
-            return ""
-        note = self._end(commit) if commit.final else ""
-        with self._changed:
-            self.layers.put(replace(self.layers.get(commit.name), final=False))
-        self._take_copy_away(commit)
-        with self._changed:
-            self.layers.put(replace(self.layers.get(commit.name), has_copy=False))
-        return note
-
-    def _end(self, commit: Commit) -> str:
-        """Take the VM away, unless it was used since it was committed; return why not."""
-        try:
-            with self.agent.claim(commit.vm):
-                if self._is_unchanged(commit):
-                    self.agent.remove(commit.vm)
-                    return ""
-        except InstanceUnknown:
-            return ""
-        except (DeviceBusy, MoveInProgress) as err:
-            LOG.info("VM %s: %s", commit.vm, err)
-        note = f"VM {commit.vm} was used again after it was committed: it stays"
-        LOG.warning("%s", note)
-        return note
-
-    def _hold(self, commit: Commit) -> None:
-        """Keep the data of a checkpoint's moment, so that the next one has what changed since."""
-        with self.agent.stores.suspension.locked(commit.copy) as copy:
-            # nobody wrote to the copy itself
-            frozen = self.agent.records.inventory().stores[copy.store].lower
-            held = Snapshot(
-                commit.held, commit.vm, copy.image, copy.size, frozen, commit.created_at,
-                copy.origin,
-            )  # fmt: skip
-            self.agent.records.put(held)
-
-    def let_go(self, commit: Commit) -> None:
-        """Hold the data of a checkpoint's moment no more; repeatable."""
-        held = self.agent.records.inventory().snapshots.get(commit.held)
-        if held is not None:
-            self.agent.stores.delete(held)
-
-    def _latest(self, vm: Instance) -> str:
-        """Return the VM's last checkpoint, if what it was of is held; else nothing."""
-        snapshots = self.agent.records.inventory().snapshots
-        kept = [one for one in self.layers.checkpoints(vm.vm) if one.is_kept]
-        held = snapshots.get(kept[-1].held) if kept else None
-        is_same = held is not None and (held.image, held.origin) == (vm.image, vm.origin)
-        return kept[-1].name if is_same else ""
-
-    def _is_unchanged(self, commit: Commit) -> bool:
-        self.agent.records.check_stays(commit.vm)
-        inventory = self.agent.records.inventory()
-        vm, copy = inventory.instance(commit.vm), inventory.instance(commit.copy)
-        (*below, own), (*committed, _) = inventory.chain(vm.store), inventory.chain(copy.store)
-        return below == committed and self.agent.stores.layer(own).usage().is_empty
-
-    def _undo(self, commit: Commit) -> None:
-        if commit.qmp:
-            suspensions.go_on(commit)
-        try:
-            self._forget_at_volt(commit)
-        except ImageInUse as err:
-            LOG.warning("layer %s stays: %s", commit.name, err)
-            self.layers.put(replace(commit, phase=Phase.KEPT))  # a host was faster
-            return
-        self._clear_away(commit)
-
-    def _clear_away(self, commit: Commit) -> None:
-        if self.layers.file(commit.name).exists():
-            for one in self._sources(commit)[1]:
-                one.down()
-        self._take_copy_away(commit)
-        self.let_go(commit)
-        self.layers.forget(commit)
-
-    def _forget_at_volt(self, commit: Commit, elsewhere: bool = False) -> None:
-        try:
-            self.agent.coordinator.drop_layer(commit.name, elsewhere)
-        except ImageUnknown:
-            LOG.debug("Volt does not know layer %s", commit.name)
-
-    def _take_copy_away(self, commit: Commit) -> None:
-        if not commit.has_copy:
-            return
-        try:
-            self.agent.destroy(commit.copy)
-        except InstanceUnknown:
-            LOG.debug("the copy of VM %s is gone", commit.vm)
-
-    # What is asked before, and meanwhile.
+    # What is asked before.
 
     def _is_same(self, begun: Commit, vm: str, *, final: bool, checkpoint: int) -> bool:
         """Tell whether a commit is what is asked for, also after it was kept.
 
         After a final one the VM has to be gone: that of one which stays is still to end.
         """
-        if begun.vm != vm or begun.checkpoint != checkpoint or begun.phase in _GOING:
+        if begun.vm != vm or begun.checkpoint != checkpoint or not begun.lasts:
             return False
         if begun.phase is Phase.MAKING or begun.final:
             return begun.final == final
@@ -628,27 +473,3 @@ class Commits:
         stores = self.agent.stores
         if stores.devices.vm(self.agent.records.get(vm)).is_open():
             raise DeviceBusy(f"the device of VM {vm} is open: shut the VM down before its end")
-
-    def _check_wanted(self, commit: Commit) -> None:
-        if self._stopped:
-            raise _Stopped
-        if self.layers.get(commit.name).phase in _GOING:
-            raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
-
-    def _has_data(self, commit: Commit) -> bool:
-        instances = self.agent.records.inventory().instances
-        has_copy = commit.has_copy and commit.copy in instances
-        return has_copy or self.layers.file(commit.name).exists()
-
-    def _length(self, commit: Commit) -> int:
-        return self.layers.file(commit.name).stat().st_size
-
-    def _advance(self, commit: Commit, done: int) -> None:
-        self._check_wanted(commit)
-        with self._changed:
-            self._note(commit.name, done=self._statuses[commit.name].done + done)
-
-    def _note(self, name: str, **changed: object) -> None:
-        with self._changed:
-            status = replace(self._statuses[name], **{"note": ""} | changed)  # type: ignore[arg-type]
-            self._statuses[name] = status

@@ -45,7 +45,10 @@ _PART, _AT_ONCE = 1 << 20, 16
 _NEVER_RAN = ("inmigrate", "prelaunch")
 
 Tell = Callable[[str, int, int], None]
-"""Takes what is done, and bytes of it: how many are done, and of how many."""
+"""Takes what is done, and bytes of it: how many are done, and of how many.
+
+It raises what ends that, if it is not to go on.
+"""
 
 
 class Suspension:

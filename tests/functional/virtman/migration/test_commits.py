@@ -26,6 +26,7 @@ from virtman.errors import (
     NoSpace,
 )
 from virtman.migration.commits import Commits
+from virtman.migration.making import Making
 from virtman.model import layer_format
 from virtman.node.check import Check
 from volt.model.objects import ImageReport, Report
@@ -45,7 +46,7 @@ class CommitCase(MoveCase):
         if what.exc_type is not Killed:
             threading.__excepthook__(what)
 
-    def full(self, *_):
+    def full(self, *_, **__):
         raise OSError(errno.ENOSPC, "no space left on device")
 
     def commit(self, name="web", vm="vm1", node=None, **words):
@@ -291,10 +292,10 @@ class CommitTest(CommitCase):
         self.commit()
         self.b.create("vm2", "web")
         self.say_whole()
-        with fixtures.MockPatchObject(Layers, "put", self.full):
+        with fixtures.MockPatchObject(Layers, "change", self.full):
             self.assertRaises(OSError, self.leave)
         self.assert_kept()
-        with fixtures.MockPatchObject(Commits, "_clear_away", self.full):
+        with fixtures.MockPatchObject(Making, "clear_away", self.full):
             self.assertFalse(self.leave())
         self.restart(self.a)
         self.await_(lambda: not self.files(), self.files)
@@ -332,15 +333,15 @@ class EndTest(CommitCase):
         self.assertEqual("ab...f..", self.read(self.a, "vm2", image="web"))
 
     def test_a_vm_that_was_used_again_stays(self):
-        self.useFixture(fixtures.MockPatchObject(Commits, "_write", self.used(Commits._write)))
+        self.useFixture(fixtures.MockPatchObject(Making, "_write", self.used(Making._write)))
         self.assertIn("used again", self.commit(final=True).note)
         self.assert_kept()
         self.assertEqual("abz..f..", self.read(self.a, "vm1"))
 
     def used(self, copy):
-        def used(commits, commit):
+        def used(making, commit, tell):
             self.write(self.a, "vm1", c2="z")
-            return copy(commits, commit)
+            return copy(making, commit, tell)
 
         return used
 
@@ -357,15 +358,15 @@ class FailureTest(CommitCase):
 
     def test_a_commit_waits_for_volt(self):
         silent = threading.Event()
-        making = Commits._serve
+        serves = Making.serve
 
-        def serve(commits, commit):
+        def serve(making, commit):
             if not silent.is_set():
                 self.bed.volt.silence()
                 silent.set()
-            return making(commits, commit)
+            return serves(making, commit)
 
-        self.useFixture(fixtures.MockPatchObject(Commits, "_serve", serve))
+        self.useFixture(fixtures.MockPatchObject(Making, "serve", serve))
         self.begin()
         self.await_(lambda: "Volt does not answer" in self.a.commits.show("web").note)
         self.bed.volt.silence(False)
@@ -374,14 +375,14 @@ class FailureTest(CommitCase):
 
     def test_a_commit_that_is_given_up_leaves_nothing(self):
         reached, go_on = threading.Event(), threading.Event()
-        copy = Commits._write
+        copy = Making._write
 
-        def held(commits, commit):
+        def held(making, commit, tell):
             reached.set()
             go_on.wait(DEADLINE)
-            return copy(commits, commit)
+            return copy(making, commit, tell)
 
-        self.useFixture(fixtures.MockPatchObject(Commits, "_write", held))
+        self.useFixture(fixtures.MockPatchObject(Making, "_write", held))
         self.begin()
         self.assertTrue(reached.wait(DEADLINE))
         threading.Timer(0.1, go_on.set).start()

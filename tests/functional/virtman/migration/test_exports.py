@@ -27,7 +27,7 @@ from virtman.errors import (
     NoSpace,
 )
 from virtman.migration import exports
-from virtman.migration.commits import Commits
+from virtman.migration.making import Making
 from virtman.model import layer_format
 
 
@@ -200,8 +200,8 @@ class KillTest(ExportCase):
         for whose, place in (
             (unpacking.layer_format, "describe"),
             (exports, "unpack"),
-            (Commits, "_serve"),
-            (Commits, "_finish"),
+            (Making, "serve"),
+            (Making, "finish"),
         ):
             with fixtures.MockPatchObject(whose, place, self.dying(getattr(whose, place))):
                 self.begin_to_receive()
@@ -214,7 +214,7 @@ class KillTest(ExportCase):
                 kept.append(place)
             self.assertEqual([], self.files(self.b))
             self.assertRaises(ImageUnknown, self.known, "copy")
-        self.assertEqual(["unpack", "_serve", "_finish"], kept)
+        self.assertEqual(["unpack", "serve", "finish"], kept)
 
     def begin_to_receive(self):
         # who is dead takes nothing away
