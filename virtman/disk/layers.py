@@ -174,9 +174,12 @@ class Layers:
             self._put(commit)
 
     def change(self, name: str, **changed: Any) -> Commit:
-        """Write some of a commit's fields down, and return all of it."""
+        """Write some of a commit's fields down, and return all of it.
+
+        :raises LayerUnknown: if there is none of this name
+        """
         with self._lock:
-            commit = replace(self._commits[name], **changed)
+            commit = replace(self.get(name), **changed)
             self._put(commit)
         return commit
 

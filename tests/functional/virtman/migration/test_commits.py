@@ -391,6 +391,19 @@ class FailureTest(CommitCase):
         self.assertRaises(LayerUnknown, self.a.commits.show, "web")
         self.assertEqual(["vm1"], self.names(self.a))
 
+    def test_who_removes_a_layer_that_another_one_removes_hears_that_it_is_gone(self):
+        self.commit()
+        forget, others = Making.forget_at_volt, [self.remove]
+
+        def raced(making, commit, elsewhere=False):
+            forget(making, commit, elsewhere)
+            if others:
+                self.assertTrue(others.pop()())
+
+        self.useFixture(fixtures.MockPatchObject(Making, "forget_at_volt", raced))
+        self.assertRaises(LayerUnknown, self.remove)
+        self.assert_gone()
+
     def test_a_name_that_another_node_took_meanwhile_is_refused(self):
         self.commit()
         self.b.create("vm2")
