@@ -78,6 +78,7 @@ RESERVE, AHEAD = 64 * MIB, MIB
 LIMITS = Limits(1.0, 0, RESERVE, AHEAD, 0.8)
 FOREVER = 3600.0
 DEADLINE = 30.0
+ENOUGH = 400  # steps: more than any act takes that is killed at each, or fails there
 PATIENCE = 30.0  # seconds for an answer of Volt: nothing here is about a slow one
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import fixtures
 
-from tests.functional.virtman.base import MIB, SIZE, TestCase
+from tests.functional.virtman.base import ENOUGH, MIB, SIZE, TestCase
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.background import copying
 from virtman.background.scrub import Scrubbing
@@ -30,7 +30,6 @@ from volt.model.objects import CopyPolicy
 
 IMAGE = "filled"
 BLOCK = 4096
-ENOUGH = 400
 
 
 def content():

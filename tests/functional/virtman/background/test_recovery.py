@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import fixtures
 
-from tests.functional.virtman.base import FOREVER, SIZE, TestCase
+from tests.functional.virtman.base import ENOUGH, FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import Mapping, Session
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.recovery import Recovery
@@ -13,8 +13,6 @@ from virtman.errors import CoordinatorUnreachable, DeviceBusy, KernelFailure, Vi
 from virtman.image.attachment import look
 from virtman.model.address import iqn, source_at
 from virtman.stack.transport import transport
-
-ENOUGH = 400
 
 
 class RecoveryTest(TestCase):

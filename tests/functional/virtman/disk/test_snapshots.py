@@ -12,7 +12,7 @@ from pathlib import Path
 
 import fixtures
 
-from tests.functional.virtman.base import FOREVER, SIZE, TestCase
+from tests.functional.virtman.base import ENOUGH, FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import Logical
 from tests.functional.virtman.doubles.process import Killed
 from virtman.disk.merger import Merger
@@ -28,8 +28,6 @@ from virtman.errors import (
     StoreUnusable,
     VirtmanError,
 )
-
-ENOUGH = 400
 
 
 class SnapshotCase(TestCase):

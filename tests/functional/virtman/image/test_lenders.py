@@ -2,8 +2,7 @@
 
 import contextlib
 
-from tests.functional.virtman.base import TestCase
-from tests.functional.virtman.disk.test_snapshots import ENOUGH
+from tests.functional.virtman.base import ENOUGH, TestCase
 from tests.functional.virtman.doubles.process import Killed
 from virtman.background.liveness import Pulse
 from virtman.errors import CoordinatorRefused, DeviceBusy, ImageUnknown, VirtmanError

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from tests.functional.virtman.disk.test_snapshots import ENOUGH
+from tests.functional.virtman.base import ENOUGH
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_commits import CommitCase

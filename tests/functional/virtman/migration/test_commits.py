@@ -6,8 +6,7 @@ import threading
 
 import fixtures
 
-from tests.functional.virtman.base import DEADLINE, SIZE
-from tests.functional.virtman.disk.test_snapshots import ENOUGH
+from tests.functional.virtman.base import DEADLINE, ENOUGH, SIZE
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_moves import MoveCase

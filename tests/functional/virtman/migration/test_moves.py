@@ -11,7 +11,7 @@ import tracemalloc
 import fixtures
 import zstandard
 
-from tests.functional.virtman.base import FOREVER, SIZE, TestCase
+from tests.functional.virtman.base import ENOUGH, FOREVER, SIZE, TestCase
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.disk.disks import Stores
@@ -40,8 +40,6 @@ from virtman.migration.peer_client import Peer
 from virtman.migration.rounds import Rounds
 from virtman.model import dirty
 from virtman.model.handover import Move, Piece
-
-ENOUGH = 400
 
 
 class MoveCase(TestCase):

@@ -1,9 +1,7 @@
 """Any root verb may fail: the error is a clear one, and nothing of the attempt is left."""
 
-from tests.functional.virtman.base import FOREVER, TestCase
+from tests.functional.virtman.base import ENOUGH, FOREVER, TestCase
 from virtman.errors import CoordinatorUnreachable, DeviceBusy, KernelFailure, VirtmanError
-
-ENOUGH = 400
 
 
 class FailureTest(TestCase):
