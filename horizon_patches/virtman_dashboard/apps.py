@@ -5,7 +5,7 @@ from importlib import import_module
 from django.apps import AppConfig
 from django.conf import settings
 
-SERVICE = "virtman"
+from virtman_dashboard.conf import SERVICE
 
 
 class VirtManConfig(AppConfig):
