@@ -7,7 +7,7 @@ of these: the framework's error handlers answer it.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -28,20 +28,21 @@ _LENGTH: Final = re.compile(r"[0-9]{1,7}\Z")
 class _Frequent:
     """A route whose requests are frequent.
 
-    :ivar path: those of its requests
     :ivar answer: takes the service, a request's body and what the path names; returns the answer
         and its status
     """
 
     route: Route
-    path: re.Pattern[str]
     answer: Callable[..., tuple[Any, int]]
+    path: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        path = re.sub("<([a-z]+)>", rf"(?P<\1>{PATTERN})", self.route.path)
+        object.__setattr__(self, "path", re.compile(path + r"\Z"))
 
 
 def _frequent(handler: Callable[..., Any], answer: Callable[..., tuple[Any, int]]) -> _Frequent:
-    route = next(one for one in ROUTES if one.handler is handler)
-    path = re.sub("<([a-z]+)>", rf"(?P<\1>{PATTERN})", route.path)
-    return _Frequent(route, re.compile(path + r"\Z"), answer)
+    return _Frequent(next(route for route in ROUTES if route.handler is handler), answer)
 
 
 _ALL: Final = (
