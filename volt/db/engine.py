@@ -81,6 +81,7 @@ def connect(url: str, busy_timeout: float, connections: int = 10) -> Engine:
         parsed,
         isolation_level="READ COMMITTED",
         hide_parameters=True,
+        pool_pre_ping=True,
         pool_size=connections,
         max_overflow=0,
         pool_timeout=busy_timeout,
