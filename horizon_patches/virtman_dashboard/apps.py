@@ -5,7 +5,7 @@ from importlib import import_module
 from django.apps import AppConfig
 from django.conf import settings
 
-from virtman_dashboard.conf import SERVICE
+SERVICE = "virtman"
 
 
 class VirtManConfig(AppConfig):

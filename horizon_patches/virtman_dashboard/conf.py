@@ -6,9 +6,6 @@ from pathlib import Path
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-SERVICE = "virtman"
-"""Type of the service in Keystone's catalog, and name of its policy."""
-
 
 @dataclass(frozen=True)
 class Settings:

@@ -15,6 +15,7 @@ from horizon.exceptions import ServiceCatalogException
 from openstack_dashboard.api import base
 
 from virtman_dashboard import conf
+from virtman_dashboard.apps import SERVICE
 
 _PAGE = 1000
 _FRESH = 15  # seconds for which it is believed that Volt answers, or does not
@@ -116,7 +117,7 @@ def client(request: HttpRequest) -> Volt:
     """Return Volt for the user of a request; raises VoltError if nobody knows where it is."""
     settings = conf.load()
     try:
-        endpoint = settings.endpoint or base.url_for(request, conf.SERVICE)
+        endpoint = settings.endpoint or base.url_for(request, SERVICE)
         token = settings.token() or request.user.token.id
     except ServiceCatalogException as err:
         message = _("Nobody knows where Volt is: neither the setting nor the catalog has it.")

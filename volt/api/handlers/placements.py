@@ -1,7 +1,5 @@
 """How hosts get, change and leave their places in the trees of images."""
 
-from typing import Any
-
 from flask import request
 from flask.typing import ResponseReturnValue
 
@@ -18,12 +16,7 @@ def show(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def join(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Place the host."""
-    return joined(service, request.get_data(), image, host)
-
-
-def joined(service: Service, body: bytes, image: str, host: str) -> tuple[dict[str, Any], int]:
-    """Return the answer to a join, and its status."""
-    portal, wiring = parsing.join(body)
+    portal, wiring = parsing.join(request.get_data())
     placement, is_new = service.placements.join(image, host, portal, wiring)
     if is_new:
         metrics.JOINS.inc()

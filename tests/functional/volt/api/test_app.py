@@ -11,7 +11,6 @@ from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
 from volt.model.objects import CapKind, Wiring
 
 LIMIT = 1024 * 1024
-CHUNKED = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}  # which is not ordinary
 
 
 class TestBodySize(TestCase):
@@ -25,7 +24,8 @@ class TestBodySize(TestCase):
 
     def test_a_larger_body_is_refused_even_if_it_does_not_tell_its_length(self):
         body = json.dumps({"images": {}}).ljust(LIMIT + 5)
-        for environ in ({}, CHUNKED):
+        chunked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
+        for environ in ({}, chunked):
             answer = self.put(body, **environ)
             assert answer.status_code == 413
             assert answer.json["error"]["code"] == "volt.request.too_large"
@@ -57,20 +57,18 @@ class TestLongPoll(TestCase):
         assert self.ask("?wait=1").status_code == 200
 
 
-class FrequentCase(TestCase):
-    """Ordinary ones go before the framework; who sends one cannot tell."""
+class TestHeartbeat(TestCase):
+    """Ordinary heartbeats go before the framework; who sends one cannot tell."""
 
-    path = body = ""
-
-    def both(self, path=None, body=None, app=None, **environ):
-        """Return the answers to a request that is ordinary, and to one that is not."""
-        path, body = path or self.path, body or self.body
+    def both(self, path="/v1/hosts/a/heartbeat", body='{"images": {}}', app=None, **environ):
+        """Return the answers to a heartbeat that is ordinary, and to one that is not."""
         client = self.ground.client(app)
+        chunked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
         environ["HTTP_X_REQUEST_ID"] = "one"
         with self.assertLogs("volt.api.accesslog", "DEBUG") as logged:
             answers = [
                 client.put(path, data=body, environ_overrides=environ | more)
-                for more in ({}, CHUNKED)
+                for more in ({}, chunked)
             ]
         lines = [re.sub(r"ms=\S+", "", one) for one in logged.output]
         assert len(lines) == 2
@@ -82,11 +80,6 @@ class FrequentCase(TestCase):
         assert ordinary.status_code == other.status_code == status
         assert ordinary.data == other.data
         assert sorted(ordinary.headers) == sorted(other.headers)
-        return ordinary
-
-
-class TestHeartbeat(FrequentCase):
-    path, body = "/v1/hosts/a/heartbeat", '{"images": {}}'
 
     def test_it_is_answered_alike_either_way(self):
         self.assert_alike(200)
@@ -120,32 +113,6 @@ class TestHeartbeat(FrequentCase):
         app = self.ground.serve(Rates(rate=0.001, burst=2))
         assert [answer.status_code for answer in self.both(app=app, body="{")] == [400, 400]
         assert [answer.status_code for answer in self.both(app=app)] == [429, 429]
-
-
-class TestJoin(FrequentCase):
-    path = f"/v1/images/{crowd.IMAGE}/hosts/a"
-    body = json.dumps({"portal": vars(crowd.portal(1))})
-
-    def setUp(self):
-        super().setUp()
-        crowd.create_image(self.ground)
-
-    def test_a_new_host_is_placed_and_one_that_has_a_place_is_told_it_either_way(self):
-        client = self.ground.client()
-        for host, environ in (("a", {}), ("b", CHUNKED)):
-            path = f"/v1/images/{crowd.IMAGE}/hosts/{host}"
-            answer = client.put(path, data=self.body, environ_overrides=environ)
-            assert answer.status_code == 201
-            assert answer.json["host"] == host
-        self.assert_alike(200)
-
-    def test_it_is_refused_alike_either_way(self):
-        self.assert_alike(400, body="{}")
-        self.assert_alike(400, path=f"/v1/images/{crowd.IMAGE}/hosts/A")
-        self.assert_alike(400, path=f"{self.path}?more=1")
-        self.assert_alike(404, path="/v1/images/nope/hosts/a")
-        self.assert_alike(401, HTTP_AUTHORIZATION="Bearer nobody's")
-        assert not self.ground.hosts.index("", 9)
 
 
 class TestFaults(TestCase):
