@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 import socket
 import tempfile
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import testtools
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
+from testtools.content import text_content
 
 from lab.crowd import Crowd
 from lab.volt import Volt, source
@@ -19,6 +21,7 @@ from tests.functional.volt import databases
 CLIENTS = 64
 HOSTS_EACH = 4
 SECONDS = 60
+LONGEST = 100_000  # characters of Volt's log, in what a test that failed says
 IMAGES = (
     {"name": "forest"},
     {"name": "three", "stripes": 3, "fanout": 3},
@@ -42,6 +45,7 @@ class TestChaos(testtools.TestCase):
         # On a slow machine a client may say nothing for as long as would expire its hosts.
         options = {"heartbeat": {"expiry": 10 * SECONDS}}
         self.volt = cleanups.enter_context(Volt(folder, url, WORKERS[self.database], options))
+        self.addOnException(lambda error: self.addDetail("volt", text_content(self.told(error))))
         self.source = cleanups.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.dice = random.Random(7)
 
@@ -59,6 +63,12 @@ class TestChaos(testtools.TestCase):
         assert not crowd.complaints, crowd.complaints[:20]
         faults = asyncio.run(crowd.faults(self.volt.client()))
         assert not faults, faults[:20]
+
+    def told(self, error):
+        """Return what Volt's log says of the hosts that an error names, and of its own faults."""
+        hosts = "|".join({"Traceback", *re.findall(r"\bh\d+-\d+", str(error[1]))})
+        told = re.compile(rf"\b({hosts})\b| ERROR volt|^  |^\w+(\.\w+)*(Error|Exception)\b")
+        return "\n".join(filter(told.search, self.volt.log.read_text().splitlines()))[-LONGEST:]
 
     async def create_images(self):
         about = {"size": 512, "source": source(self.source.getsockname()[1])}
