@@ -168,11 +168,6 @@ class Layers:
                 )
             self._put(commit)
 
-    def put(self, commit: Commit) -> None:
-        """Write a commit down, in place of that of the same name."""
-        with self._lock:
-            self._put(commit)
-
     def change(self, name: str, **changed: Any) -> Commit:
         """Write some of a commit's fields down, and return all of it.
 
@@ -189,16 +184,18 @@ class Layers:
         :raises CommitCancelled: if it is not wanted any more
         """
         with self._lock:
-            self.check_wanted(commit)
+            self.wanted(commit.name)
             self._put(commit)
 
-    def check_wanted(self, commit: Commit) -> None:
-        """See that a commit goes on.
+    def wanted(self, name: str) -> Commit:
+        """Return what is on record of a layer that stays, or is to.
 
         :raises CommitCancelled: if it is not wanted any more
         """
-        if not self.get(commit.name).lasts:
-            raise CommitCancelled(f"VM {commit.vm} shall not become layer {commit.name}")
+        commit = self.get(name)
+        if not commit.lasts:
+            raise CommitCancelled(f"VM {commit.vm} shall not become layer {name}")
+        return commit
 
     def forget(self, commit: Commit) -> None:
         """Forget a commit, and remove its files; nobody is served from them any more."""

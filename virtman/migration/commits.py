@@ -439,8 +439,7 @@ class Commits:
         """Note how far a commit is; end what is being done for it if it is not to go on."""
         if self._stopped:
             raise _Stopped
-        commit = self.layers.get(name)
-        self.layers.check_wanted(commit)
+        commit = self.layers.wanted(name)
         length = self.layers.size(name)
         self._note(name, commit=commit, state=state, done=done, total=total, length=length)
 

@@ -52,7 +52,7 @@ class Making:
         )
         tell("serving", length, length)
         portal, proof = self.serve(commit)
-        self.layers.check_wanted(commit)
+        tell("serving", length, length)  # if Volt is still to know it
         said = self.layers.description(commit.name)
         layer = Layer(said.parent, said.disk_size, said.suspended)
         self.agent.coordinator.keep_layer(commit.name, length, layer, portal, proof, hashes)
@@ -131,7 +131,7 @@ class Making:
             self.forget_at_volt(commit)
         except ImageInUse as err:
             LOG.warning("layer %s stays: %s", commit.name, err)
-            self.layers.put(replace(commit, phase=Phase.KEPT))  # a host was faster
+            self.layers.change(commit.name, phase=Phase.KEPT)  # a host was faster
             return
         self.clear_away(commit)
 
