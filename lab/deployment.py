@@ -33,6 +33,7 @@ SOURCE_DISK = "/dev/ubdc"
 CACHE_DISK = "/dev/ubdb"
 SOCKET = "/run/virtman/agent.sock"
 CREATE_TIMEOUT = 300
+PEER_PORT = 8779
 AGENT_TOKEN = "/etc/virtman/volt.token"  # noqa: S105  # names of files
 OPERATOR_TOKEN = "/etc/virtman/operator.token"  # noqa: S105
 
@@ -197,13 +198,9 @@ class Deployment:
         give(node, AGENT_TOKEN, self.token("host", node.name), "virtman")
         node.run(["rm", "-f", SOCKET])
         node.spawn([*program, "--config-file", "/host/virtman.conf"], log="agent.log")
+        is_peer = "peers" in (options or {})
         try:
-            wait_until(
-                lambda: node.run(["test", "-S", SOCKET], check=False).status == 0,
-                f"the agent of {node.name}",
-                60,
-                0.2,
-            )
+            wait_until(lambda: _answers(node, is_peer), f"the agent of {node.name}", 60, 0.2)
         except DeadlinePassed as err:
             raise DeadlinePassed(f"{err}:\n{self._what_an_agent_does(node)}") from None
 
@@ -244,6 +241,15 @@ class Deployment:
             node.run(["virtman", "image", "list", "--json"]).stdout
         )
         return images
+
+
+def _answers(node: Node, is_peer: bool) -> bool:
+    """Tell whether a node's agent has begun to serve: the node itself, and other agents."""
+    if node.run(["test", "-S", SOCKET], check=False).status != 0:
+        return False
+    # its library of certificates takes a while to load on a busy processor
+    ports = ["ss", "-Hltn", "sport", "=", f":{PEER_PORT}"]
+    return not is_peer or bool(node.run(ports).stdout)
 
 
 def give(node: Node, path: str, content: str, user: str) -> None:
