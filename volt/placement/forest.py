@@ -17,7 +17,7 @@ dealt out (two hosts and three trees, or many hosts that must not feed others), 
 then, the source feeds *spare* leaves too, until a slot comes free.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from volt.errors import HostPlaced
 from volt.placement.links import MUCH_FASTER, Newcomer, Node, PartTooSmall, Totals
@@ -108,10 +108,11 @@ class Forest(Places):
         if self.limits.fanout and (rack is not None or any(t.has_racks() for t in self._trees)):
             self._pick(self._of_rack(rack, self._change))
 
-    def _know_heirs(self, host: str) -> None:
-        """Have those in this part who may take the host's places."""
-        self._know(self.node(host, 0).rack)
-        if any(tree.nodes[host].is_entry for tree in self._trees):
+    def _know_heirs(self, host: str, trees: Sequence[Tree]) -> None:
+        """Have those in this part who may take the host's places in these trees."""
+        nodes = [tree.nodes[host] for tree in trees]
+        self._know(nodes[0].rack)
+        if any(node.is_entry for node in nodes):
             # the host may be one of the lowest itself, and one that is handed over counts nowhere
             self._pick([Pick(LOWEST_ENTRIES, self._change.others + 2)])
 
@@ -132,14 +133,16 @@ class Forest(Places):
 
     def leave(self, host: str) -> None:
         """Remove a host; raises HostUnknown if it has no place."""
-        self._know_heirs(host)
+        self._check_placed(host)
+        self._know_heirs(host, self._trees)
         for tree in self._trees:
             tree.remove(host)
         self._settle()
 
     def drain(self, host: str) -> None:
         """Make a host feed nobody any more; raises HostUnknown if it has no place."""
-        self._know_heirs(host)
+        self._check_placed(host)
+        self._know_heirs(host, self._trees)
         self.overload(host)
         for tree in self._trees:
             node = tree.nodes[host]
@@ -249,7 +252,7 @@ class Forest(Places):
             return not node.accepting, node.fed, needy.nodes[node.host].level, node.host
 
         node = min(lowest, key=order)
-        self._know_heirs(node.host)
+        self._know_heirs(node.host, [donor])  # its place in a third tree need not be here
         donor.demote(node)
         needy.promote(needy.nodes[node.host])
         donor.use_free_slots()

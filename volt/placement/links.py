@@ -102,13 +102,20 @@ class Edge:
     standby: str | None
 
 
+class _Here(dict[str, Node]):
+    """The hosts of a part by name: to ask for another one needs a larger part."""
+
+    def __missing__(self, host: str) -> Node:
+        raise PartTooSmall(f"host {host} is not here")
+
+
 class Links:
     """The links of one stripe, or a part of them; ``totals`` are those of the whole."""
 
     def __init__(self, fanout: int, totals: Totals) -> None:
         self.fanout = fanout
         self.totals = totals
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, Node] = _Here()
         self.stored: set[str] = set()
         """Hosts that were taken in, not placed by a change."""
         self.changed: set[str] = set()

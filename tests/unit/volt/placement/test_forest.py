@@ -21,7 +21,7 @@ from tests.places import Memory
 from volt import errors
 from volt.placement import shapes
 from volt.placement.levels import INSIDE, ROOTS
-from volt.placement.links import Edge, Newcomer, Node, PartTooSmall
+from volt.placement.links import Edge, Newcomer, Node, PartTooSmall, Totals
 from volt.placement.part import ENTRIES, LEAVES, LOWEST, OPEN, Change, Pick, read
 from volt.placement.rules import Rules, Shape
 
@@ -437,6 +437,19 @@ class TestForest(testtools.TestCase):
         forest = shapes.empty(Rules(CHAIN, 1, 1))
         forest.restore(0, Node("a", None, None, 1, inner=True, fed=1))
         self.assertRaises(PartTooSmall, forest.leave, "a")
+
+    def test_a_host_is_handed_over_whose_place_in_a_third_tree_is_not_here(self):
+        rules = Rules(FOREST, 3, 3)
+        for donor, needy, other in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            totals = [Totals(2, 1)] * 3
+            totals[donor], totals[needy] = Totals(3, 1), Totals(1, 2)
+            forest = shapes.empty(rules, [replace(one) for one in totals])
+            forest.restore(donor, Node("lowest", None, None, 1, inner=True))
+            forest.restore(needy, Node("lowest", None, None, 1, inner=False))
+            forest.join(Newcomer("new", feeds=False))
+            self.assertFalse(forest.holds("lowest", other))
+            self.assertFalse(forest.node("lowest", donor).inner)
+            self.assertTrue(forest.node("lowest", needy).inner)
 
     def test_a_part_is_small_however_many_hosts_there_are(self):
         rules = Rules(FOREST, 2, 2)
