@@ -25,7 +25,7 @@ from volt.db.engine import for_reading, for_writing, hurry, retried
 from volt.db.lines import add
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.db.placements import Key
-from volt.errors import HostUnknown, PlacementStale
+from volt.errors import HostUnknown, PlacementStale, Unavailable
 from volt.model.objects import Placement, State, Wiring
 from volt.placement.rules import Shape
 from volt.registry import images, placing
@@ -100,7 +100,15 @@ class Placements:
     def _join(self, key: None, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
         last = {(one.image, one.host): one for one in wanted}  # of two that are alike the later
         fresh = self._arrive(last)
-        self._statistics.grow(self._place(last))
+        try:
+            placed = self._place(last)
+        except Unavailable:
+            raise
+        except Exception as err:
+            # an image that is at fault keeps nobody from a place in another one
+            LOG.warning("Not all hosts that wait were placed (%s: %s)", type(err).__name__, err)
+            placed = self._place(last, with_others=False)
+        self._statistics.grow(placed)
         found = self._found(last)
         return [(found.get(key), key in fresh) for key in ((one.image, one.host) for one in wanted)]
 
@@ -125,16 +133,17 @@ class Placements:
         return {key for key in joins if key not in present or present[key].is_leaving}
 
     @retried
-    def _place(self, wanted: Mapping[Key, _Join]) -> int:
+    def _place(self, wanted: Mapping[Key, _Join], *, with_others: bool = True) -> int:
         """Give a place to each host that waits for one; return how many these were.
 
         Nothing is done if others have placed these hosts meanwhile. So a large crowd is placed by
-        few transactions, whichever workers it asks.
+        few transactions, whichever workers it asks. Without ``with_others``, hosts that wait for
+        images that none of these wants wait on.
         """
         names = sorted({image for image, _ in wanted})
         with self._turns.of_all(names), self._writing.begin() as session:
             placements.take_turn(session)
-            rows = images.held(session, _due(session, wanted))
+            rows = images.held(session, _due(session, wanted, with_others))
             if not rows:
                 hurry(session)  # nothing is to be kept
                 return 0
@@ -316,16 +325,20 @@ def _placeless(image: str, host: str) -> HostUnknown:
     return HostUnknown(f"host {host} has no place in image {image}: let it join first")
 
 
-def _due(session: Session, wanted: Mapping[Key, _Join]) -> set[str]:
-    """Return the images in which hosts wait; none if all of these hosts are where they want."""
+def _due(session: Session, wanted: Mapping[Key, _Join], with_others: bool) -> set[str]:
+    """Return the images in which hosts wait, or those of them that are wanted.
+
+    None if all of these hosts are where they want.
+    """
     present = placements.standings(session, wanted, with_waiting=True)
     due = {
         image
         for (image, host), one in wanted.items()
         if (image, host) in present and not present[image, host].is_placed(one.portal)
     }
-    others = {image for (image, _), standing in present.items() if standing.is_waiting}
-    return due | others if due else set()
+    if due and with_others:
+        due |= {image for (image, _), standing in present.items() if standing.is_waiting}
+    return due
 
 
 def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[str]:

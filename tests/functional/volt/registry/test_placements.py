@@ -2,6 +2,7 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from types import NoneType
 from unittest import mock
 
 from sqlalchemy import event, func, select, update
@@ -12,7 +13,7 @@ from tests.functional.volt import databases
 from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
-from volt.db.models import WAITING, PlacementRow
+from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.model.objects import ImageReport, NewImage, Report, State
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
@@ -243,6 +244,29 @@ class TestLostPlaces(TreesCase):
     def test_it_expires_with_others(self):
         assert self.ground.hosts.expire(["b", "c"]) == 2
         self.check_trees("a")
+
+
+class TestImageAtFault(TreesCase):
+    """An image whose trees cannot be changed, whatever is the reason."""
+
+    def setUp(self):
+        super().setUp()
+        self.create("broken")
+        with self.ground.engine.begin() as connection:
+            connection.execute(update(ImageRow).where(ImageRow.name == "broken").values(inner=[]))
+
+    def test_hosts_join_other_images_while_some_wait_for_it(self):
+        wanted = [(image, f"h{number}") for number in range(8) for image in ("broken", "x")]
+        with ThreadPoolExecutor(len(wanted)) as pool:
+            joins = [
+                (image, pool.submit(self.placements.join, image, host, portal()))
+                for image, host in wanted
+            ]
+        for image, join in joins:
+            assert isinstance(join.exception(), ValueError if image == "broken" else NoneType)
+        self.check_trees([f"h{number}" for number in range(8)])
+        self.join("late")
+        assert self.placements.show("x", "late").state == State.JOINING
 
 
 class TestRemovedBeforeTheAnswer(TreesCase):
