@@ -17,8 +17,8 @@ from virtman.cmd import agent
 
 AT, NAME = Path("/host/stop-at"), Path("/host/stopped-at")
 LOOKS = {
-    "dm.table", "dm.status", "dm.statuses", "dm.names", "dm.counted", "lio.serves", "lio.sessions",
-    "kernel.load_modules", "block.read", "block.digests", "lvm.free",
+    "dm.table", "dm.status", "dm.statuses", "dm.names", "dmstats.counted", "lio.serves",
+    "lio.sessions", "kernel.load_modules", "block.read", "block.digests", "lvm.free",
 }  # fmt: skip
 
 

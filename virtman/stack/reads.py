@@ -10,7 +10,7 @@ from __future__ import annotations
 from virtman import sysfs
 from virtman.model.naming import Device
 from virtman.model.read_counts import BOUNDS, Count
-from virtman.privileged import dm
+from virtman.privileged import dmstats
 from virtman.stack.mapped import explained
 
 AREAS = 4096
@@ -39,7 +39,7 @@ class Reads:
         """Count from nothing."""
         with explained(f"counting reads of {self.device}"):
             bounds = [round(seconds * 1e9) for seconds in BOUNDS]
-            dm.count_reads(str(self.device), self.area, bounds)
+            dmstats.count_reads(str(self.device), self.area, bounds)
 
     def look(self) -> dict[int, Count]:
         """Return what was read so far, by the number of the area; without those of no reads."""
@@ -47,7 +47,7 @@ class Reads:
             read = sysfs.sectors_read(self.device.node)
             if read == self._sectors:  # to count them by areas costs more
                 return self.seen
-            found = dm.counted(str(self.device))
+            found = dmstats.counted(str(self.device))
         self._sectors = read
         self.seen = {
             number: Count(sectors, nanoseconds / 1e9, tuple(classes))
@@ -58,4 +58,4 @@ class Reads:
     def end(self) -> None:
         """Count no longer; may be called at any time."""
         with explained(f"counting reads of {self.device}"):
-            dm.count_no_more(str(self.device))
+            dmstats.count_no_more(str(self.device))

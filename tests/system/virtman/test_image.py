@@ -41,12 +41,12 @@ finally:
 # Makes a device and removes one, but for what is left to do then: their nodes.
 HALF = """
 import os
-from virtman.privileged import context, dm
+from virtman.privileged import context, dm, libdm
 context.set_client_mode(False)
 dm.create("virtman_gone", [(0, 2048, "error", "")], False)
-with dm._Task(dm._REMOVE, "virtman_gone") as task:
+with libdm.Task(libdm.Verb.REMOVE, "virtman_gone") as task:
     task.run()
-with dm._Task(dm._CREATE, "virtman_half") as task:
+with libdm.Task(libdm.Verb.CREATE, "virtman_half") as task:
     task.targets([(0, 2048, "error", "")])
     task.run()
 os._exit(0)  # as if it was killed: the library would still do it

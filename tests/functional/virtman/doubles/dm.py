@@ -8,7 +8,8 @@ from tests.functional.virtman.doubles import stores, tables
 from tests.functional.virtman.doubles.chunks import Chunks
 from tests.functional.virtman.doubles.devices import Devices, Double
 from tests.functional.virtman.doubles.model import NUMBER, Mapping
-from virtman.privileged.dm import PATIENCE, Table
+from virtman.privileged.dm import PATIENCE
+from virtman.privileged.libdm import Table
 
 # How the drivers say that of 100 reads 60 were hits; flashcache, that it let 10 pass by.
 _CACHE_STATUS = {
@@ -106,17 +107,6 @@ class DeviceMapper(Double):
             device.table = [tables.with_queueing(row, words[0] == "q") for row in device.table]
         if words.startswith("reinstate_path "):
             device.failed.discard(words.split()[1])
-
-    def count_reads(self, name: str, area: int, bounds: list[int]) -> None:
-        device = self.kernel.mapping(name)
-        device.area, device.counts = area, {}
-
-    def counted(self, name: str) -> list[tuple[int, int, int, list[int]]]:
-        return [(area, *count) for area, count in self.kernel.mapping(name).counts.items()]
-
-    def count_no_more(self, name: str) -> None:
-        if name in self.kernel.mappings:
-            self.kernel.mappings[name].area, self.kernel.mappings[name].counts = 0, {}
 
     def table(self, name: str) -> Table:
         return list(self.kernel.mappings[name].table) if name in self.kernel.mappings else []

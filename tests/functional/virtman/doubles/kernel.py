@@ -12,6 +12,7 @@ from tests.functional.virtman.doubles.chunks import Chunks
 from tests.functional.virtman.doubles.device import ForeignDevices
 from tests.functional.virtman.doubles.devices import Devices, Double
 from tests.functional.virtman.doubles.dm import DeviceMapper
+from tests.functional.virtman.doubles.dmstats import Statistics
 from tests.functional.virtman.doubles.flashcache import Flashcache
 from tests.functional.virtman.doubles.iscsi import Initiator
 from tests.functional.virtman.doubles.lio import Targets
@@ -33,6 +34,7 @@ from virtman.privileged import (
     chunks,
     device,
     dm,
+    dmstats,
     flashcache,
     iscsi,
     kernel,
@@ -68,6 +70,7 @@ class Kernel(Devices):
             chunks: self.chunks,
             device: ForeignDevices(self),
             dm: self.dm,
+            dmstats: Statistics(self),
             flashcache: Flashcache(self, self.dm),
             iscsi: self.iscsi,
             kernel: Modules(self),

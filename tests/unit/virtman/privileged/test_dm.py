@@ -1,17 +1,14 @@
 """I/O that is on its way and does not end keeps nobody else from being held, or from going on."""
 
-import ctypes
 import errno
 import queue
-import signal
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 import fixtures
 import testtools
 
-from virtman.privileged import dm
+from virtman.privileged import deadline, dm
 
 # as the privileged part calls
 VERBS = (dm.hold, dm.holding, dm.suspend, dm.reload)
@@ -81,13 +78,15 @@ class ReloadCase(testtools.TestCase):
     def setUp(self):
         super().setUp()
         self.log, self.failing = [], ""
-        self.useFixture(fixtures.MockPatchObject(dm, "_Task", self.task))
-        self.useFixture(fixtures.MockPatchObject(dm.chunks, "flush", lambda _: self.run_("flush")))
+        self.useFixture(fixtures.MockPatchObject(dm, "Task", self.task))
+        self.useFixture(
+            fixtures.MockPatchObject(deadline.chunks, "flush", lambda _: self.run_("flush"))
+        )
 
     def task(self, verb, name, *, read_only=False):
         task = mock.MagicMock()
         task.__enter__.return_value = task
-        task.run = lambda: self.run_(verb)
+        task.run = task.run_without_nodes = lambda: self.run_(verb)
         return task
 
     def run_(self, verb):
@@ -131,7 +130,7 @@ class FlushTest(ReloadCase):
     def setUp(self):
         super().setUp()
         self.hangs, self.begun, self.answers = True, threading.Event(), threading.Event()
-        self.useFixture(fixtures.MockPatchObject(dm.chunks, "flush", self.flush))
+        self.useFixture(fixtures.MockPatchObject(deadline.chunks, "flush", self.flush))
         self.addCleanup(self.answer)
 
     def flush(self, path):
@@ -171,7 +170,7 @@ class FlushTest(ReloadCase):
         with (
             mock.patch.object(dm, "PATIENCE", 0.1),
             mock.patch.object(dm, "_suspend_in_time", lambda *_: threading.Event().wait(0.06)),
-            mock.patch.object(dm, "_flush_in_time", lambda _, patience: given.append(patience)),
+            mock.patch.object(dm, "flush_in_time", lambda _, patience: given.append(patience)),
         ):
             RELOAD("vm1", [], False, True, False, "/dev/below")
         self.assertLess(given[0], 0.041)
@@ -186,25 +185,3 @@ class FlushTest(ReloadCase):
         self.swap()
         self.hangs = False
         self.assertEqual("suspend flush load resume", self.steps(flush=True, settle="/dev/other"))
-
-
-class PatienceTest(testtools.TestCase):
-    def setUp(self):
-        super().setUp()
-        self.addCleanup(signal.signal, signal.SIGURG, signal.getsignal(signal.SIGURG))
-        signal.signal(signal.SIGURG, lambda *_: None)  # as the privileged part has it
-
-    def wait(self, patience, milliseconds):
-        """Have the kernel wait; return what it says to that."""
-        lib = ctypes.CDLL(None, use_errno=True)
-        with dm._interrupted_after(patience):
-            return lib.poll(None, 0, milliseconds), ctypes.get_errno()
-
-    def test_who_waits_too_long_in_the_kernel_is_interrupted(self):
-        with ThreadPoolExecutor(1) as pool:
-            self.assertEqual((-1, errno.EINTR), pool.submit(self.wait, 0.05, 20_000).result())
-
-    def test_who_is_done_in_time_is_not(self):
-        with ThreadPoolExecutor(1) as pool:
-            self.assertEqual(0, pool.submit(self.wait, 20, 1).result()[0])
-            self.assertNotIn("patience", [one.name for one in threading.enumerate()])
