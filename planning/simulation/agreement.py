@@ -15,6 +15,7 @@ from planning.distribution import Network
 from planning.simulation.run import run
 from planning.simulation.scenario import FOREST, Boot, Cluster, Design, Scenario
 from virtman.model.profile import PIECE
+from virtman.model.sizes import READ_AHEAD
 from volt.placement.rules import Rules, Shape
 
 MBIT = 1e6 / 8
@@ -105,7 +106,7 @@ class Replay:
         boot = Boot(self.working_set, self.own_s, tail=_TAIL, sent=_SENT)
         cluster = Cluster(self.nodes, self.mbit * MBIT, machine=PROCESSORS)
         name = f"{self.nodes} nodes, {self.mbit:g} Mbit/s, {self.how}"
-        return Case("lab", name, self.last_s, Scenario(cluster, boot, design))
+        return Case("lab", name, self.last_s, Scenario(cluster, boot, design, piece=READ_AHEAD))
 
 
 HOW = {"prefetch": FOREST, "no prefetch": FOREST, "tree": TREE, "star": STAR, "chain": CHAIN}
@@ -136,6 +137,8 @@ def _replays() -> Iterator[Case]:
         Replay(15, 25, "no prefetch", 73.0e6, 28.3, (12.9, 26.9), 88.6),
         Replay(15, 8, "prefetch", 73.0e6, 28.9, (15.0, 28.9), 121.8),
         Replay(15, 8, "no prefetch", 73.0e6, 27.0, (14.0, 25.1), 149.8),
+        Replay(3, 25, "tree", 73.1e6, 47.0, (4.1, 4.7), 88.3),
+        Replay(7, 25, "tree", 73.1e6, 28.7, (8.0, 11.4), 82.3),
     ):
         yield row.case
 

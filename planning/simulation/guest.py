@@ -27,7 +27,7 @@ def reads(scenario: Scenario, dice: Random) -> list[Read]:
     boot = scenario.boot
     count = max(1, round(boot.working_set / scenario.unit))
     length = max(1, round(boot.at_once / scenario.unit))
-    behind = round(boot.behind / scenario.unit)
+    behind = round(boot.behind * scenario.design.rules.stripes / scenario.unit)
     starts = range(0, count, length)
     pauses = [dice.expovariate(1) for _ in starts]
     stretch = boot.think_s * (1 - boot.tail) / sum(pauses)

@@ -10,7 +10,7 @@ from planning.errors import Invalid, check
 from virtman.model import pieces
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import PIECE
-from virtman.model.sizes import REGION
+from virtman.model.sizes import READ_AHEAD, REGION
 from volt.errors import ShapeInvalid
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
@@ -73,7 +73,7 @@ class Boot:
     :ivar tail: share of these after the last read
     :ivar vms: on each host; they read the same at the same time, so once
     :ivar at_once: bytes that a read wants
-    :ivar behind: bytes behind them that the kernel's read-ahead asks for meanwhile
+    :ivar behind: bytes behind them that page caches read ahead meanwhile, in each stripe's own
     :ivar sent: bytes that links carry for each byte that is read
     """
 
@@ -82,7 +82,7 @@ class Boot:
     tail: float = 0.0
     vms: int = 1
     at_once: float = 192 * 1024
-    behind: float = 64 * 1024
+    behind: float = READ_AHEAD
     sent: float = measured.SENT
 
     def __post_init__(self) -> None:
