@@ -15,7 +15,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.registry import Collector
 
-from volt.model.objects import Figures, State
+from volt.model.figures import Figures
+from volt.model.placements import State
 
 # prometheus_client decides when it is imported, so this does too.
 FOLDER = os.environ.get("PROMETHEUS_MULTIPROC_DIR")

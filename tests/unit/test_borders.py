@@ -20,7 +20,7 @@ _PLACES = (
     "volt/db/migrations/versions/",  # what was done to databases stays as it was
 )
 # The REST API says what hosts prove in fields and by a path of this name.
-_FIELDS = {"volt/model/objects.py": "chap"}
+_FIELDS = {"volt/model/placements.py": "chap"}
 _API = re.compile("(/v1/images/[<{]image[}>])?/chap")
 
 

@@ -8,24 +8,15 @@ from datetime import datetime
 from enum import EnumType
 from typing import Any, Final
 
-from volt.model.objects import (
-    Candidate,
-    Cap,
-    Certificate,
-    Copy,
-    Event,
-    Hold,
-    Host,
-    Image,
-    Import,
-    Listener,
-    Placement,
-    Profile,
-    Revision,
-    Trees,
-    Warmup,
-    Wish,
-)
+from volt.model.caps import Cap
+from volt.model.copies import Copy
+from volt.model.figures import Event
+from volt.model.hosts import Certificate, Host, Listener
+from volt.model.images import Hold, Image
+from volt.model.imports import Import
+from volt.model.placements import Candidate, Placement, Trees
+from volt.model.profiles import Profile, Revision
+from volt.model.warmups import Warmup, Wish
 
 Schema = dict[str, Any]
 

@@ -14,24 +14,13 @@ from volt import transport
 from volt.api import schemas
 from volt.errors import HashesInvalid, ImageSizeInvalid, RequestInvalid
 from volt.model import basis, suspended
+from volt.model.hosts import ImageReport, Listener, Reason, Report, Wiring
+from volt.model.images import CopyPolicy, Layer, NewImage
+from volt.model.imports import Importing, Told
 from volt.model.names import check_name
-from volt.model.objects import (
-    Chosen,
-    CopyPolicy,
-    ImageReport,
-    Importing,
-    Layer,
-    Listener,
-    NewImage,
-    Progress,
-    Reason,
-    Report,
-    State,
-    Told,
-    Warming,
-    Wiring,
-)
+from volt.model.placements import State
 from volt.model.profiles import BOOT, Condition
+from volt.model.warmups import Chosen, Progress, Warming
 from volt.placement import shapes
 from volt.placement.rules import Rules, Shape
 from volt.transport import LARGEST, SECTOR, Portal, Proof

@@ -29,26 +29,16 @@ from volt.api.handlers import (
     profiles,
     warmups,
 )
-from volt.model.objects import (
-    Candidate,
-    Cap,
-    Certificate,
-    Copy,
-    Event,
-    Hold,
-    Host,
-    Image,
-    Import,
-    Listener,
-    Placement,
-    Profile,
-    Revision,
-    Trees,
-    Verdict,
-    Warmup,
-    Wish,
-)
+from volt.model.caps import Cap
+from volt.model.copies import Copy
+from volt.model.figures import Event
+from volt.model.hosts import Certificate, Host, Listener, Verdict
+from volt.model.images import Hold, Image
+from volt.model.imports import Import
+from volt.model.placements import Candidate, Placement, Trees
 from volt.model.profiles import LARGEST as LARGEST_PROFILE
+from volt.model.profiles import Profile, Revision
+from volt.model.warmups import Warmup, Wish
 
 LARGEST_BODY: Final = 1024 * 1024  # bytes: a heartbeat of 10,000 images fits
 LARGEST_IMAGE: Final = 16 * LARGEST_BODY  # with the upper hashes of an image of 180 GiB

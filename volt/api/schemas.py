@@ -6,10 +6,12 @@ from typing import Any
 from jsonschema_rs import Draft202012Validator, ValidationError, ValidationErrorKind
 
 from volt.errors import RequestInvalid
+from volt.model.hosts import Reason
+from volt.model.imports import Importing
 from volt.model.names import PATTERN
 from volt.model.names import RACK as RACK_PATTERN
-from volt.model.objects import Importing, Reason, Warming
 from volt.model.profiles import BOOT
+from volt.model.warmups import Warming
 from volt.placement.rules import Shape
 from volt.transport import IP, LARGEST, PORT, PORTAL, SECRET, SECTOR, SOURCE
 

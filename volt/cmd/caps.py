@@ -12,8 +12,8 @@ from volt.api import json_format
 from volt.cmd import reported
 from volt.cmd.table import table
 from volt.db import upgrade
+from volt.model.caps import CapKind
 from volt.model.names import check_name, check_rack
-from volt.model.objects import CapKind
 from volt.registry.caps import Caps
 from volt.transport import LARGEST
 

@@ -6,8 +6,9 @@ from oslo_config import cfg
 from volt.cmd import reported
 from volt.cmd.table import table
 from volt.db import upgrade
+from volt.model.copies import Copy
+from volt.model.images import CopyPolicy, Image
 from volt.model.names import check_name
-from volt.model.objects import Copy, CopyPolicy, Image
 from volt.registry.batches import Turns
 from volt.registry.copies import Copies
 from volt.registry.images import Images

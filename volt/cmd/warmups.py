@@ -14,8 +14,8 @@ from volt.cmd import reported
 from volt.cmd.table import table
 from volt.db import upgrade
 from volt.model.names import check_name
-from volt.model.objects import Chosen, Warming, Warmup
 from volt.model.profiles import BOOT
+from volt.model.warmups import Chosen, Warming, Warmup
 from volt.registry.batches import Turns
 from volt.registry.warmups import Warmups
 

@@ -25,8 +25,7 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from volt.db.any_of import among
 from volt.db.models import Base, HostRow, Name
-from volt.model.caps import Key
-from volt.model.objects import Cap, CapKind
+from volt.model.caps import Cap, CapKind, Key
 
 Taker = tuple[str, str]
 """A host, and the image in which it fetches ahead."""

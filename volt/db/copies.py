@@ -9,8 +9,8 @@ from sqlalchemy import Select, bindparam, func, select, true, update
 from sqlalchemy.orm import Session
 
 from volt.db.models import WAITING, HostRow, ImageRow, PlacementRow
-from volt.model.copies import Keeper
-from volt.model.objects import Copies, Copy, ImageReport
+from volt.model.copies import Copies, Copy, Keeper
+from volt.model.hosts import ImageReport
 
 _LEAVES = 128
 """Bytes of an image for each of the lowest level of its hash tree, which a copy has too."""

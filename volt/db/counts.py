@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from volt.db import caps, copies, holds
 from volt.db.models import HostRow, ImageRow, NodeRow, PlacementRow
-from volt.model.objects import Figures
+from volt.model.figures import Figures
 from volt.placement.levels import INSIDE, ROOTS
 
 

@@ -12,7 +12,8 @@ from volt.db import hosts
 from volt.db.any_of import among
 from volt.db.hosts import Held
 from volt.db.models import HoldRow, HostRow, ImageRow
-from volt.model.objects import Hold, Report
+from volt.model.hosts import Report
+from volt.model.images import Hold
 
 _HOLDS: Any = HoldRow.__table__
 _OF_HOSTS = select(_HOLDS.c.host, _HOLDS.c.image, _HOLDS.c.disks).where(

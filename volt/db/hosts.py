@@ -35,7 +35,8 @@ from volt.db.models import (
     NodeRow,
     PlacementRow,
 )
-from volt.model.objects import Report, State, Wiring
+from volt.model.hosts import Report, Wiring
+from volt.model.placements import State
 
 UNKNOWN = "?"
 """What stands for disks of which it is not known whether they are those of a host's holds."""

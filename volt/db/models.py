@@ -75,7 +75,7 @@ class ImageRow(Sourced, Base):
     ``based_on`` are the images with which it has ``shared`` bytes in common, as ``basis`` says;
     null for none.
     ``suspended`` says how a VM goes on from it; null for an image that has no VM's memory.
-    A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``objects.Layer``.
+    A layer has a ``parent``, a ``disk_size`` and perhaps a ``maker``: see ``images.Layer``.
     """
 
     __tablename__ = "images"
@@ -115,7 +115,7 @@ class ImageRow(Sourced, Base):
 class HostRow(Base):
     """What a host says of itself and an operator of it.
 
-    ``rack`` and ``speed`` are those of its wiring, see ``objects.Wiring``.
+    ``rack`` and ``speed`` are those of its wiring, see ``hosts.Wiring``.
     ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
     ``taking`` tells whether the host has shares of caps, ``needs`` stands for the disks for
     which it has holds; it is empty if there are none.

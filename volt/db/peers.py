@@ -8,7 +8,7 @@ from sqlalchemy.orm import Mapped, mapped_column, sessionmaker
 from volt.ca import Authority
 from volt.db.engine import for_writing, retried
 from volt.db.models import Base, Name
-from volt.model.objects import Listener
+from volt.model.hosts import Listener
 
 _ONLY = "agents"
 

@@ -12,7 +12,9 @@ from sqlalchemy.orm import Session
 from volt.db import caps, copies
 from volt.db.any_of import among, paired
 from volt.db.models import WAITING, ImageRow, NodeRow, PlacementRow, TurnRow
-from volt.model.objects import CopyPolicy, Feed, Hydration, Peer, Placement, Profiled, State
+from volt.model.images import CopyPolicy, Hydration
+from volt.model.placements import Feed, Peer, Placement, State
+from volt.model.profiles import Profiled
 from volt.placement.rules import Shape
 from volt.transport import Portal, columns
 

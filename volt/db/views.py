@@ -9,20 +9,9 @@ from sqlalchemy.orm import Session
 from volt.db import copies, forests, hosts, placements
 from volt.db.models import HoldRow, HostRow, ImageRow, PlacementRow
 from volt.model import suspended
-from volt.model.objects import (
-    Basis,
-    Candidate,
-    Host,
-    Image,
-    ImageReport,
-    Layer,
-    NewImage,
-    Node,
-    Report,
-    State,
-    Tree,
-    Trees,
-)
+from volt.model.hosts import Host, ImageReport, Report
+from volt.model.images import Basis, Image, Layer, NewImage
+from volt.model.placements import Candidate, Node, State, Tree, Trees
 from volt.placement.places import Places
 from volt.placement.rules import Shape
 from volt.transport import columns

@@ -7,7 +7,8 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, and_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from volt.db.models import Base, Name, PlacementRow
-from volt.model.objects import State, Warming, Warmup, Wish
+from volt.model.placements import State
+from volt.model.warmups import Warming, Warmup, Wish
 
 _UNDER_WAY = [state.value for state in Warming if not state.is_end]
 

@@ -14,9 +14,32 @@ others have reported, and then it has.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
-from volt.model.objects import Cap, CapKind
+
+class CapKind(StrEnum):
+    """What a cap is of."""
+
+    IMAGE = "image"
+    RACK = "rack"
+    HOST = "host"
+
+
+@dataclass(frozen=True)
+class Cap:
+    """How many bytes a second may be fetched ahead: in an image, by a rack's hosts, or by a host.
+
+    ``takers`` counts those who fetch ahead now, a host once for each image; ``granted`` is the sum
+    of their shares.
+    """
+
+    kind: CapKind
+    name: str
+    rate: int
+    takers: int
+    granted: int
+
 
 Key = tuple[CapKind, str]
 """What a cap is of: the kind, and the name of the image, rack or host."""

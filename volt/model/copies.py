@@ -6,6 +6,30 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Copy:
+    """A copy of all of an image that a host has, makes, or shall make.
+
+    ``chosen`` is whether Volt asked this host among others, ``copied`` the bytes that are there.
+    ``declines`` is whether the host said that it cannot have one, or shall not.
+    """
+
+    host: str
+    rack: str | None
+    whole: bool
+    chosen: bool
+    copied: int
+    declines: bool
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How many hosts have all of an image, and how many have all of each stripe."""
+
+    whole: int
+    stripes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Keeper:
     """A host of an image, as one that may have a copy of all of it.
 

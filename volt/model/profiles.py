@@ -12,6 +12,7 @@ The root hash is that of the image's hash tree, the checksum the SHA-256 of what
 
 import hashlib
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from volt.errors import ProfileInvalid
@@ -26,6 +27,34 @@ LARGEST: Final = 1024 * 1024  # bytes, with the head
 
 _ROOT_HASH: Final = slice(5, 37)
 _CHECKSUM: Final = slice(37, HEAD)
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """A workload, and the newest revision of its profile."""
+
+    workload: str
+    revision: int
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The newest profile of a workload, and how many bytes it has."""
+
+    workload: str
+    revision: int
+    bytes: int
+    stored_at: datetime
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A profile as it was once stored; ``host`` is who did, null if that was no host."""
+
+    revision: int
+    bytes: int
+    stored_at: datetime
+    host: str | None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from volt.db import caps, hosts
 from volt.db.caps import CapRow
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.hosts import Held
-from volt.model.caps import Dealing, Key
-from volt.model.objects import Cap, CapKind, Report
+from volt.model.caps import Cap, CapKind, Dealing, Key
+from volt.model.hosts import Report
 from volt.registry.images import known
 
 LOG = logging.getLogger(__name__)

@@ -10,8 +10,7 @@ from sqlalchemy.orm import sessionmaker
 from volt.db import copies, forests
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import ImageRow
-from volt.model.copies import choose, lacks
-from volt.model.objects import Copy
+from volt.model.copies import Copy, choose, lacks
 from volt.registry import images, keepers
 from volt.registry.batches import Turns
 

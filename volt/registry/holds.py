@@ -15,7 +15,7 @@ from volt.db import holds, hosts
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow
 from volt.errors import HoldLive
-from volt.model.objects import Hold
+from volt.model.images import Hold
 
 LOG = logging.getLogger(__name__)
 

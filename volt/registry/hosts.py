@@ -15,7 +15,9 @@ from volt.db.any_of import among
 from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import WAITING, EventRow, HostRow, NodeRow, PlacementRow
 from volt.errors import HostUnknown, ReportMismatch, Unavailable
-from volt.model.objects import Event, Host, News, Placement, Report, State
+from volt.model.figures import Event
+from volt.model.hosts import Host, News, Report
+from volt.model.placements import Placement, State
 from volt.registry import caps
 from volt.registry.batches import Batches
 from volt.registry.placements import Placements

@@ -33,17 +33,11 @@ from volt.errors import (
 )
 from volt.model import suspended
 from volt.model.basis import NewBasis
+from volt.model.caps import CapKind
+from volt.model.figures import Figures
+from volt.model.images import CopyPolicy, Image, Layer, NewImage
 from volt.model.names import few
-from volt.model.objects import (
-    Candidate,
-    CapKind,
-    CopyPolicy,
-    Figures,
-    Image,
-    Layer,
-    NewImage,
-    Trees,
-)
+from volt.model.placements import Candidate, Trees
 from volt.placement.part import Change
 from volt.registry import keepers, placing, source
 from volt.registry.batches import Turns

@@ -16,7 +16,7 @@ from volt.db.engine import for_reading, for_writing, retried
 from volt.db.imports import ImportRow
 from volt.db.models import ImageRow
 from volt.errors import ImageExists, ImportTaken, ImportUnknown
-from volt.model.objects import Import, Importing, Told
+from volt.model.imports import Import, Importing, Told
 
 LOG = logging.getLogger(__name__)
 

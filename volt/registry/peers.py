@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from volt import ca
 from volt.db.peers import PeerRows
 from volt.errors import ListenerUnknown
-from volt.model.objects import Certificate, Listener
+from volt.model.hosts import Certificate, Listener
 
 
 class Peers:

@@ -26,7 +26,8 @@ from volt.db.lines import add
 from volt.db.models import WAITING, ImageRow, PlacementRow
 from volt.db.placements import Key
 from volt.errors import HostUnknown, PlacementStale, Unavailable
-from volt.model.objects import Placement, State, Wiring
+from volt.model.hosts import Wiring
+from volt.model.placements import Placement, State
 from volt.placement.rules import Shape
 from volt.registry import images, placing
 from volt.registry.batches import Batches, Turns

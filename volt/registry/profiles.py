@@ -22,8 +22,7 @@ from volt.errors import (
     ProfileUnknown,
     TooManyProfiles,
 )
-from volt.model.objects import Profile, Revision
-from volt.model.profiles import Condition, NewProfile
+from volt.model.profiles import Condition, NewProfile, Profile, Revision
 from volt.registry.batches import Turns
 from volt.registry.images import known
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from volt import metrics
-from volt.model.objects import Reason, Verdict
+from volt.model.hosts import Reason, Verdict
 from volt.registry.hosts import Hosts
 from volt.transport import Portal, probe
 

@@ -17,7 +17,7 @@ from volt.db.engine import for_reading, for_writing, retried
 from volt.db.models import HostRow
 from volt.errors import HostUnknown, ProfileUnknown, WarmupUnknown
 from volt.model.names import few
-from volt.model.objects import Chosen, Progress, Warmup, Wish
+from volt.model.warmups import Chosen, Progress, Warmup, Wish
 from volt.registry.batches import Turns
 from volt.registry.images import known
 

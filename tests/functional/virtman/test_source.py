@@ -31,7 +31,7 @@ from virtman.model.layer_format import Description
 from virtman.model.profile import PIECE, merged
 from virtman.model.profile_format import decode, encode
 from virtman.node.check import Check
-from volt.model.objects import ImageReport, Report
+from volt.model.hosts import ImageReport, Report
 from volt.transport import Portal
 
 

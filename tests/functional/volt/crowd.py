@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from lab.volt import Volt
-from volt.model.objects import ImageReport, NewImage, Report, Wiring
+from volt.model.hosts import ImageReport, Report, Wiring
+from volt.model.images import NewImage
 from volt.placement.rules import Shape
 from volt.transport import Portal
 

@@ -16,17 +16,11 @@ from tests.functional.volt.base import TestCase
 from tests.profiles import ROOT_HASH, UPPER_HASHES, profile
 from volt.cmd import manage
 from volt.db.clock import ClockTable, Reading
-from volt.model.objects import (
-    ImageReport,
-    Importing,
-    NewImage,
-    Progress,
-    Report,
-    Told,
-    Warming,
-    Wiring,
-)
+from volt.model.hosts import ImageReport, Report, Wiring
+from volt.model.images import NewImage
+from volt.model.imports import Importing, Told
 from volt.model.profiles import parse
+from volt.model.warmups import Progress, Warming
 from volt.placement.rules import Shape
 from volt.transport import Portal
 from volt.transport.iscsi import Chap

@@ -5,7 +5,7 @@ from flask.typing import ResponseReturnValue
 
 from volt.api import parsing
 from volt.api.handlers import Service
-from volt.model.objects import CapKind
+from volt.model.caps import CapKind
 
 
 def index(service: Service) -> ResponseReturnValue:

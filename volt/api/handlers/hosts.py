@@ -11,7 +11,8 @@ from flask.typing import ResponseReturnValue
 from volt import metrics
 from volt.api import parsing
 from volt.api.handlers import Service, page_of
-from volt.model.objects import Placement, Wish
+from volt.model.placements import Placement
+from volt.model.warmups import Wish
 
 SHARED: Final = 2.0
 """Seconds between two heartbeats of a host that has shares of caps, at most: they move then."""

@@ -6,7 +6,7 @@ from flask.typing import ResponseReturnValue
 from volt import metrics
 from volt.api import parsing
 from volt.api.handlers import Service
-from volt.model.objects import State
+from volt.model.placements import State
 
 
 def show(service: Service, image: str, host: str) -> ResponseReturnValue:

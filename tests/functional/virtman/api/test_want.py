@@ -10,7 +10,7 @@ from virtman import errors
 from virtman.api import answers
 from virtman.cmd.shell import shell
 from virtman.node import agent
-from volt.model.objects import Importing, Told
+from volt.model.imports import Importing, Told
 
 IMAGE = "glance-1"
 

@@ -12,7 +12,8 @@ from virtman.image.boot import Options
 from virtman.image.prefetch import How
 from virtman.image.share import SharedCap
 from virtman.model.prefetch_order import Policy
-from volt.model.objects import CapKind, ImageReport, Report
+from volt.model.caps import CapKind
+from volt.model.hosts import ImageReport, Report
 
 HOW = How(Policy.IN_ORDER, 1, SharedCap(0))
 PIECES = range(96)

@@ -26,7 +26,7 @@ from virtman.model import copying as model
 from virtman.model.copying import PIECE
 from virtman.privileged import iscsi
 from virtman.stack.transport import transport
-from volt.model.objects import CopyPolicy
+from volt.model.images import CopyPolicy
 
 IMAGE = "filled"
 BLOCK = 4096

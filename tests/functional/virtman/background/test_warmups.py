@@ -14,7 +14,7 @@ from virtman.image.prefetch import How, SharedCap
 from virtman.model.prefetch_order import Policy
 from virtman.model.profile import merged
 from virtman.model.profile_format import encode
-from volt.model.objects import Chosen, Warming
+from volt.model.warmups import Chosen, Warming
 
 ALL = len(BOOT) * PIECE
 

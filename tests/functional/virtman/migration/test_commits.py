@@ -28,7 +28,7 @@ from virtman.migration.commits import Commits
 from virtman.migration.making import Making
 from virtman.model import layer_format
 from virtman.node.check import Check
-from volt.model.objects import ImageReport, Report
+from volt.model.hosts import ImageReport, Report
 from volt.registry import source
 
 

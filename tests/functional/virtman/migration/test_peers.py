@@ -20,7 +20,7 @@ from virtman.errors import (
 from virtman.migration import certificates, tls
 from virtman.model.handover import Arrival
 from volt import ca
-from volt.model.objects import Listener
+from volt.model.hosts import Listener
 
 
 class PeersTest(TestCase):

@@ -17,7 +17,7 @@ from virtman.image.attachment import look_closely
 from virtman.model.address import iqn, source_at
 from virtman.node import check
 from virtman.node.check import Check
-from volt.model.objects import Report
+from volt.model.hosts import Report
 
 
 class CheckTest(TestCase):

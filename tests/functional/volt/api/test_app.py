@@ -8,7 +8,8 @@ from tests.functional.volt import crowd
 from tests.functional.volt.base import TestCase
 from volt.auth.ratelimit import Rates
 from volt.background.waiters import LARGEST_CROWD, LARGEST_OF_HOST
-from volt.model.objects import CapKind, Wiring
+from volt.model.caps import CapKind
+from volt.model.hosts import Wiring
 
 LIMIT = 1024 * 1024
 

@@ -12,7 +12,7 @@ from tests.functional.volt import browser, crowd
 from tests.functional.volt.base import Ground
 from tests.functional.volt.service import Api
 from volt.db.models import EventRow, HostRow, ImageRow
-from volt.model.objects import ImageReport, Report
+from volt.model.hosts import ImageReport, Report
 
 HOSTS = 1000
 FEW = 12  # in another image, for tests that look at every element

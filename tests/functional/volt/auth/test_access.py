@@ -12,7 +12,7 @@ from volt.auth import policies
 from volt.auth.access import StoredTokens
 from volt.auth.ratelimit import Rates
 from volt.db.tokens import digest
-from volt.model.objects import NewImage
+from volt.model.images import NewImage
 from volt.placement.rules import Shape
 from volt.transport import Portal, Proof
 

@@ -12,7 +12,7 @@ from tests.functional.volt.registry.base import TreesCase, portal
 from tests.places import Memory
 from volt.db import forests, reading
 from volt.db.models import ImageRow
-from volt.model.objects import Report, Wiring
+from volt.model.hosts import Report, Wiring
 from volt.placement import part, shapes
 from volt.placement.part import LOWEST_FAST_OF_RACK, Ask, Change, Pick
 from volt.placement.rules import Rules, Shape

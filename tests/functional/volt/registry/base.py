@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from tests.functional.volt import databases
 from tests.functional.volt.base import TestCase
-from volt.model.objects import NewImage
+from volt.model.images import NewImage
 from volt.placement.rules import Shape
 from volt.transport import Portal
 

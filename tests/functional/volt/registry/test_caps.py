@@ -7,7 +7,8 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import TreesCase, portal
 from volt import errors
-from volt.model.objects import Cap, CapKind, ImageReport, Report, Wiring
+from volt.model.caps import Cap, CapKind
+from volt.model.hosts import ImageReport, Report, Wiring
 
 IMAGE, RACK, HOST = CapKind
 

@@ -4,7 +4,8 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
-from volt.model.objects import CopyPolicy, Hydration, ImageReport, NewImage, Report
+from volt.model.hosts import ImageReport, Report
+from volt.model.images import CopyPolicy, Hydration, NewImage
 from volt.placement.rules import Shape
 from volt.transport import Portal
 

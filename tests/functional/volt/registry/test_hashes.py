@@ -5,7 +5,7 @@ from base64 import b64encode
 from tests.functional.volt.base import TestCase
 from tests.functional.volt.registry.test_hosts import HostsCase
 from volt import errors
-from volt.model.objects import Reason, Verdict
+from volt.model.hosts import Reason, Verdict
 from volt.registry import reports
 
 MIB = 1024 * 1024

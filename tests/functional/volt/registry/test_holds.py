@@ -6,7 +6,8 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import TreesCase
 from volt import errors
-from volt.model.objects import Hold, ImageReport, Report
+from volt.model.hosts import ImageReport, Report
+from volt.model.images import Hold
 
 
 class TestHolds(TreesCase):

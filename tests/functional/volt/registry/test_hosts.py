@@ -13,7 +13,8 @@ from volt import errors
 from volt.background.brake import FEW
 from volt.background.reaper import Reaper
 from volt.db.clock import ClockTable
-from volt.model.objects import ImageReport, Report, State, Wiring
+from volt.model.hosts import ImageReport, Report, Wiring
+from volt.model.placements import State
 from volt.placement import shapes
 from volt.placement.rules import Shape
 from volt.registry.hosts import Hosts

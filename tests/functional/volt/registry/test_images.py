@@ -6,7 +6,7 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase
 from volt import errors
-from volt.model.objects import State
+from volt.model.placements import State
 
 
 class TestImages(TreesCase):

@@ -7,7 +7,8 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 from tests.functional.volt.registry.base import TreesCase
 from volt import errors
 from volt.db.clock import ClockTable
-from volt.model.objects import Import, Importing, Report, Told
+from volt.model.hosts import Report
+from volt.model.imports import Import, Importing, Told
 from volt.registry import imports
 
 WANTED, RUNNING, FAILED = Importing.WANTED, Importing.RUNNING, Importing.FAILED

@@ -6,7 +6,8 @@ from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase
 from volt.errors import PlacementStale
-from volt.model.objects import NewImage, State
+from volt.model.images import NewImage
+from volt.model.placements import State
 from volt.placement.rules import Shape
 from volt.transport import Portal
 

@@ -12,7 +12,7 @@ from tests.functional.volt.base import TestCase
 from volt.ca import found
 from volt.db.peers import PeerRows
 from volt.errors import ListenerUnknown
-from volt.model.objects import Listener
+from volt.model.hosts import Listener
 from volt.registry.peers import Peers
 
 

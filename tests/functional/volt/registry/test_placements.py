@@ -14,7 +14,9 @@ from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from volt import errors
 from volt.db.engine import connect
 from volt.db.models import WAITING, ImageRow, PlacementRow
-from volt.model.objects import ImageReport, NewImage, Report, State
+from volt.model.hosts import ImageReport, Report
+from volt.model.images import NewImage
+from volt.model.placements import State
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.placements import Placements

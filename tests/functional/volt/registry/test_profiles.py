@@ -9,8 +9,8 @@ from tests.functional.volt.registry.base import NOW, TreesCase, portal
 from tests.profiles import ROOT_HASH, SIZE, UPPER_HASHES, profile, tag
 from volt import errors
 from volt.db.profiles import KEPT
-from volt.model.objects import NewImage, Profile, Profiled, Revision
-from volt.model.profiles import LARGEST, Condition, parse
+from volt.model.images import NewImage
+from volt.model.profiles import LARGEST, Condition, Profile, Profiled, Revision, parse
 from volt.placement.rules import Shape
 from volt.registry.profiles import WORKLOADS
 from volt.transport import Portal

@@ -6,7 +6,8 @@ from dataclasses import replace
 from testscenarios import load_tests_apply_scenarios as load_tests  # noqa: F401
 
 from tests.functional.volt.registry.base import NOW, TreesCase, portal
-from volt.model.objects import ImageReport, NewImage, Report, Wiring
+from volt.model.hosts import ImageReport, Report, Wiring
+from volt.model.images import NewImage
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
 from volt.registry.placements import Placements

@@ -10,7 +10,8 @@ from tests.functional.volt.registry.base import NOW, portal
 from tests.functional.volt.registry.test_profiles import ProfilesCase
 from volt import errors
 from volt.db.changes import Change, Changes
-from volt.model.objects import Chosen, Progress, Report, Warming, Warmup, Wiring
+from volt.model.hosts import Report, Wiring
+from volt.model.warmups import Chosen, Progress, Warming, Warmup
 
 ALL = Chosen()
 

@@ -6,7 +6,9 @@ import testtools
 
 from volt import errors
 from volt.api import parsing
-from volt.model.objects import ImageReport, Listener, NewImage, State
+from volt.model.hosts import ImageReport, Listener
+from volt.model.images import NewImage
+from volt.model.placements import State
 from volt.placement.rules import Shape
 from volt.transport import Portal
 

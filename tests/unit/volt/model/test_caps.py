@@ -4,8 +4,7 @@ import testtools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from volt.model.caps import Dealing
-from volt.model.objects import Cap, CapKind
+from volt.model.caps import Cap, CapKind, Dealing
 
 IMAGES = [(CapKind.IMAGE, name) for name in "xy"]
 RACKS = [(CapKind.RACK, name) for name in "rs"]
