@@ -68,7 +68,12 @@ class Server:
         members = self.processes()
         self._process.end()
         # PostgreSQL's sessions lead groups of their own, and end once the first one is gone.
-        wait_until(lambda: not any(map(processes.stat_of, members)), f"{self.kind}'s end", 10)
+        # It may have become a zombie just now: whoever looks whether it is alive collects it.
+        wait_until(
+            lambda: not self._process.alive() and not any(map(processes.stat_of, members)),
+            f"{self.kind}'s end",
+            10,
+        )
 
     def stop(self) -> None:
         """End the server without a word, and remove its data."""
@@ -224,10 +229,17 @@ class Mariadb(Server):
             cursor.execute(statement)
             return list(cursor.fetchall())
 
+    @property
+    def _temporary(self) -> Path:
+        """Where temporary tables are: a server that starts removes those of all who share that."""
+        return self.folder / "tmp"
+
     def _initialize(self) -> None:
+        self._run("mkdir", self._temporary)
         self._run(
             "mariadb-install-db", "--no-defaults", f"--datadir={self.folder / 'data'}",
             "--auth-root-authentication-method=normal", "--skip-test-db",
+            f"--tmpdir={self._temporary}",
         )  # fmt: skip
         (self.folder / "first.sql").write_text(
             f"ALTER USER root@localhost IDENTIFIED BY '{self.password}';\n"
@@ -238,6 +250,7 @@ class Mariadb(Server):
     def _command(self, durable: bool) -> list[str | Path]:
         settings = {
             "datadir": self.folder / "data",
+            "tmpdir": self._temporary,
             "init-file": self.folder / "first.sql",
             "bind-address": ADDRESS,
             "port": self.port,
