@@ -105,9 +105,9 @@ class Placements:
             placed = self._place(last)
         except Unavailable:
             raise
-        except Exception as err:
+        except Exception:
             # an image that is at fault keeps nobody from a place in another one
-            LOG.warning("Not all hosts that wait were placed (%s: %s)", type(err).__name__, err)
+            LOG.exception("Not all hosts that wait were placed")
             placed = self._place(last, with_others=False)
         self._statistics.grow(placed)
         found = self._found(last)
