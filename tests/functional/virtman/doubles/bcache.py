@@ -9,6 +9,7 @@ from tests.functional.virtman.doubles.devices import Double
 from tests.functional.virtman.doubles.model import CacheSet, Member, Ssd
 
 _SUPERBLOCK = "bcache superblock"
+_LENGTH = 100
 
 
 class Bcache(Double):
@@ -94,7 +95,8 @@ class Bcache(Double):
             raise OSError(errno.EIO, f"make-bcache: {device} is busy")
 
     def _superblock(self, number: str) -> list[str]:
-        return self._superblock_file(number).read_text().strip("\0").split(":")
+        with open(self._superblock_file(number)) as file:
+            return file.read(_LENGTH).strip("\0").split(":")
 
     def _superblock_file(self, number: str) -> Path:
         (first, *_) = self.kernel.mapping(self.kernel.named(number)).below
@@ -102,4 +104,4 @@ class Bcache(Double):
 
     def _write_superblock(self, number: str, uuid: str, cache_set: str) -> None:
         with open(self._superblock_file(number), "r+") as file:
-            file.write(f"{_SUPERBLOCK}:{uuid}:{cache_set}:".ljust(100, "\0"))
+            file.write(f"{_SUPERBLOCK}:{uuid}:{cache_set}:".ljust(_LENGTH, "\0"))
