@@ -19,8 +19,8 @@ Parts that run only when they are named:
 
   horizon     horizon_patches, in a browser before a real Horizon; takes five minutes
   nova        the same, and all of nova's own tests of what the patch touches; takes half an hour
-  faults      the table of faults, and checks by other tools, on the test bed; three hours,
-              or one with VIRTMAN_FAULTS_STRIDE=4
+  faults      the table of faults, and checks by other tools, on the test bed; many hours,
+              or about two with VIRTMAN_FAULTS_STRIDE=4
   openstack   servers in a real OpenStack on the test bed; 5 GB of memory, about three hours
   simulation  the simulator at full size, beside what is known otherwise; two minutes
   mutation    small changes of pure code, each of which a unit test should notice; an hour
