@@ -5,10 +5,13 @@ A server starts at the first use and dies with the process.
 
 import atexit
 import itertools
+import shutil
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from sqlalchemy import make_url
 
 from lab.databases import Mariadb, Postgresql, Server
 from volt.db import upgrade
@@ -31,19 +34,22 @@ def empty(kind: str, cleanups: ExitStack) -> str:
     """Return the URL of a new database without any table."""
     if kind == "sqlite":
         return f"sqlite:///{_folder(cleanups)}/volt.sqlite"
-    return _made(kind, cleanups, None)
+    return _made(kind, cleanups)
 
 
 def upgraded(kind: str, cleanups: ExitStack) -> str:
-    """Return the URL of a new database with the tables of the newest schema."""
-    if kind == "postgresql":
-        return _made(kind, cleanups, _template())  # ten times as fast as an upgrade
-    url = empty(kind, cleanups)
-    _upgrade(url)
-    return url
+    """Return the URL of a new database with the tables of the newest schema.
+
+    It is a copy of one that was upgraded, which takes a fraction of an upgrade.
+    """
+    if kind == "sqlite":
+        url = empty(kind, cleanups)
+        shutil.copyfile(_upgraded_file(), make_url(url).database)
+        return url
+    return _made(kind, cleanups, _upgraded_name(kind))
 
 
-def _made(kind: str, cleanups: ExitStack, template: str | None) -> str:
+def _made(kind: str, cleanups: ExitStack, template: str | None = None) -> str:
     name = f"volt{next(_numbers)}"
     url = server(kind).create(name, template)
     cleanups.callback(server(kind).drop, name)
@@ -51,8 +57,17 @@ def _made(kind: str, cleanups: ExitStack, template: str | None) -> str:
 
 
 @cache
-def _template() -> str:
-    _upgrade(server("postgresql").create("newest"))
+def _upgraded_file() -> str:
+    cleanups = ExitStack()
+    atexit.register(cleanups.close)
+    url = empty("sqlite", cleanups)
+    _upgrade(url)
+    return make_url(url).database
+
+
+@cache
+def _upgraded_name(kind: str) -> str:
+    _upgrade(server(kind).create("newest"))
     return "newest"
 
 
