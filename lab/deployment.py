@@ -6,7 +6,7 @@
     deployment.start_agents(bed.start_nodes(["node1", "node2"]))
     deployment.create(bed.node("node1"), "debian", "vm1")["device"]
 
-Everything goes through VirtMan's own commands and its REST API.
+Everything but Volt's tables and tokens goes through VirtMan's own commands and its REST API.
 """
 
 import configparser
@@ -21,6 +21,7 @@ from typing import Any
 
 import requests
 
+from lab import volt_database
 from lab.cluster import Bed
 from lab.errors import DeadlinePassed
 from lab.network import ADDRESS
@@ -57,10 +58,10 @@ class Deployment:
         self.folder.mkdir()
         defaults: Options = {
             "api": {"bind": f"{ADDRESS}:{VOLT_PORT}"},
-            "database": {"connection": f"sqlite:///{self.folder / 'volt.sqlite'}"},
+            "database": {"connection": self._database},
         }
         (self.folder / "volt.conf").write_text(ini(defaults, options))
-        self.manage("db", "upgrade")
+        volt_database.upgrade(self._database)
         self.operator_token.write_text(self.token("operator"))
         self.restart_volt()
 
@@ -85,8 +86,11 @@ class Deployment:
 
     def token(self, role: str, host: str | None = None) -> str:
         """Return a new token, perhaps one that speaks for a host."""
-        speaks = ["--host", host] if host else []
-        return self.manage("token", "create", "--role", role, *speaks)
+        return volt_database.token(self._database, role, host)
+
+    @property
+    def _database(self) -> str:
+        return f"sqlite:///{self.folder / 'volt.sqlite'}"
 
     def _config_file(self) -> list[str]:
         return ["--config-file", str(self.folder / "volt.conf")]

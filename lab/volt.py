@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Self
 
 import requests
 
-from lab import processes
+from lab import processes, volt_database
 from lab.client import Client
 from lab.deployment import Options, ini
 from lab.errors import VoltLost
@@ -51,8 +50,8 @@ class Volt:
         }
         self._config.write_text(ini(defaults, options))
         self._count = workers
-        self.manage("db", "upgrade")
-        self._operator = self.manage("token", "create", "--role", "operator").strip()
+        volt_database.upgrade(database)
+        self._operator = volt_database.token(database, "operator")
         self.start()
 
     def __enter__(self) -> Self:
@@ -60,14 +59,6 @@ class Volt:
 
     def __exit__(self, *exc: object) -> None:
         self.kill()
-
-    def manage(self, *words: str) -> str:
-        """Run volt-manage; return what it prints."""
-        command = [sys.executable, "-m", "volt.cmd.manage", "--config-file", self._config, *words]
-        done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise VoltLost(f"volt-manage {' '.join(words)}: {done.stderr[-4000:]}")
-        return done.stdout
 
     def start(self) -> None:
         """Start volt-api and wait until it answers; it dies with the thread that did this."""

@@ -32,10 +32,11 @@ def load(repository: Repository, file: Path) -> None:
 
 
 def save(repository: Repository, file: Path) -> None:
-    """Write down how long each test of the last run took, in whole seconds."""
+    """Write down how long each test of the last run took, in seconds, if more than one."""
     tests = repository.get_test_ids(repository.latest_id())
     known = repository.get_test_times(tests)["known"]
-    file.write_text("".join(f"{known[test]:.0f} {test}\n" for test in sorted(known)))
+    seconds = {test: round(known[test]) for test in sorted(known)}
+    file.write_text("".join(f"{took} {test}\n" for test, took in seconds.items() if took > 1))
 
 
 if __name__ == "__main__":

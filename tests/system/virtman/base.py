@@ -22,7 +22,7 @@ from tests.system import places
 
 MIB = 1024 * 1024
 NEWER = "forky"
-"""The release of Debian whose kernel nodes have in classes of many nodes, or of guests.
+"""The release of Debian whose kernel nodes have in classes of many nodes, of guests, or of layers.
 
 So all tests together meet an older kernel and a newer one, in which system calls cost half as much.
 """

@@ -5,7 +5,7 @@ import time
 from typing import ClassVar
 
 from lab.waiting import wait_until
-from tests.system.virtman.base import MIB, DeployedCase, each, report, sha256
+from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 
 LAYER = "web"
 FILE = f"/var/lib/virtman/layers/{LAYER}.layer"
@@ -21,6 +21,7 @@ WRITTEN = ((3, 5), (9, 1), (20, 2))  # MiB: where a VM writes, and how much
 
 
 class LayerCase(DeployedCase):
+    release = NEWER
     size = 32 * MIB
     paths_may_fail = True
     options: ClassVar = {"image": {"keep_time": 600}}
