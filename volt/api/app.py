@@ -3,20 +3,20 @@
 import logging
 import math
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 
-from flask import Blueprint, Flask, Response, jsonify, request
+from flask import Flask, Response, jsonify, request
 from oslo_config import cfg
 from oslo_policy import policy
 from werkzeug.exceptions import HTTPException, InternalServerError
-from werkzeug.routing import PathConverter
+from werkzeug.routing import Map, PathConverter, Rule
 
 from volt.api import accesslog, json_format, openapi
 from volt.api.checks import Checks
 from volt.api.handlers import Service
 from volt.api.handlers.openapi import DOCUMENT
 from volt.api.heartbeat import Heartbeats
-from volt.api.routes import NOUNS, ROUTES, Route
+from volt.api.routes import ENDPOINTS
 from volt.auth.access import Access, BothTokens, Identities, StoredTokens
 from volt.auth.keystone import KeystoneTokens
 from volt.auth.ratelimit import Rates
@@ -94,13 +94,15 @@ def create_app(service: Service, guard: Access) -> Flask:
     app = Flask(__name__, static_folder=None)
     app.response_class = _Answer
     app.json = json_format.Provider(app)
-    app.url_map.converters["path"] = _Host
-    app.url_map.merge_slashes = False  # a redirect would hide an empty name
-    app.extensions[DOCUMENT] = openapi.document(ROUTES)
-    app.before_request(_begin)
-    app.after_request(_end)
-    for noun, routes in NOUNS.items():
-        app.register_blueprint(_blueprint(noun, routes, service, guard))
+    app.extensions[DOCUMENT] = openapi.document(ENDPOINTS.values())
+    app.url_map = _url_map()
+    for name, route in ENDPOINTS.items():
+        app.view_functions[name] = partial(route.handler, service)
+    checks = Checks(ENDPOINTS, guard)
+    for before in (_begin, checks.admit, checks.read):
+        app.before_request(before)
+    for after in (_end, _tag):  # the last one is called first
+        app.after_request(after)
     for kind, status in STATUS.items():
         app.register_error_handler(kind, partial(_refuse, status))
     app.register_error_handler(HTTPException, _refuse_http)
@@ -124,21 +126,14 @@ class _Answer(Response):
     default_mimetype = "application/json"
 
 
-def _blueprint(noun: str, routes: tuple[Route, ...], service: Service, guard: Access) -> Blueprint:
-    blueprint = Blueprint(noun, __name__)
-    for route in routes:
-        blueprint.add_url_rule(
-            route.path,
-            route.handler.__name__,
-            partial(route.handler, service),
-            methods=[route.method],
-            provide_automatic_options=False,
-        )
-    checks = Checks({f"{noun}.{route.handler.__name__}": route for route in routes}, guard)
-    blueprint.before_request(checks.admit)
-    blueprint.before_request(checks.read)
-    blueprint.after_request(_tag)
-    return blueprint
+@cache
+def _url_map() -> Map:
+    """Compile the paths: once in a process, as it takes longer than all else of an application."""
+    return Map(
+        [Rule(one.path, methods=[one.method], endpoint=name) for name, one in ENDPOINTS.items()],
+        converters={"path": _Host},
+        merge_slashes=False,  # a redirect would hide an empty name
+    )
 
 
 def _begin() -> None:

@@ -13,7 +13,10 @@ from volt.model.names import check_name, check_rack
 
 
 class Checks:
-    """Hooks before the requests of some routes, which go by the names of their endpoints."""
+    """Hooks before requests; a route is known by the name of its endpoint.
+
+    What there is no route for passes: the application refuses it.
+    """
 
     def __init__(self, routes: Mapping[str, Route], guard: Access) -> None:
         self._routes = routes
@@ -24,14 +27,16 @@ class Checks:
         raised = request.environ.get(RAISED)
         if raised is not None:
             raise raised
-        rule = self._route().rule
-        if rule is not None:
+        route = self._route()
+        if route is not None and route.rule is not None:
             host = (request.view_args or {}).get("host") or request.args.get("host")
-            self._guard.admit(rule, request.environ, host)
+            self._guard.admit(route.rule, request.environ, host)
 
     def read(self) -> None:
         """Read what is asked, if it is no more than may be."""
         route = self._route()
+        if route is None:
+            return
         for noun, name in (request.view_args or {}).items():
             if noun == "rack":
                 check_rack(name)
@@ -43,5 +48,5 @@ class Checks:
             raise RequestEntityTooLarge(f"send at most {route.largest} bytes")
         parsing.parameters(request.args, route.query)
 
-    def _route(self) -> Route:
-        return self._routes[request.endpoint or ""]
+    def _route(self) -> Route | None:
+        return self._routes.get(request.endpoint or "")

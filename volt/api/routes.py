@@ -88,7 +88,6 @@ class Route:
     largest: int = LARGEST_BODY
 
 
-# A blueprint each.
 NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
     "page": (
         Route(
@@ -496,4 +495,7 @@ NOUNS: Final[Mapping[str, tuple[Route, ...]]] = {
         ),
     ),
 }
-ROUTES: Final = tuple(route for routes in NOUNS.values() for route in routes)
+ENDPOINTS: Final = {
+    f"{noun}.{route.handler.__name__}": route for noun, routes in NOUNS.items() for route in routes
+}
+ROUTES: Final = tuple(ENDPOINTS.values())
