@@ -4,9 +4,12 @@ On a bed of its own: nodes are real kernels, and links are so slow that they dec
 read the same bytes at once, through the devices that their VMs boot from.
 """
 
+import re
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any
 
 from bench import fio
@@ -27,6 +30,10 @@ START = 15  # seconds, and one more a node, within which all are ready to read
 LONGEST = 900  # seconds for one node's reads
 
 
+_READY = re.compile(  # a line of Volt's log
+    r"(?P<time>\S+ \S+) .* method=PATCH "
+    r"path=/v1/images/(?P<image>\w+)/hosts/(?P<host>\w+) status=200"
+)
 KILLED = "forest, one killed"
 """The shape of a run in which a parent lost its power half way."""
 
@@ -101,19 +108,33 @@ class _Fanout:
             step.advance()
             return span
 
-        def die(start: float) -> None:
+        def die(start: float) -> float:
             with ThreadPoolExecutor(1) as pool:
                 reading = pool.submit(_read, dying, devices[dying.name], self._size, start)
                 time.sleep(max(0.0, start + half_s - time.time()))
+                died = time.time()
                 dying.kill()
                 if not isinstance(reading.exception(), NodeLost):
                     raise LabError(f"{dying.name} had read all before it lost its power")
+            return died
 
         with ThreadPoolExecutor(1) as pool:
             deaths = []
             found = self._span(living, read, lambda start: deaths.append(pool.submit(die, start)))
-            deaths[0].result()
-        return {"shape": KILLED, **found, "killed_s": half_s}
+            died = deaths[0].result()
+        moved = [moment - died for moment in self._ready("killed").values() if moment > died]
+        if not moved:
+            raise LabError(f"nobody had found another parent than {dying.name} before all was read")
+        return {"shape": KILLED, **found, "killed_s": half_s, "moved_s": statistics.median(moved)}
+
+    def _ready(self, image: str) -> dict[str, float]:
+        """Return when each node last told Volt that it reads from whom it was given."""
+        found = {}
+        for line in (self._deployment.folder / "log").read_text().splitlines():
+            said = _READY.match(line)
+            if said and said["image"] == image:
+                found[said["host"]] = datetime.fromisoformat(said["time"]).timestamp()
+        return found
 
     def _create(self, image: str, shape: str) -> dict[str, str]:
         """Make an image known that has a shape, and a VM on each node; return their devices."""

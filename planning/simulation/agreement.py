@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from planning import distribution, playback, policy
 from planning.distribution import Network
 from planning.simulation.run import run
-from planning.simulation.scenario import FOREST, Boot, Cluster, Design, Scenario
+from planning.simulation.scenario import FOREST, NOTICE_S, Boot, Cluster, Design, Scenario
 from virtman.model.profile import PIECE
 from virtman.model.sizes import READ_AHEAD
 from volt.placement.rules import Rules, Shape
@@ -150,7 +150,8 @@ class InOrder:
     :ivar link: bytes a second
     :ivar size: bytes that each reads
     :ivar last_s: seconds until the last node had all
-    :ivar killed_s: seconds after which the first node of a tree lost its power, if one did
+    :ivar killed_s: seconds after which the first node of a tree lost its power, if one did, and
+    :ivar moved_s: from then until the others read from new parents
     """
 
     name: str
@@ -160,16 +161,23 @@ class InOrder:
     size: float
     last_s: float
     killed_s: float | None = None
+    moved_s: float = 0.0
 
     @property
     def case(self) -> Case:
         """The same as a case."""
-        boot = Boot(self.size, 0.0, at_once=self.size, behind=0.0, sent=1.06)
+        others = (_READERS - 1) * _READ / self.rules.stripes
+        boot = Boot(self.size, 0.0, at_once=_READ, behind=others, sent=1.06)
         design = Design(rules=self.rules, ahead=False, attach_s=_JOIN_S)
         scenario = Scenario(Cluster(self.nodes, self.link), boot, design)
         if self.killed_s is not None:
             # who joins first is the first in one of the trees, there as here
-            scenario = replace(scenario, killed=(0,), killed_s=_JOIN_S + self.killed_s)
+            scenario = replace(
+                scenario,
+                design=replace(design, connect_s=max(0.0, self.moved_s - NOTICE_S)),
+                killed=(0,),
+                killed_s=_JOIN_S + self.killed_s,
+            )
         name = f"{self.nodes} nodes read in order, {self.name}"
         return Case("lab", name, self.last_s, scenario, _JOIN_S)
 
@@ -181,6 +189,8 @@ def _in_order() -> Iterator[Case]:
 
 
 _JOIN_S = 1.0  # until all have their places
+_READ = 256 * 1024  # bytes, so many of them at once; the next is read once the first is there
+_READERS = 8
 
 
 def figure_5(servers: int) -> Scenario:

@@ -41,9 +41,9 @@ def _is_ours(run: Mapping[str, Any]) -> bool:
 def _order(run: Mapping[str, Any]) -> Case:
     shape = run["shape"]
     rules = HOW.get(shape, FOREST)
-    killed_s = run["killed_s"] if shape == _KILLED else None
+    death = (run["killed_s"], run["moved_s"]) if shape == _KILLED else ()
     return InOrder(
-        shape, rules, run["nodes"], run["link_bits_s"] / 8, run["bytes"], run["last_s"], killed_s
+        shape, rules, run["nodes"], run["link_bits_s"] / 8, run["bytes"], run["last_s"], *death
     ).case
 
 

@@ -14,7 +14,7 @@ import simpy
 from planning import placed
 from planning.simulation.host import Host
 from planning.simulation.network import Network
-from planning.simulation.scenario import CONNECT_S, NOTICE_S, Scenario
+from planning.simulation.scenario import NOTICE_S, Scenario
 from planning.simulation.wiring import Wiring
 from volt.placement import shapes
 from volt.placement.links import Newcomer
@@ -107,7 +107,8 @@ class Feeding:
             for one in self._coming:
                 self._places.join(self._newcomer(one))
             if self._gone or self._coming:
-                self._env.process(self._connect(CONNECT_S if self._gone else 0.0))
+                delay_s = self._scenario.design.connect_s if self._gone else 0.0
+                self._env.process(self._connect(delay_s))
             self._gone, self._coming = [], []
 
     def _newcomer(self, host: placed.Host) -> Newcomer:

@@ -20,7 +20,7 @@ NOTICE_S = 1.25
 and the agent looks four times a second (architecture, *Dead parents*)."""
 
 CONNECT_S = 1.0
-"""Seconds until hosts have connected a parent that Volt gave them."""
+"""Seconds until hosts have connected a parent that Volt gave them, if nothing holds them up."""
 
 FOREST = Rules(Shape.FOREST, stripes=2, fanout=2)
 
@@ -103,6 +103,8 @@ class Design:
     :ivar window: pieces in flight for each stripe, at most
     :ivar attach_s: seconds until the last host has its devices, and
     :ivar attach_first_s: until the first one has, if they take processors from each other
+    :ivar connect_s: seconds until hosts read from others in the place of one that died, from the
+        moment at which they gave that one up
     :ivar knows_racks: whether Volt is told the racks, and
     :ivar knows_speeds: whether it is told how fast the links of hosts are
     :ivar cascades: whether a host can only be attached when its parent is, as in the VirtMan
@@ -117,11 +119,13 @@ class Design:
     knows_speeds: bool = True
     attach_s: float = measured.BED.attach_s
     attach_first_s: float | None = None
+    connect_s: float = CONNECT_S
     cascades: bool = False
 
     def __post_init__(self) -> None:
         check(self.window >= 1, f"a window of {self.window} pieces: take at least one")
         check(self.attach_s >= 0, "attaching cannot take less than 0 seconds")
+        check(self.connect_s >= 0, "connecting cannot take less than 0 seconds")
         try:
             shapes.check(self.rules)
         except ShapeInvalid as err:

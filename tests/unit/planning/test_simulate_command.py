@@ -102,7 +102,7 @@ class SimulateTest(testtools.TestCase):
             "nodes": 3, "link_bits_s": bits, "working_set_bytes": size, "last_s": 9.0,
             "reads_s": 7.0, "attached_s": 3.0, "warm_last_s": 8.0,
         }  # fmt: skip
-        killed = {"killed_s": limit / 2, "last_s": limit + 2}
+        killed = {"killed_s": limit / 2, "moved_s": 5.0, "last_s": limit + 2}
         runs = [
             {"shape": "forest", **order},
             {"shape": "tree", **order},

@@ -9,7 +9,7 @@ from planning.errors import Invalid
 from planning.simulation import agreement, prediction
 from planning.simulation.agreement import STAR, TREE
 from planning.simulation.run import run
-from planning.simulation.scenario import Boot, Cluster, Design, Scenario
+from planning.simulation.scenario import FOREST, Boot, Cluster, Design, Scenario
 from volt.placement.rules import Rules, Shape
 
 MIB = 2.0**20
@@ -118,6 +118,16 @@ class DeathTest(testtools.TestCase):
         self.assertEqual(1, result.dead)
         self.assertAlmostEqual(1.25, result.last_s - run(living).last_s, delta=0.7)
         self.assertGreater(result.longest_wait_s, 1.25)
+
+    def test_the_longer_standbys_have_to_feed_all_the_later_the_last_one_is_ready(self):
+        soon, late = (
+            run(agreement.InOrder("", FOREST, 7, LINK, 24 * MIB, 1.0, 1.0, moved_s).case.scenario)
+            for moved_s in (2.25, 6.25)
+        )
+        self.assertLess(soon.last_s + 0.3, late.last_s)
+
+    def test_connecting_takes_some_time(self):
+        self.assertRaises(Invalid, Design, connect_s=-1.0)
 
 
 class AgreementTest(testtools.TestCase):
