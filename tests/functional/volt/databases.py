@@ -13,9 +13,8 @@ from tempfile import TemporaryDirectory
 
 from sqlalchemy import make_url
 
+from lab import volt_database
 from lab.databases import Mariadb, Postgresql, Server
-from volt.db import upgrade
-from volt.db.engine import connect
 
 KINDS = ("sqlite", "postgresql", "mariadb")
 SCENARIOS = [(kind, {"database": kind}) for kind in KINDS]
@@ -61,20 +60,14 @@ def _upgraded_file() -> str:
     cleanups = ExitStack()
     atexit.register(cleanups.close)
     url = empty("sqlite", cleanups)
-    _upgrade(url)
+    volt_database.upgrade(url)
     return make_url(url).database
 
 
 @cache
 def _upgraded_name(kind: str) -> str:
-    _upgrade(server(kind).create("newest"))
+    volt_database.upgrade(server(kind).create("newest"))
     return "newest"
-
-
-def _upgrade(url: str) -> None:
-    engine = connect(url, busy_timeout=10)
-    upgrade.upgrade(engine)
-    engine.dispose()
 
 
 def _folder(cleanups: ExitStack) -> Path:
