@@ -283,20 +283,19 @@ class Life:
     def take_back(self) -> None:
         """Have parents feed it again instead of its copy.
 
-        :raises ParentUnreachable: if they do not; then it stays on its copy
+        :raises ParentUnreachable: if they do not, and Volt has no others; then it stays on its copy
         """
         if self.phase is not Phase.LOCAL or not self.is_here:
             return
-        wanted = replace(self.wanted, parents=Parents.ALL, local=False)
-        assert wanted.placement is not None
-        built = self.stack.up(feeding.steps(wanted, wanted.placement), self.devices)
-        if built.unfed:
-            self._done = frozenset()
-            self._reconcile(replace(self.wanted, parents=Parents.ALL))
-            raise built.failure()
+        local = replace(self.wanted, parents=Parents.ALL)
+        fed = replace(local, local=False)
+        built = self._fed_again(fed)
+        while built.unfed:
+            self.phase, self._done = Phase.LOCAL, frozenset()
+            self._reconcile(local)
+            fed = replace(fed, placement=self._newer(fed.placement, built.failure()))
+            built = self._fed_again(fed)
         LOG.warning("image %s: parents feed it again", self.info.name)
-        self.phase = Phase.FED
-        self._reconcile(wanted)
 
     def mend(self, seen: Mapping[str, Table], cut_off: Set[str]) -> None:
         """Use paths again that failed and are back, and a cache that is; finish what was begun.
@@ -391,6 +390,25 @@ class Life:
             self.stack.prune(wanted.image, self.steps, planner.spent(wanted))
         self._done = frozenset(step for step in steps if step.device not in built.lost)
         return built
+
+    def _fed_again(self, fed: Wanted) -> Built:
+        """Turn to parents if they answer; these may leave even while we do."""
+        assert fed.placement is not None
+        built = self.stack.up(feeding.steps(fed, fed.placement), self.devices)
+        if built.unfed:  # no read shall wait for them
+            return built
+        self.phase = Phase.FED
+        return self._reconcile(fed)
+
+    def _newer(self, placement: Placement | None, failure: ParentUnreachable) -> Placement:
+        """Return what Volt has in place of a placement; raise the failure if it has nothing."""
+        try:
+            newer = self.coordinator.placement(self.info.name)
+        except VirtmanError as err:
+            raise failure from err
+        if placement is not None and newer.generation == placement.generation:
+            raise failure
+        return newer
 
     def _follow(
         self, placement: Placement, deadline: float, parents: Parents = Parents.FIRST

@@ -126,6 +126,9 @@ class CopyingCase(TestCase):
 
     def assert_all_is_given_back(self):
         self.release()
+        self.assert_all_was_given_back()
+
+    def assert_all_was_given_back(self):
         for one in self.node.records.all():
             self.node.destroy(one.vm)
         self.node.drop(IMAGE)
@@ -332,6 +335,49 @@ class WholeTest(CopyingCase):
         self.assertEqual({"a": 5.0, "b": 5.0}, kept.arrivals(["b", "a"], 5.0))
         self.assertEqual({"a": 5.0}, kept.arrivals(["a"], 6.0))
         self.assertEqual({"a": 4.0, "b": 4.0}, kept.arrivals(["a", "b"], 4.0))
+
+    def test_it_is_given_back_though_parents_left_and_the_agent_was_not_told(self):
+        self.leave(self.parents())
+        self.release()
+        self.assert_fed_by_the_source()
+
+    def test_it_is_given_back_though_parents_leave_as_it_turns_to_them(self):
+        others, stack = self.parents(), self.node.agent.stack
+        up = stack.up
+
+        def leaving(*given):
+            stack.up = up
+            built = up(*given)
+            self.leave(others)
+            return built
+
+        stack.up = leaving
+        self.release()
+        self.assert_fed_by_the_source()
+
+    def parents(self):
+        """Have a whole copy, and others that would feed it, as far as this node knows."""
+        others = [self.bed.node(name) for name in "bcd"]
+        for node in (self.node, *others):
+            node.create("vm1", IMAGE)
+        self.node.beat()
+        self.hydrate()
+        self.node.beat()
+        return others
+
+    def leave(self, nodes):
+        for node in nodes:
+            node.stop()
+            node.kernel.forget()
+            self.bed.volt.forget(IMAGE, node.name)
+
+    def assert_fed_by_the_source(self):
+        self.assert_fed()
+        fed_by = {one.key[2].split(":")[-2] for one in self.node.kernel.sessions}
+        self.assertEqual({"storage"}, fed_by)
+        self.assertNotIn(str(self.file()), str(self.node.kernel.state()))
+        self.assertFalse(self.file().exists())
+        self.assert_all_was_given_back()
 
     def test_another_host_copies_what_one_gives_back(self):
         with fixtures.MockPatchObject(copying, "_AGAIN", 60.0):
