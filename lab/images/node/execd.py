@@ -12,15 +12,23 @@ The answer is one JSON line, then the two outputs:
 
 A client that closes its connection before the answer ends its command's process group.
 Outputs go through files, not pipes, so a daemon that keeps them open delays no answer.
+
+A node takes longer to load VirtMan's command than to run it. So ``virtman`` is loaded here, at its
+first call, and each call is a process that is forked. A shell in the node starts it as a host does.
 """
 
 import asyncio
+import contextlib
+import functools
+import gc
 import json
 import os
 import signal
+import site
 import subprocess
 import sys
 import tempfile
+import traceback
 
 
 class Children:
@@ -31,11 +39,15 @@ class Children:
 
     def start(self, argv, **settings):
         """Start a command in its own session; return its pid and a future of its status."""
-        child = subprocess.Popen(argv, start_new_session=True, **settings)
-        child.returncode = 0  # tells subprocess that there is nothing for it to wait for
+        if argv[0] == "virtman":
+            pid = fork(argv, **settings)
+        else:
+            child = subprocess.Popen(argv, start_new_session=True, **settings)
+            child.returncode = 0  # tells subprocess that there is nothing for it to wait for
+            pid = child.pid
         exit_ = asyncio.get_running_loop().create_future()
-        self.exits[child.pid] = exit_
-        return child.pid, exit_
+        self.exits[pid] = exit_
+        return pid, exit_
 
     def reap(self):
         """Collect every process that has ended, adopted ones too."""
@@ -66,7 +78,7 @@ class Server:
                 stdin.seek(0)
                 await self.answer(request, stdin, reader, writer)
             await writer.drain()
-        except (OSError, ValueError, asyncio.IncompleteReadError) as err:
+        except Exception as err:  # VirtMan's own code may not load
             if not writer.is_closing():
                 send(writer, {"error": str(err)})
         finally:
@@ -97,6 +109,48 @@ class Server:
             {"status": status, "stdout": len(outputs[0]), "stderr": len(outputs[1])},
             outputs,
         )
+
+
+@functools.cache
+def load(path):
+    """Load VirtMan's command; return its module."""
+    site.main()  # this process began without Debian's packages
+    sys.path[:0] = path.split(":")
+    from virtman.cmd import image, shell, vm  # noqa: F401, PLC0415  # most calls are of these
+
+    gc.freeze()  # else a child copies all of it as soon as it counts what is garbage
+    return shell
+
+
+def fork(argv, env, cwd, stdin, stdout, stderr):
+    """Start VirtMan's command in a process that has it loaded already; return its pid."""
+    shell = load(env["PYTHONPATH"])
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        for to, file in enumerate((stdin, stdout, stderr)):
+            os.dup2(stdout.fileno() if file == subprocess.STDOUT else file.fileno(), to)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        sys.argv = list(argv)
+        shell.main()
+    except SystemExit as end:
+        status = end.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # whatever happens, no child goes on as this server
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 async def end_of(pid, exit_, reader):

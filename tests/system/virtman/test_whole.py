@@ -73,7 +73,11 @@ class WholeCase(DeployedCase):
         return (node.share / "agent.log").read_text()
 
     def await_whole(self, node):
-        wait_until(lambda: self.shown(node)["local"], "all being here", 120, 0.5)
+        def here():  # an agent that has just begun may not know it yet
+            done = self.virtman(node, "image", "show", "--json", self.image, check=False)
+            return done.status == 0 and json.loads(done.stdout)["local"]
+
+        wait_until(here, "all being here", 120, 0.5)
 
     def boot(self, node):
         """Start a node and its agent after a power cut, and wait for its VMs."""
