@@ -5,8 +5,8 @@ read the same bytes at once, through the devices that their VMs boot from.
 """
 
 import re
-import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -97,8 +97,8 @@ class _Fanout:
         """
         step = progress.step(KILLED, len(self._nodes) - 1)
         devices = self._create("killed", "forest")
-        tree = self._deployment.trees("killed")["trees"][0]["nodes"]
-        (first,) = (one["host"] for one in tree if one["depth"] == 1)
+        before = self._parents("killed")
+        (first,) = (host for host, parents in before.items() if parents[0] is None)
         (dying,) = (node for node in self._nodes if node.name == first)
         living = [node for node in self._nodes if node is not dying]
         half_s = self._size * 4 / self._bits
@@ -122,10 +122,21 @@ class _Fanout:
             deaths = []
             found = self._span(living, read, lambda start: deaths.append(pool.submit(die, start)))
             died = deaths[0].result()
-        moved = [moment - died for moment in self._ready("killed").values() if moment > died]
+        over, after, ready = time.time(), self._parents("killed"), self._ready("killed")
+        moved = [host for host in after if after[host] != before[host]]
         if not moved:
-            raise LabError(f"nobody had found another parent than {dying.name} before all was read")
-        return {"shape": KILLED, **found, "killed_s": half_s, "moved_s": statistics.median(moved)}
+            raise LabError(f"nobody had another parent than {dying.name} before all was read")
+        # who tells it earlier may wait for a parent that has to move too
+        moved_s = max(ready[one] if ready[one] > died else over for one in moved) - died
+        return {"shape": KILLED, **found, "killed_s": half_s, "moved_s": moved_s}
+
+    def _parents(self, image: str) -> dict[str, list[str | None]]:
+        """Return who feeds each host, one a tree; None is the source."""
+        parents: dict[str, list[str | None]] = defaultdict(list)
+        for tree in self._deployment.trees(image)["trees"]:
+            for node in tree["nodes"]:
+                parents[node["host"]].append(node["parent"])
+        return parents
 
     def _ready(self, image: str) -> dict[str, float]:
         """Return when each node last told Volt that it reads from whom it was given."""
