@@ -1,8 +1,9 @@
 """How calls that want the same thing at the same moment take turns, or share one piece of work."""
 
 import logging
+import math
 import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from threading import Event, Lock
@@ -29,8 +30,8 @@ class _Call(Generic[Item, Result]):
         self.woken = Event()  # set once there is an answer, or once it leads
 
 
-class Batches(Generic[Key, Item, Result]):
-    """Calls of one key at a time; those that come meanwhile wait and then go together.
+class Batches(Generic[Item, Result]):
+    """One call at a time; those that come meanwhile wait and then go together.
 
     Under load a transaction's fixed cost is shared, and who waits longest goes first, so
     that no caller is left behind. Who waits longest does the work of its batch too, and of no
@@ -39,68 +40,77 @@ class Batches(Generic[Key, Item, Result]):
 
     def __init__(
         self,
-        work: Callable[[Key, Sequence[Item]], Sequence[Result]],
+        work: Callable[[Sequence[Item]], Sequence[Result]],
         largest: int,
-        gathering: float = 0,
+        alone: float = 0,
+        between: float = 0,
     ) -> None:
-        """Let ``work`` answer up to ``largest`` items of a key, in their order.
+        """Let ``work`` answer up to ``largest`` items, in their order.
 
-        The first caller waits ``gathering`` seconds for others, for work that is not urgent.
-        Where it fails, it is given the items one by one, so that only those that are at fault
+        A batch that is not full waits for others. If nothing is worked on, it is ``alone``
+        seconds, for work that is not urgent. And ``between`` seconds are between a batch and the
+        next: who was answered may ask for more, and would else be late for that one.
+        Where work fails, it is given the items one by one, so that only those that are at fault
         fail; but not while Volt is unavailable, when each would fail.
         """
         self._work = work
         self._largest = largest
-        self._gathering = gathering
-        # Guards the two below; never held while anything is worked on.
+        self._alone = alone
+        self._between = between
+        # Guards what follows; never held while anything is worked on.
         self._lock = Lock()
-        self._waiting: dict[Key, deque[_Call[Item, Result]]] = defaultdict(deque)
-        self._busy: set[Key] = set()
+        self._waiting: deque[_Call[Item, Result]] = deque()
+        self._is_busy = False
+        self._ended = -math.inf  # when the last batch was answered
 
-    def run(self, key: Key, item: Item) -> Result:
+    def run(self, item: Item) -> Result:
         """Return what the work made of the item."""
         mine: _Call[Item, Result] = _Call(item)
         with self._lock:
-            self._waiting[key].append(mine)
-            is_alone = mine.leads = key not in self._busy
-            self._busy.add(key)
+            self._waiting.append(mine)
+            is_alone = mine.leads = not self._is_busy
+            self._is_busy = True
         if not is_alone:
             mine.woken.wait()
-        elif self._gathering:
-            time.sleep(self._gathering)
         if mine.leads:
-            self._lead(key)
+            self._gather(self._alone if is_alone else 0)
+            self._lead()
         if mine.error is not None:
             raise mine.error
         return cast("Result", mine.result)
 
-    def _lead(self, key: Key) -> None:
+    def _gather(self, least: float) -> None:
+        """Wait for others: so many seconds at least."""
+        seconds = max(least, self._ended + self._between - time.monotonic())
+        if seconds > 0 and len(self._waiting) < self._largest:
+            time.sleep(seconds)
+
+    def _lead(self) -> None:
         """Answer the first who wait, and let the next one lead."""
         with self._lock:
-            waiting = self._waiting[key]
-            batch = [waiting.popleft() for _ in range(min(len(waiting), self._largest))]
-        self._answer(key, batch)
+            count = min(len(self._waiting), self._largest)
+            batch = [self._waiting.popleft() for _ in range(count)]
+        self._answer(batch)
         with self._lock:
-            if waiting:
+            self._ended = time.monotonic()
+            self._is_busy = bool(self._waiting)
+            if self._waiting:
                 # Before those who are answered: the database is busy while they send it on.
-                waiting[0].leads = True
-                waiting[0].woken.set()
-            else:
-                self._busy.discard(key)
-                del self._waiting[key]
+                self._waiting[0].leads = True
+                self._waiting[0].woken.set()
         for call in batch:
             call.woken.set()
 
-    def _answer(self, key: Key, batch: Sequence[_Call[Item, Result]]) -> None:
+    def _answer(self, batch: Sequence[_Call[Item, Result]]) -> None:
         try:
-            results = self._work(key, [call.item for call in batch])
+            results = self._work([call.item for call in batch])
             for call, result in zip(batch, results, strict=True):
                 call.result = result
         except Exception as err:
             if len(batch) > 1 and not isinstance(err, Unavailable):
                 LOG.debug("A batch of %d failed (%s)", len(batch), err)
                 for call in batch:
-                    self._answer(key, [call])
+                    self._answer([call])
                 return
             for call in batch:
                 call.error = err

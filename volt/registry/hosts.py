@@ -64,13 +64,13 @@ class Hosts:
         self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
         self._placements = placements
-        self._beats: Batches[None, _Beat, News] = Batches(self._beat, LARGEST_BATCH, GATHERING)
+        self._beats: Batches[_Beat, News] = Batches(self._beat, LARGEST_BATCH, alone=GATHERING)
 
     def heartbeat(self, host: str, report: Report) -> News:
         """Store what the host says; return where its placements differ from what it knows."""
-        return self._beats.run(None, (host, report))
+        return self._beats.run((host, report))
 
-    def _beat(self, key: None, beats: Sequence[_Beat]) -> list[News]:
+    def _beat(self, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
         feeds, shares, strained = self._hear(reports)
         news, forgotten, untold, had = self._compare(reports, feeds)

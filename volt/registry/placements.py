@@ -38,6 +38,9 @@ LOG = logging.getLogger(__name__)
 LARGEST_BATCH = 64
 """Joins in one transaction: more share its cost, but the first waits for the last."""
 
+GATHERING = 0.015
+"""Seconds between two such transactions of a worker: then the next one has more joins to share."""
+
 
 @dataclass(frozen=True)
 class _Join:
@@ -61,7 +64,7 @@ class Placements:
         self._statistics = Statistics(engine)
         self._reading = sessionmaker(for_reading(engine), expire_on_commit=False)
         self._writing = sessionmaker(for_writing(engine), expire_on_commit=False)
-        self._joins = Batches(self._join, LARGEST_BATCH)
+        self._joins = Batches(self._join, LARGEST_BATCH, between=GATHERING)
         self._turns = turns
         self._uplink = uplink
 
@@ -93,12 +96,12 @@ class Placements:
 
         Raises ImageUnknown, HostUnknown.
         """
-        placement, is_new = self._joins.run(None, _Join(image, host, portal, wiring))
+        placement, is_new = self._joins.run(_Join(image, host, portal, wiring))
         if placement is None:  # there is no such image, or somebody removed the host just now
             return self.show(image, host), is_new
         return placement, is_new
 
-    def _join(self, key: None, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
+    def _join(self, wanted: Sequence[_Join]) -> list[tuple[Placement | None, bool]]:
         last = {(one.image, one.host): one for one in wanted}  # of two that are alike the later
         fresh = self._arrive(last)
         try:
