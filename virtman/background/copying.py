@@ -82,12 +82,8 @@ class Copying:
         self._begin_wanted(now)
         self._say_what_is_declined(now)
         for copy in self.copies.all():
-            with self._lock:
-                thread = self._threads.get(copy.image)
-                is_due = self._not_before.get(copy.image, 0.0) <= now
-                is_free = copy.image not in self._claims and not (thread and thread.is_alive())
-            if is_due and is_free and not self._is_done(copy):
-                self._spawn(copy.image)
+            if not self._is_done(copy):
+                self._spawn(copy.image, now)
 
     def _begin_wanted(self, now: float) -> None:
         """Begin to copy the images that Volt wants copied, once they are here for long enough."""
@@ -242,13 +238,16 @@ class Copying:
         found = attached.get(copy.image)
         return copy.whole and found is not None and found.is_local and _USER in found.users
 
-    def _spawn(self, image: str) -> None:
-        thread = threading.Thread(
-            target=self._work, args=(image,), name=f"copies {image}", daemon=True
-        )
-        with self._lock:
-            self._threads[image] = thread
-        thread.start()
+    def _spawn(self, image: str, now: float) -> None:
+        """Go on with a copy, unless that is under way, or failed a moment ago."""
+        with self._lock:  # until it has begun: who looks at the same time begins no other
+            before = self._threads.get(image)
+            is_free = image not in self._claims and not (before and before.is_alive())
+            if is_free and self._not_before.get(image, 0.0) <= now:
+                self._threads[image] = threading.Thread(
+                    target=self._work, args=(image,), name=f"copies {image}", daemon=True
+                )
+                self._threads[image].start()
 
     def _work(self, image: str) -> None:
         try:

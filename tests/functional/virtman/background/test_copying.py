@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import fixtures
 
-from tests.functional.virtman.base import ENOUGH, MIB, SIZE, TestCase
+from tests.functional.virtman.base import DEADLINE, ENOUGH, MIB, SIZE, TestCase
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.background import copying
+from virtman.background.copying import Copying
 from virtman.background.scrub import Scrubbing
 from virtman.errors import (
     CopyUnknown,
@@ -66,9 +67,12 @@ class CopyingCase(TestCase):
 
     def go_on(self):
         """Have done what is on record."""
+        self.look()
+        self.wait()
+
+    def look(self):
         with self.node.process.here():
             self.node.copying.look()
-        self.wait()
 
     def wait(self):
         for thread in list(self.node.copying._threads.values()):
@@ -439,6 +443,34 @@ class WholeTest(CopyingCase):
         with fixtures.MockPatchObject(copying.Copying, "_spawn", lambda *_: None):
             self.hydrate()
             self.assertEqual((State.COPYING, ""), (self.progress().state, self.progress().verdict))
+
+    def test_who_looks_at_the_same_moment_begins_no_second_copier(self):
+        look, both, began = Copying._is_done, threading.Barrier(2), []
+
+        def together(of, copy):
+            found = look(of, copy)
+            both.wait(DEADLINE)
+            return found
+
+        def work(of, image):
+            began.append(image)
+            end.wait(DEADLINE)
+
+        end = threading.Event()
+        with self.node.process.here():
+            self.node.copying._begin(IMAGE, 0)
+        with (
+            fixtures.MockPatchObject(Copying, "_is_done", together),
+            fixtures.MockPatchObject(Copying, "_work", work),
+        ):
+            others = [threading.Thread(target=self.look) for _ in range(2)]
+            for one in others:
+                one.start()
+            for one in others:
+                one.join()
+            end.set()
+            self.wait()
+        self.assertEqual([IMAGE], began)
 
     def test_what_cannot_be_copied_is_refused(self):
         self.bed.register("plain", hashed=False)
