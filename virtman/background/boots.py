@@ -48,15 +48,16 @@ class Boots:
 
     def look(self) -> None:
         """Follow the boots that began since the last look."""
-        found = {one.info.name: one for one in self.agent.attachments() if not one.is_moving()}
-        with self._lock:
+        with self._lock:  # all along: else what begins meanwhile would be forgotten
+            present = (one for one in self.agent.attachments() if not one.is_moving())
+            found = {one.info.name: one for one in present}
             self._boots = {name: boot for name, boot in self._boots.items() if name in found}
             for name, one in found.items():
                 reads = one.reads
                 if reads is None or name in self._claims or not self._is_new(name, reads):
                     continue
                 if one.is_booted:
-                    boot = self._boot(one, reads)
+                    boot = self._boots[name] = self._boot(one, reads)
                     self._spawn(boot, boot.run)
 
     def ahead(self, image: str) -> Ahead | None:
@@ -84,7 +85,7 @@ class Boots:
     def count_anew(self, attachment: Attachment) -> Boot:
         """Begin to count what VMs read, instead of what goes on for them; who asks follows it."""
         with self._claims.claimed(attachment.info.name):
-            return self._boot(attachment, attachment.count_anew())
+            return self._keep(self._boot(attachment, attachment.count_anew()))
 
     def _warm(self, image: str, workload: str) -> Boot:
         info = self.agent.info(image)
@@ -106,7 +107,7 @@ class Boots:
             reads = attachment.reads
             if reads is None or not self._is_new(image, reads):
                 reads = attachment.count_anew()
-            boot = self._boot(attachment, reads)
+            boot = self._keep(self._boot(attachment, reads))
             prefetch = boot.prepare(found, workload)
             self._spawn(boot, lambda: _warm(boot, prefetch, user))
         except BaseException:
@@ -119,7 +120,7 @@ class Boots:
         return known is None or known.reads is not reads
 
     def _boot(self, attachment: Attachment, reads: Reads) -> Boot:
-        boot = self._boots[attachment.info.name] = Boot(
+        return Boot(
             attachment,
             reads,
             self.agent.coordinator,
@@ -128,6 +129,11 @@ class Boots:
             self._hasten,
             self._rounds.sleep,
         )
+
+    def _keep(self, boot: Boot) -> Boot:
+        """Take a boot for the one that goes on; the caller has claimed its image."""
+        with self._lock:
+            self._boots[boot.attachment.info.name] = boot
         return boot
 
     def _spawn(self, boot: Boot, work: Callable[[], None]) -> None:

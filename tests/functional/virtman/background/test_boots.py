@@ -177,6 +177,26 @@ class RecordingTest(BootsCase):
         self.assertEqual(0, node.kernel.mappings["virtman_plain_origin"].area)
         self.assertNotIn("WARNING", self.log.output)
 
+    def test_one_that_begins_while_others_are_looked_for_is_not_forgotten(self):
+        node = self.bed.node()
+        node.create("vm1")
+        boots, begun = self.boots(node), []
+
+        def begin():
+            with node.process.here():
+                begun.append(boots.count_anew(node.agent.attached("debian")))
+
+        def attachments():
+            other.start()
+            other.join(0.2)
+            return []  # the image came after that
+
+        other = threading.Thread(target=begin)
+        with fixtures.MockPatchObject(node.agent, "attachments", attachments):
+            self.look(node, boots)
+        other.join()
+        self.assertEqual({"debian": begun[0]}, boots._boots)
+
     def test_none_is_recorded_if_none_is_wanted(self):
         node = self.bed.node()
         node.create("vm1")
