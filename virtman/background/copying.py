@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from virtman.background.claims import Claims
 from virtman.errors import CopyUnknown, InvalidRequest, VirtmanError
@@ -223,7 +222,7 @@ class Copying:
         held = copies.held(copy)
         held.drop(numbers)
         copies.write_held(copy, held)
-        self.copies.put(replace(copy, whole=False))
+        self.copies.change(copy, whole=False)
 
     def _known(self, image: str) -> Copy:
         copy = self.copies.get(image)
@@ -267,8 +266,7 @@ class Copying:
         if copy.whole and attachment.is_local:
             return
         if copy.whole:
-            copy = replace(copy, whole=False)
-            self.copies.put(copy)
+            copy = self.copies.change(copy, whole=False)
         copier = Copier(
             attachment,
             self.copies,

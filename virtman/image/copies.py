@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from virtman import atomic_file
 from virtman.coordinator.interface import ImageInfo
@@ -126,14 +126,12 @@ class Copies:
         """
         found = self.mended(info)
         if found is not None:
-            copy = replace(found, rate=rate)
-        else:
-            mark = planner.mark(info.size, info.identity)
-            path = str(self.folder / f"{info.name}.copy")
-            copy = Copy(info.name, mark, info.size, path, rate)
-            self._check(copy, copy.layout.leaves)
-        self.put(copy)
-        return copy
+            return self.change(found, rate=rate)
+        mark = planner.mark(info.size, info.identity)
+        path = str(self.folder / f"{info.name}.copy")
+        copy = Copy(info.name, mark, info.size, path, rate)
+        self._check(copy, copy.layout.leaves)
+        return self.change(copy)
 
     def mended(self, info: ImageInfo) -> Copy | None:
         """Return the copy of an image, with a record that is true; None if there is none.
@@ -153,10 +151,7 @@ class Copies:
         if _has_its_length(copy):
             return copy
         forget_held(copy)
-        if copy.whole:
-            copy = replace(copy, whole=False)
-            self.put(copy)
-        return copy
+        return self.change(copy, whole=False) if copy.whole else copy
 
     def promise(self, copy: Copy, needs: int) -> Copy:
         """Promise a copy the bytes that it takes in all; return it as it is written down then.
@@ -165,15 +160,7 @@ class Copies:
         """
         with self.space.promising:
             self._check(copy, needs)
-            promised = replace(self._copies.get(copy.image, copy), needs=needs)
-            self.put(promised)
-        return promised
-
-    def whole(self, copy: Copy) -> Copy:
-        """Write down that all of a copy is there, and right; return it as it is now."""
-        now = replace(self._copies.get(copy.image, copy), whole=True)
-        self.put(now)
-        return now
+            return self.change(copy, needs=needs)
 
     def room(self) -> int:
         """Return how many bytes copies could still take that are made from now on."""
@@ -187,11 +174,16 @@ class Copies:
             if not one.whole
         ]
 
-    def put(self, copy: Copy) -> None:
-        """Write a copy down, in place of that of the same image."""
+    def change(self, copy: Copy, **news: Any) -> Copy:
+        """Write down what is new of a copy, or a new one; return it as it is now.
+
+        :param news: fields that change; others are as whoever wrote last left them
+        """
         with self._lock:
-            atomic_file.write(self._record(copy), json.dumps(asdict(copy)).encode())
-            self._copies[copy.image] = copy
+            now = replace(self._copies.get(copy.image, copy), **news)
+            atomic_file.write(self._record(now), json.dumps(asdict(now)).encode())
+            self._copies[now.image] = now
+        return now
 
     def forget(self, copy: Copy) -> None:
         """Forget a copy, and remove its files; nothing lies on them any more."""

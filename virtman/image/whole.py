@@ -188,7 +188,7 @@ class Copier:
         )
 
     def _let_go(self) -> None:
-        self._copy = self._kept.whole(self._copy)
+        self._copy = self._kept.change(self._copy, whole=True)
         self._state = State.WHOLE
         LOG.info("image %s: all of it is in %s", self._copy.image, self._copy.path)
         self._attachment.let_go(self._copy.path)

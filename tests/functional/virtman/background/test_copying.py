@@ -444,6 +444,12 @@ class WholeTest(CopyingCase):
             self.hydrate()
             self.assertEqual((State.COPYING, ""), (self.progress().state, self.progress().verdict))
 
+    def test_a_rate_that_is_set_as_a_copy_becomes_whole_leaves_it_whole(self):
+        self.hydrate()
+        kept = self.node.agent.copies
+        kept.change(replace(kept.get(IMAGE), whole=False), rate=MIB)
+        self.assertEqual((True, MIB), (kept.get(IMAGE).whole, kept.get(IMAGE).rate))
+
     def test_who_looks_at_the_same_moment_begins_no_second_copier(self):
         look, both, began = Copying._is_done, threading.Barrier(2), []
 
@@ -723,10 +729,10 @@ class SpaceTest(CopyingCase):
 def counted(function):
     """Return a function that counts as a step at which its process may die."""
 
-    def step(*arguments):
+    def step(*arguments, **words):
         with current().kernel.lock:
             current().passes(function.__name__)
-        return function(*arguments)
+        return function(*arguments, **words)
 
     return step
 
@@ -736,7 +742,7 @@ class KilledTest(CopyingCase):
 
     def setUp(self):
         super().setUp()
-        for kind, name in ((Copies, "put"), (Copies, "forget"), (copies, "write_held")):
+        for kind, name in ((Copies, "change"), (Copies, "forget"), (copies, "write_held")):
             step = counted(getattr(kind, name))
             self.useFixture(fixtures.MockPatchObject(kind, name, step))
 
