@@ -200,10 +200,11 @@ class Checkpoints:
     def _let_go(self) -> None:
         """Have snapshots held only of those since which the next ones will read what changed."""
         with self._lock:
-            vms = list(self._schedules)
-        needed = {one.name for vm in vms for one in self._kept(vm)[-1:]}
-        found = [one for one in self.layers.all() if one.checkpoint]
-        needed |= {one.since for one in found if not one.is_kept}
+            vms = set(self._schedules)
+        # as all of them were at one moment: one that is made just now becomes the latest
+        found = sorted((one for one in self.layers.all() if one.checkpoint), key=_number)
+        latest = {one.vm: one.name for one in found if one.is_kept and one.vm in vms}
+        needed = {*latest.values(), *(one.since for one in found if not one.is_kept)}
         for one in found:
             if one.is_kept and one.name not in needed:
                 held.let_go(self.commits.agent, one)
@@ -231,3 +232,7 @@ class Checkpoints:
 
     def _file(self, vm: str) -> Path:
         return self.folder / f"{vm}.json"
+
+
+def _number(commit: Commit) -> int:
+    return commit.checkpoint

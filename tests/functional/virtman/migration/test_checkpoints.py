@@ -1,12 +1,18 @@
 """VMs are committed again and again; each time only what changed is read and written."""
 
 import contextlib
+import itertools
+from dataclasses import replace
+from unittest import mock
+
+import fixtures
 
 from tests.functional.virtman.base import ENOUGH
 from tests.functional.virtman.doubles.model import CHUNK
 from tests.functional.virtman.doubles.process import Killed
 from tests.functional.virtman.migration.test_commits import CommitCase
 from tests.functional.virtman.migration.test_moves import MoveCase
+from virtman.disk.layers import Phase
 from virtman.errors import CheckpointsUnknown, ImageUnknown, InstanceUnknown, InvalidRequest
 from virtman.model import layer_format
 from virtman.node.check import Check
@@ -71,6 +77,22 @@ class CheckpointTest(CheckpointCase):
         self.a.beat()
         with self.a.process.here():
             self.assertEqual([], list(Check(self.a.agent, lambda seconds: None).look()))
+
+    def test_one_that_is_kept_just_now_is_held_for_the_next(self):
+        self.make()
+        self.write(self.a, "vm1", c1="x")
+        with self.a.process.here():
+            name = self.a.checkpoints.make("vm1").commit.name
+            self.ended(name)
+            layers = self.a.commits.layers
+            first, last = after = layers.all()
+            before = [first, replace(last, phase=Phase.MAKING)]
+            looks = mock.Mock(side_effect=itertools.chain([before], itertools.repeat(after)))
+            with fixtures.MockPatchObject(layers, "all", looks):
+                self.a.checkpoints._let_go()
+        self.assertIn(f"{name}_held", self.held())
+        self.write(self.a, "vm1", c7="z")
+        self.assertEqual([7], self.holds(self.make()))
 
     def test_chains_stay_short_and_hardly_ever_all_is_written_again(self):
         self.write(self.a, "vm1", **{f"c{number}": "0" for number in range(40)})
