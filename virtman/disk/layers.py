@@ -207,9 +207,12 @@ class Layers:
         for path in files:
             _remove(path)
 
-    def checkpoints(self, vm: str) -> list[Commit]:
-        """Return the checkpoints of a VM, the earliest first; also those that are being made."""
-        found = [one for one in self.all() if one.vm == vm and one.checkpoint]
+    def checkpoints(self, vm: str | None = None) -> list[Commit]:
+        """Return the checkpoints, the earliest of each VM first; also those that are being made.
+
+        :param vm: whose these are; None for all, as they are at one moment
+        """
+        found = [one for one in self.all() if one.checkpoint and vm in (None, one.vm)]
         return sorted(found, key=lambda one: one.checkpoint)
 
     def file(self, name: str) -> Path:

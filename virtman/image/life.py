@@ -289,12 +289,10 @@ class Life:
             return
         local = replace(self.wanted, parents=Parents.ALL)
         fed = replace(local, local=False)
-        built = self._fed_again(fed)
-        while built.unfed:
+        while (built := self._fed_again(fed)).unfed:
             self.phase, self._done = Phase.LOCAL, frozenset()
             self._reconcile(local)
             fed = replace(fed, placement=self._newer(fed.placement, built.failure()))
-            built = self._fed_again(fed)
         LOG.warning("image %s: parents feed it again", self.info.name)
 
     def mend(self, seen: Mapping[str, Table], cut_off: Set[str]) -> None:

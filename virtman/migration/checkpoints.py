@@ -202,7 +202,7 @@ class Checkpoints:
         with self._lock:
             vms = set(self._schedules)
         # as all of them were at one moment: one that is made just now becomes the latest
-        found = sorted((one for one in self.layers.all() if one.checkpoint), key=_number)
+        found = self.layers.checkpoints()
         latest = {one.vm: one.name for one in found if one.is_kept and one.vm in vms}
         needed = {*latest.values(), *(one.since for one in found if not one.is_kept)}
         for one in found:
@@ -232,7 +232,3 @@ class Checkpoints:
 
     def _file(self, vm: str) -> Path:
         return self.folder / f"{vm}.json"
-
-
-def _number(commit: Commit) -> int:
-    return commit.checkpoint
