@@ -85,7 +85,7 @@ def serve(name: str, device: str, size: int, target: str, lun: int, ip: str, por
 def withdraw(name: str, target: str, lun: int) -> None:
     """Stop serving a LUN; the target goes with its last one. Gone already is fine.
 
-    All sessions of the target end, whichever LUN they read.
+    All sessions of the target end, whichever LUN they read; none does without that LUN.
 
     :raises OSError: EIO with what LIO said; EBUSY if sessions do not end: nothing but the target's
         being closed to all is changed then, and the same may be asked again
@@ -158,18 +158,18 @@ def _retried(make: Callable[[], Any]) -> Any:
 
 def _withdraw(name: str, target: str, lun: int) -> None:
     from rtslib_fb import FabricModule, FileIOStorageObject, RTSLibNotInCFSError  # noqa: PLC0415
-    from rtslib_fb.target import TPG, Target  # noqa: PLC0415
+    from rtslib_fb.target import LUN, TPG, Target  # noqa: PLC0415
 
     if (_CONFIGFS / "iscsi" / target).is_dir():
         found = Target(FabricModule("iscsi"), target, mode="lookup")
-        if _group(target).is_dir():
+        # A group that is disabled ends logins to all others on its portal too, and who logs in
+        # there waits for an answer until its time is up: so it is for no LUN that is not there.
+        if (_group(target) / f"lun/lun_{lun}").is_dir():
             group = TPG(found, 1, mode="lookup")
             group.enable = False
             _await_end_of_sessions(target)
-            for one in group.luns:
-                if one.lun == lun:
-                    one.delete()
-        if not _group(target).is_dir() or not any(_group(target).glob("lun/lun_*")):
+            LUN(group, lun).delete()
+        if not any(_group(target).glob("lun/lun_*")):
             found.delete()
     if _CONFIGFS.is_dir():
         with contextlib.suppress(RTSLibNotInCFSError):

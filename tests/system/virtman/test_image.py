@@ -62,6 +62,38 @@ def come_and_go(name):
 with ThreadPoolExecutor() as pool:
     list(pool.map(come_and_go, "abc"))
 """
+# Serves a target's disks, one after the other, while somebody has connected to its portal and has
+# not logged in yet; tells whether that one may still do it.
+SECOND = """
+import socket
+from pathlib import Path
+from virtman.model.address import Portal, iqn
+from virtman.model.naming import Device
+from virtman.model.plan import Source
+from virtman.privileged import context
+from virtman.stack.transport.iscsi.source import SourceLayer
+context.set_client_mode(False)
+def layer(lun):
+    file = Path(f"/run/second{lun}")
+    file.write_bytes(bytes(1 << 20))
+    portal = Portal("127.0.0.1", 3260, iqn("node", "second"), lun)
+    return SourceLayer(Source(Device("second", f"disk{lun}"), 2048, (), str(file), portal))
+def may_log_in(peer):
+    peer.settimeout(1)
+    try:
+        return peer.recv(1) != b""
+    except TimeoutError:
+        return True
+layers = [layer(0), layer(1)]
+try:
+    layers[0].up(())
+    with socket.create_connection(("127.0.0.1", 3260)) as peer:
+        layers[1].up(())
+        print(may_log_in(peer), all(one.is_up() for one in layers))
+finally:
+    for one in layers:
+        one.down()
+"""
 SETTLE = 150  # seconds: by itself, udevadm waits for 120
 
 
@@ -160,6 +192,10 @@ class TestImage(DeployedCase):
         before = self.nodes[0].run(["ls", "/etc/iscsi/nodes"]).stdout
         self.nodes[0].run(["python3", "-c", RECORDS], cwd="/opt/src", timeout=120)
         self.assertEqual(before, self.nodes[0].run(["ls", "/etc/iscsi/nodes"]).stdout)
+
+    def test_a_targets_second_disk_ends_nobodys_login(self):
+        done = self.nodes[0].run(["python3", "-c", SECOND], cwd="/opt/src")
+        self.assertEqual("True True", done.stdout.strip())
 
     def nodes_of(self, node):
         """Tell whether the half-made device has a node, and the half-removed one."""
