@@ -20,9 +20,8 @@ def steps(wanted: Wanted, placement: Placement) -> plan.Plan:
     chosen = [_chosen(feed, wanted.parents) for feed in placement.feeds]
     found: list[plan.Step] = []
     if tree is not None and wanted.parents is not Parents.NONE:
-        behind = hashtree.leaves(wanted.size) // SECTOR
         found += _paths(
-            plan.Multipath(Device(name, "leaves"), behind, ()),
+            leaves(wanted),
             ("leafpath", "leafverity"),
             [(parent, _serving_leaves(parent, length)) for parent in chosen[0]],
             (tree, Device(name, "upper")) if wanted.verify else None,
@@ -40,6 +39,17 @@ def steps(wanted: Wanted, placement: Placement) -> plan.Plan:
 def multipaths(wanted: Wanted) -> tuple[plan.Multipath, ...]:
     """The multipath of each stripe, still without a parent: it holds its I/O back."""
     return tuple(_multipath(wanted, index) for index in range(wanted.stripes))
+
+
+def leaves(wanted: Wanted) -> plan.Multipath:
+    """The multipath of the leaves of the hash tree, still without a parent.
+
+    They are read through a page cache. Its read-ahead is like that of the image's own: disks' usual
+    one would fetch the hashes of 32 MiB at a time.
+    """
+    length = hashtree.leaves(wanted.size) // SECTOR
+    top = Device(wanted.image, "leaves")
+    return plan.Multipath(top, length, (), read_ahead=wanted.read_ahead)
 
 
 def paths(placement: Placement) -> Mapping[Device, Portal]:

@@ -12,7 +12,9 @@ A local disk may give wrong bytes too. So these are errors here as well, and no 
 
 from __future__ import annotations
 
-from virtman.model import hashtree, plan
+from dataclasses import replace
+
+from virtman.model import feeding, plan
 from virtman.model.copying import Layout
 from virtman.model.naming import Device
 from virtman.model.sizes import SECTOR
@@ -23,9 +25,7 @@ def leaves(wanted: Wanted) -> plan.Plan:
     """Return the copy of the leaves, verified, and the multipath of the leaves on it."""
     layout = Layout.of(wanted.size)
     steps = _verified(wanted, ("leafcopy", "leafwhole"), layout.leaves_at, layout.leaves, "upper")
-    length = hashtree.leaves(wanted.size) // SECTOR
-    top = plan.Multipath(Device(wanted.image, "leaves"), length, (steps[-1].device,))
-    return (*steps, top)
+    return (*steps, replace(feeding.leaves(wanted), below=(steps[-1].device,)))
 
 
 def image(wanted: Wanted) -> plan.Plan:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from virtman.model.address import Portal, Proof
 from virtman.model.hashtree import HashTree
 from virtman.model.naming import Device
-from virtman.model.pieces import PAGE
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,11 @@ class Multipath(Step):
     """The paths of one stripe, best first.
 
     :ivar queues: whether reads wait while no path works; else they fail
+    :ivar read_ahead: bytes that its page cache reads before anybody wants them, if it is read so
     """
 
     queues: bool = True
+    read_ahead: int | None = None
 
 
 @dataclass(frozen=True)
@@ -105,15 +106,10 @@ class Void(Step):
 class Regions(Step):
     """One stripe of what lies below, past a header of zeros; on the void elsewhere.
 
-    :ivar ahead: bytes that its page cache reads before anybody wants them
+    :ivar read_ahead: bytes that its page cache reads before anybody wants them
     """
 
-    ahead: int
-
-    @property
-    def read_ahead(self) -> int:
-        """The kernel's setting, in bytes; without any, it does a long read page by page."""
-        return max(self.ahead, PAGE)
+    read_ahead: int
 
 
 @dataclass(frozen=True)

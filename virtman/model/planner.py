@@ -162,10 +162,9 @@ def remains(wanted: Wanted, voids: plan.Plan, below: plan.Plan, above: plan.Plan
 
 def _leaves(wanted: Wanted) -> plan.Plan:
     """The leaves of the hash tree, still without a parent: they hold their I/O back."""
-    length = hashtree.leaves(wanted.size) // SECTOR
-    paths = plan.Multipath(Device(wanted.image, "leaves"), length, ())
+    paths = feeding.leaves(wanted)
     reader = Device(wanted.image, "leafcache")
-    return (paths, plan.Reader(reader, length, (paths.device,), paths.device.node))
+    return (paths, plan.Reader(reader, paths.sectors, (paths.device,), paths.device.node))
 
 
 def _hashes(wanted: Wanted) -> plan.Plan:
@@ -195,7 +194,7 @@ def _served(wanted: Wanted) -> plan.Plan:
             Device(wanted.image, f"export{index}"),
             HEADER // SECTOR + length + tail,
             (*_regions(top, void, index, wanted.stripes), *(step.device for step in last)),
-            wanted.ahead,
+            wanted.read_ahead,
             wanted.portal.disk(index),
             tail,
         )
@@ -254,7 +253,7 @@ def _assembled(wanted: Wanted) -> plan.Plan:
     """
     length = padded(wanted.size)
     feeds = feeding.multipaths(wanted)
-    fetch = _fetching(feeds, _void(wanted), wanted.ahead) if wanted.warm else _striped(feeds)
+    fetch = _fetching(feeds, _void(wanted), wanted.read_ahead) if wanted.warm else _striped(feeds)
     keep = cache(wanted)
     chosen = () if wanted.kept is None else (_kept(wanted, keep),)
     own = ((*chosen, keep)[0].device, *keep.below)
@@ -293,14 +292,14 @@ def _striped(feeds: Sequence[plan.Multipath]) -> plan.Plan:
     return (plan.Stripe(top, feeds[0].sectors, below, REGION, (0,) * len(feeds)),)
 
 
-def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void, ahead: int) -> plan.Plan:
+def _fetching(feeds: Sequence[plan.Multipath], void: plan.Void, read_ahead: int) -> plan.Plan:
     image, length = void.device.image, void.sectors
     regions = tuple(
         plan.Regions(
             Device(image, f"regions{index}"),
             HEADER // SECTOR + length,
             _regions(feed, void, index, len(feeds)),
-            ahead,
+            read_ahead,
         )
         for index, feed in enumerate(feeds)
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from virtman.model.address import Portal
 from virtman.model.hashtree import HashTree
+from virtman.model.pieces import PAGE
 from virtman.model.placement import Placement
 from virtman.model.sizes import READ_AHEAD
 
@@ -62,6 +63,11 @@ class Wanted:
     def ahead(self) -> int:
         """Bytes that are read ahead of whoever reads it."""
         return 0 if self.memory else READ_AHEAD
+
+    @property
+    def read_ahead(self) -> int:
+        """The kernel's setting for that; without any, it does a long read page by page."""
+        return max(self.ahead, PAGE)
 
     @property
     def is_verified(self) -> bool:

@@ -5,8 +5,10 @@ import time
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 from tests.system.virtman.rot import BLOCK, Rotting
+from virtman.model.sizes import READ_AHEAD
 
 FEW = 32 * 1024  # bytes; all hashes of the image are 256 KiB
+GROUP = 128 * BLOCK  # bytes that a block of hashes is of
 
 
 class TestWrongBytes(Rotting, DeployedCase):
@@ -45,14 +47,28 @@ class TestWrongBytes(Rotting, DeployedCase):
         self.assertEqual([], self.scrub(child))
 
     def test_a_read_fetches_the_hashes_that_it_needs_and_no_more(self):
-        node, leaves = self.nodes[0], f"/dev/mapper/virtman_{self.image}_leaves"
+        node = self.nodes[0]
         device = self.create(node, "vm")
-        before = node.read_bytes(leaves)
-        direct = ("iflag=direct", "bs=4k", "count=1", f"skip={self.size // 2 // BLOCK}")
-        node.run(["dd", f"if={device}", "of=/dev/null", *direct])
-        fetched = node.read_bytes(leaves) - before
+        fetched = self.hashes_fetched(node, device, [self.size // 2])
         report(f"a cold read fetched {fetched >> 10} KiB of hashes")
         self.assertLessEqual(fetched, FEW)
+
+    def test_reads_in_order_fetch_few_hashes_ahead(self):
+        node = self.nodes[0]
+        device = self.create(node, "vm")
+        offsets = range(0, self.size // 4, GROUP)
+        fetched = self.hashes_fetched(node, device, offsets)
+        report(f"{len(offsets)} cold reads in order fetched {fetched >> 10} KiB of hashes")
+        self.assertLessEqual(fetched, len(offsets) * BLOCK + 2 * READ_AHEAD)
+
+    def hashes_fetched(self, node, device, offsets):
+        """Read a block at each of these offsets; return how many bytes of leaves that fetched."""
+        leaves = f"/dev/mapper/virtman_{self.image}_leaves"
+        before = node.read_bytes(leaves)
+        for offset in offsets:
+            direct = ("iflag=direct", "bs=4k", "count=1", f"skip={offset // BLOCK}")
+            node.run(["dd", f"if={device}", "of=/dev/null", *direct])
+        return node.read_bytes(leaves) - before
 
     def fed(self):
         """A child, who feeds it, and in which stripe."""

@@ -26,6 +26,7 @@ class MultipathLayer(Mapped):
     def __init__(self, step: plan.Multipath, selector: str, *, shared: bool) -> None:
         super().__init__(str(step.device))
         self.step = step
+        self.read_ahead = step.read_ahead
         self.selector = selector
         self.shared = shared
 

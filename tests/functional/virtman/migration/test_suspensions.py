@@ -37,6 +37,7 @@ from virtman.migration import suspensions
 from virtman.migration.commits import Commits
 from virtman.model import hashtree, layer_format, sizes, suspended
 from virtman.model.dirty import CHUNK as BYTES
+from virtman.model.naming import MAPPER
 from virtman.model.profile import BOOT
 from virtman.model.profile_format import decode
 from virtman.model.suspended import Device, Hardware, Suspended
@@ -142,9 +143,13 @@ class SuspensionTest(CommitCase):
         self.useFixture(Quick())
         self.commit(suspension=self.saved())
         self.b.create("vm2", "web")
-        opened = [one for one in self.b.kernel.loops.values() if "_export" in one.path]
-        ahead = {one.path.split("_")[1]: one.read_ahead for one in opened}
-        self.assertEqual({"web": hashtree.BLOCK, "debian": sizes.READ_AHEAD}, ahead)
+        opened = [one for one in self.b.kernel.loops.values() if one.path.startswith(MAPPER)]
+        ahead = {
+            (one.path.split("_")[1], one.read_ahead)
+            for one in opened
+            if one.path.split("_")[2] in ("export0", "leaves")
+        }
+        self.assertEqual({("web", hashtree.BLOCK), ("debian", sizes.READ_AHEAD)}, ahead)
         boots = Boots(self.b.agent, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten)
         self.addCleanup(boots.stop)
         with self.b.process.here():

@@ -112,14 +112,15 @@ class CreateTest(TestCase):
             dict(settings),
         )  # fmt: skip
 
-    def test_the_regions_are_read_ahead_by_little(self):
+    def test_the_regions_and_the_leaves_are_read_ahead_by_little(self):
         node = self.bed.node()
         node.create("vm1")
-        opened = [one for one in node.kernel.loops.values() if "_export" in one.path]
+        buffered = ("_export", "_leaves")
+        opened = [one for one in node.kernel.loops.values() if any(map(one.path.count, buffered))]
         for target in node.kernel.network.targets.values():
             opened += [one for one in target.luns.values() if "_export" in one.device]
         self.assertEqual({sizes.READ_AHEAD}, {one.read_ahead for one in opened})
-        self.assertEqual(2 + 2 * sizes.READERS, len(opened))
+        self.assertEqual(2 + 2 * sizes.READERS + 1, len(opened))
 
     def test_reads_are_sent_as_they_come(self):
         node = self.bed.node()
