@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,8 +144,8 @@ class Stack:
         """
         paths, errors = dict(made or {}), dict(silent or {})
         lost, cut, unfed = set[Device](), set[Device](), set[Device]()
+        tried = self._connect(steps, errors)
         for step in steps:
-            begin = time.monotonic()
             below = [device for device in step.below if device not in lost]
             if isinstance(step, plan.Multipath):
                 if cut.issuperset(below):
@@ -156,19 +157,55 @@ class Stack:
                 continue
             elif not cut.isdisjoint(below):
                 cut.add(step.device)
-            layer = self.layer(step)
-            try:
-                paths[step.device] = layer.up([paths[device] for device in below])
-            except ParentUnreachable as err:
-                LOG.debug("%s, after %.3f s: %s", step.device, time.monotonic() - begin, err)
-                errors[err.host] = err
-                if not layer.is_up():
-                    lost.add(step.device)
-                    continue
+            came = tried.get(step.device) or self._tried(step, [paths[one] for one in below])
+            if isinstance(came, str):
+                paths[step.device] = came
+                continue
+            errors[came.host] = came
+            if self.layer(step).is_up():
                 paths[step.device] = step.device.node
                 cut.add(step.device)
-            LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
+            else:
+                lost.add(step.device)
         return Built(paths, frozenset(lost), errors, frozenset(unfed))
+
+    def _connect(
+        self, steps: plan.Plan, silent: Mapping[str, ParentUnreachable]
+    ) -> dict[Device, str | ParentUnreachable]:
+        """Bring up the paths to several parents at once: each login may wait for its own reason.
+
+        open-iscsi gives a connection a millisecond, and looks at it again a second later: where
+        links are busy, a login takes that long.
+        """
+        parents: dict[str, list[plan.Path]] = {}
+        for step in steps:
+            if isinstance(step, plan.Path) and step.device.argument not in silent:
+                parents.setdefault(step.device.argument, []).append(step)
+        if len(parents) < 2:
+            return {}
+        with ThreadPoolExecutor(len(parents)) as pool:
+            came = list(pool.map(self._tried_in_turn, parents.values()))
+        return {device: one for each in came for device, one in each.items()}
+
+    def _tried_in_turn(self, steps: Iterable[plan.Path]) -> dict[Device, str | ParentUnreachable]:
+        """Bring up the paths to one parent, until it does not answer."""
+        came: dict[Device, str | ParentUnreachable] = {}
+        for step in steps:
+            came[step.device] = one = self._tried(step, ())
+            if isinstance(one, ParentUnreachable):
+                break
+        return came
+
+    def _tried(self, step: plan.Step, below: Sequence[str]) -> str | ParentUnreachable:
+        """Bring a device up; return its path, or who did not answer."""
+        begin = time.monotonic()
+        try:
+            path = self.layer(step).up(below)
+        except ParentUnreachable as err:
+            LOG.debug("%s, after %.3f s: %s", step.device, time.monotonic() - begin, err)
+            return err
+        LOG.debug("%s is up after %.3f s", step.device, time.monotonic() - begin)
+        return path
 
     def _is_silent(self, step: plan.Step, silent: Mapping[str, ParentUnreachable]) -> bool:
         """Tell whether a step is about a host that does not answer, and was not taken earlier."""
