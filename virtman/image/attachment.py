@@ -203,16 +203,27 @@ class Attachment:
         Callers side by side share one bring-up, and its error. After that an image may be attached
         all the same, if it was here before: its keep time begins anew.
 
-        For a VM of a layer, what that lies on is up as well.
+        For a VM of a layer, what that lies on is up as well, brought up side by side with it.
         """
-        self._open(user)
+        lies = not _is_no_vm(user)
+        opened = [self._begin(user), *(self._want_parents() if lies else ())]
         try:
-            if not _is_no_vm(user):
+            for one in opened:
+                one.result()
+            if lies:
                 self._lie_on_parent()
         except BaseException:
             self.release(user)
+            if lies:
+                self._release_parents()
             raise
         return self._life.devices
+
+    def _want_parents(self) -> list[Future[None]]:
+        """Have all that the image lies on brought up; return what tells how that went."""
+        if self.below is None:
+            return []
+        return [self.below._begin(self.as_user), *self.below._want_parents()]
 
     def _lie_on_parent(self) -> None:
         if self.below is None:
@@ -222,7 +233,25 @@ class Attachment:
             self.below._lie_on_parent()
             self._life.lie_on(self.below.info, layer_format.describe(self.page_caches.read))
 
+    def _release_parents(self) -> None:
+        """Want what the image lies on no longer, if either is not here."""
+        if self.below is None:
+            return
+        with self._lying:
+            if not (self.is_attached and self.below.is_attached):
+                self.below.release(self.as_user)
+            self.below._release_parents()
+
     def _open(self, user: str) -> None:
+        opened = self._begin(user)
+        try:
+            opened.result()
+        except BaseException:
+            self.release(user)
+            raise
+
+    def _begin(self, user: str) -> Future[None]:
+        """Want the image; return what tells once it is up, or why it is not."""
         with self._lock:
             self._users.add(user)
             self._stop_timer()
@@ -230,19 +259,17 @@ class Attachment:
                 self._opened = self._worker.submit(self._life.open)
                 # VMs need not wait for who only takes over
                 self._worker.submit(self._logged, partial(self._connect_others, self._opened))
-            opened = self._opened
-        try:
-            opened.result()
-        except BaseException:
-            self.release(user)
-            raise
+            return self._opened
 
     def release(self, user: str) -> None:
         """Want the image no longer; the last one starts the keep time if there is what to keep."""
         with self._lock:
             self._users.discard(user)
-            if not self._users and self._life.is_attached:
-                self._start_timer(self.times.keep)
+            self._keep_unless_wanted()
+
+    def _keep_unless_wanted(self) -> None:
+        if not self._users and self._life.is_attached:
+            self._start_timer(self.times.keep)
 
     def is_moving(self) -> bool:
         """Tell whether the image is being attached, or left."""
@@ -437,6 +464,8 @@ class Attachment:
 
     def _connect_others(self, opened: Future[None]) -> None:
         if opened.exception() is None:
+            with self._lock:  # whoever wanted it may not have waited
+                self._keep_unless_wanted()
             self._life.connect()
 
     def _apply_news(self) -> None:

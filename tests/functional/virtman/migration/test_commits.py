@@ -23,6 +23,7 @@ from virtman.errors import (
     LayerExists,
     LayerUnknown,
     NoSpace,
+    ParentUnreachable,
 )
 from virtman.migration.commits import Commits
 from virtman.migration.making import Making
@@ -168,6 +169,40 @@ class CommitTest(CommitCase):
         self.assertTrue(self.remove())
         self.assert_gone()
         self.bed.operator().forget("debian")
+
+    def test_a_layer_and_its_parent_are_attached_side_by_side(self):
+        self.commit()
+        both, volt = threading.Barrier(2), self.b.agent.coordinator
+        join = volt.join
+
+        def together(image, portal):
+            both.wait(DEADLINE)
+            return join(image, portal)
+
+        with fixtures.MockPatchObject(volt, "join", together):
+            self.b.create("vm2", "web")
+        self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
+
+    def test_a_parent_whose_layer_cannot_be_attached_is_in_use_by_nobody(self):
+        self.commit()
+        login = self.b.kernel.iscsi.login
+
+        def refused(ip, port, target, user, secret):
+            if target.endswith(":web"):
+                raise OSError(errno.EIO, "iscsiadm: status 19: target not found")
+            login(ip, port, target, user, secret)
+
+        with fixtures.MockPatchObject(self.b.kernel.iscsi, "login", refused):
+            self.assertRaises(ParentUnreachable, self.b.create, "vm2", "web")
+        self.await_(
+            lambda: self.b.agent.moving() == set() and self.b.agent.attachments(),
+            self.b.agent.attachments,
+        )
+        self.assertEqual(
+            [("debian", set())], [(one.info.name, one.users) for one in self.b.agent.attachments()]
+        )
+        self.b.drop("debian")
+        self.assertTrue(self.b.kernel.is_clean(), self.b.kernel.state())
 
     def test_three_layers_lie_on_each_other_and_a_fourth_takes_the_place_of_the_last(self):
         self.commit("l1")
