@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     ColumnElement,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.attributes import set_committed_value
 
 from volt.db import reading
 from volt.db.any_of import among
@@ -34,6 +36,7 @@ from volt.placement.rules import Rules, Shape
 # Statements are made once: making one anew takes longer than running it.
 _TABLE: Any = NodeRow.__table__
 _PLACEMENTS: Any = PlacementRow.__table__
+_IMAGES: Any = ImageRow.__table__
 _IN_IMAGE = _TABLE.c.image == bindparam("image")
 _IN_TREES = _TABLE.c.stripe.in_(bindparam("stripes", expanding=True))
 _KEY = (
@@ -99,6 +102,13 @@ _RENEW = (
     .where(_PLACEMENTS.c.image == bindparam("in_image"), among(_PLACEMENTS.c.host, "hosts"))
     .values(generation=bindparam("to_generation"))
 )
+_TOTALS = ("inner", "at_source", "generation")
+_OF_IMAGES = lines({"name": Text, "inner": JSON, "at_source": JSON, "generation": BigInteger}).c
+_TOTALS_AT_ONCE = (
+    update(_IMAGES)
+    .where(_IMAGES.c.name == _OF_IMAGES.name)
+    .values({name: _OF_IMAGES[name] for name in _TOTALS})
+)
 _NEWS = lines({"image": Text, "host": Text, "generation": BigInteger}).c
 _RENEW_AT_ONCE = (
     update(_PLACEMENTS)
@@ -137,6 +147,8 @@ def save(session: Session, changed: Mapping[ImageRow, Places]) -> dict[ImageRow,
     for image, places in changed.items():
         image.inner = [one.inner for one in places.totals]
         image.at_source = [one.at_source for one in places.totals]
+    if takes_lines(session.connection()):
+        _store_totals(session, changed)
     session.flush()
     written = _Written()
     for image, places in changed.items():
@@ -158,6 +170,15 @@ def save(session: Session, changed: Mapping[ImageRow, Places]) -> dict[ImageRow,
         }
         written.told[image] |= {host for _, host in _below(session, image, moved_above)}
     return written.told
+
+
+def _store_totals(session: Session, images: Collection[ImageRow]) -> None:
+    """Write those of all of these images at once: by itself a session has a statement for each."""
+    rows = [{name: getattr(image, name) for name in ("name", *_TOTALS)} for image in images]
+    session.connection().execute(_TOTALS_AT_ONCE, said(rows))
+    for image in images:
+        for name in _TOTALS:
+            set_committed_value(image, name, getattr(image, name))
 
 
 def remove(session: Session, image: str, hosts: Collection[str]) -> None:
