@@ -20,6 +20,9 @@ _ENABLE_PAUSE = 0.2
 _SESSIONS = "fabric_statistics/iscsi_instance/sessions"
 _END_PATIENCE = 30.0
 _END_LOOK = 0.01
+_LOGIN_PATIENCE = 2.0
+_CONNECTIONS = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_ESTABLISHED = "01"
 _SPARE = 65535
 """Number of a group of disks which nobody has: they are counted from 0."""
 
@@ -162,18 +165,53 @@ def _withdraw(name: str, target: str, lun: int) -> None:
 
     if (_CONFIGFS / "iscsi" / target).is_dir():
         found = Target(FabricModule("iscsi"), target, mode="lookup")
-        # A group that is disabled ends logins to all others on its portal too, and who logs in
-        # there waits for an answer until its time is up: so it is for no LUN that is not there.
+        # not for a LUN that is not there: its sessions would end, and others' logins
         if (_group(target) / f"lun/lun_{lun}").is_dir():
             group = TPG(found, 1, mode="lookup")
+            _await_logins(target)
             group.enable = False
             _await_end_of_sessions(target)
             LUN(group, lun).delete()
         if not any(_group(target).glob("lun/lun_*")):
+            _await_logins(target)
             found.delete()
     if _CONFIGFS.is_dir():
         with contextlib.suppress(RTSLibNotInCFSError):
             FileIOStorageObject(name).delete()
+
+
+def _await_logins(target: str) -> None:
+    """Wait for those who are connected where a target is served and have not logged in yet.
+
+    When it is disabled, or goes, the kernel interrupts the thread of its portal: the login that
+    this is at, to whichever target, is cut off. open-iscsi waits on until its time is up.
+    """
+    ports = {int(one.name.rpartition(":")[2]) for one in (_group(target) / "np").glob("*:*")}
+    deadline = time.monotonic() + _LOGIN_PATIENCE
+    while _connected(ports) > _logged_in() and time.monotonic() < deadline:
+        time.sleep(_END_LOOK)
+
+
+def _connected(ports: set[int]) -> int:
+    """Return how many connections others have to these ports."""
+    rows = [
+        line.split()
+        for table in _CONNECTIONS
+        if table.exists()  # a kernel may lack IPv6
+        for line in table.read_text().splitlines()[1:]
+    ]
+    return sum(
+        row[3] == _ESTABLISHED and int(row[1].rpartition(":")[2], 16) in ports for row in rows
+    )
+
+
+def _logged_in() -> int:
+    """Return how many sessions there are, with all targets."""
+    found = 0
+    for sessions in (_CONFIGFS / "iscsi").glob(f"*/{_SESSIONS}"):
+        with contextlib.suppress(OSError):  # it goes just now
+            found += int(sessions.read_text())
+    return found
 
 
 def _await_end_of_sessions(target: str) -> None:

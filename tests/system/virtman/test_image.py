@@ -62,10 +62,9 @@ def come_and_go(name):
 with ThreadPoolExecutor() as pool:
     list(pool.map(come_and_go, "abc"))
 """
-# Serves a target's disks, one after the other, while somebody has connected to its portal and has
-# not logged in yet; tells whether that one may still do it.
-SECOND = """
-import socket
+# Disks of this node's own, and whether somebody who has connected to their portal may still log in.
+LAYERS = """
+import socket, sys, threading
 from pathlib import Path
 from virtman.model.address import Portal, iqn
 from virtman.model.naming import Device
@@ -73,27 +72,57 @@ from virtman.model.plan import Source
 from virtman.privileged import context
 from virtman.stack.transport.iscsi.source import SourceLayer
 context.set_client_mode(False)
-def layer(lun):
-    file = Path(f"/run/second{lun}")
+def layer(image, lun=0):
+    file = Path(f"/run/{image}{lun}")
     file.write_bytes(bytes(1 << 20))
-    portal = Portal("127.0.0.1", 3260, iqn("node", "second"), lun)
-    return SourceLayer(Source(Device("second", f"disk{lun}"), 2048, (), str(file), portal))
+    portal = Portal("127.0.0.1", 3260, iqn("node", image), lun)
+    return SourceLayer(Source(Device(image, f"disk{lun}"), 2048, (), str(file), portal))
+def connected():
+    return socket.create_connection(("127.0.0.1", 3260))
 def may_log_in(peer):
     peer.settimeout(1)
     try:
         return peer.recv(1) != b""
     except TimeoutError:
         return True
-layers = [layer(0), layer(1)]
+"""
+# Serves a target's disks, one after the other, while somebody is about to log in.
+SECOND = (
+    LAYERS
+    + """
+layers = [layer("second", 0), layer("second", 1)]
 try:
     layers[0].up(())
-    with socket.create_connection(("127.0.0.1", 3260)) as peer:
+    with connected() as peer:
         layers[1].up(())
         print(may_log_in(peer), all(one.is_up() for one in layers))
 finally:
     for one in layers:
         one.down()
 """
+)
+# Takes a target away while somebody is about to log in to another one, and hangs up a second later,
+# or stays; tells whether that one might log in for that second, and which targets are there then.
+GOING = (
+    LAYERS
+    + """
+stays, goes = layer("stays"), layer("goes")
+try:
+    stays.up(())
+    goes.up(())
+    with connected() as peer:
+        going = threading.Thread(target=goes.down)
+        going.start()
+        waited = may_log_in(peer)
+        if sys.argv[1] == "hangs-up":
+            peer.close()
+        going.join()
+    print(waited, goes.is_up(), stays.is_up())
+finally:
+    stays.down()
+    goes.down()
+"""
+)
 SETTLE = 150  # seconds: by itself, udevadm waits for 120
 
 
@@ -196,6 +225,11 @@ class TestImage(DeployedCase):
     def test_a_targets_second_disk_ends_nobodys_login(self):
         done = self.nodes[0].run(["python3", "-c", SECOND], cwd="/opt/src")
         self.assertEqual("True True", done.stdout.strip())
+
+    def test_a_target_that_goes_waits_for_who_logs_in_but_not_for_ever(self):
+        for peer in "hangs-up", "stays":
+            done = self.nodes[0].run(["python3", "-c", GOING, peer], cwd="/opt/src")
+            self.assertEqual("True False True", done.stdout.strip(), peer)
 
     def nodes_of(self, node):
         """Tell whether the half-made device has a node, and the half-removed one."""
