@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     ColumnElement,
     CompoundSelect,
     Connection,
@@ -50,7 +51,18 @@ WHOLE = select(*_NODE).where(_IN_IMAGE)
 """All places of an image."""
 _NAMED = WHOLE.where(among(_TABLE.c.host, "hosts"))
 _CHILDREN = WHOLE.where(_IN_TREES, among(_TABLE.c.parent, "hosts"))
-_AROUND = union_all(_NAMED, _CHILDREN)
+_CHILD = _TABLE.alias("child")
+_PARENTS = (
+    select(*_NODE)
+    .join(
+        _CHILD,
+        (_CHILD.c.image == _TABLE.c.image)
+        & (_CHILD.c.stripe == _TABLE.c.stripe)
+        & (_CHILD.c.parent == _TABLE.c.host),
+    )
+    .where(_CHILD.c.image == bindparam("image"), among(_CHILD.c.host, "hosts"))
+)
+_AROUND = union_all(_NAMED, _CHILDREN, _PARENTS)
 
 _Kinds = tuple[tuple[Kind, bool], ...]
 """Kinds of hosts, and whether they are those of a rack that is known."""
@@ -153,16 +165,16 @@ def _picked_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> It
 
 def _near_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iterator[_Read]:
     images = list(asks)
-    for query, hosts_of in (_AROUND_TOGETHER, "around"), (_NAMED_TOGETHER, "of"):
-        rows = [
-            {"number": number, "image": image.name, "stripe": stripe, "host": host}
-            for number, image in enumerate(images)
-            for host in sorted(getattr(asks[image], hosts_of))
-            for stripe in range(image.stripes)
-        ]
-        if rows:
-            for row in connection.execute(query, said(rows)):
-                yield images[row.number], (place(row), None)
+    rows = [
+        {"number": number, "image": image.name, "stripe": stripe, "host": host, "around": around}
+        for number, image in enumerate(images)
+        for around, hosts in ((True, asks[image].around), (False, asks[image].of))
+        for host in sorted(hosts)
+        for stripe in range(image.stripes)
+    ]
+    if rows:
+        for row in connection.execute(_NEAR_TOGETHER, said(rows)):
+            yield images[row.number], (place(row), None)
 
 
 @cache
@@ -197,6 +209,8 @@ def _said(name: str) -> ColumnElement[Any]:
     """Return what the lines of the statement say under that name."""
     if name in ("image", "host", "rack"):
         return literal_column(f"said.{name}", Text)
+    if name == "around":
+        return literal_column(f"said.{name}", Boolean)
     return literal_column(f"said.{name}", BigInteger if name.startswith("speed") else Integer)
 
 
@@ -209,11 +223,23 @@ def _together(query: Any, *names: str) -> Select[Any]:
 
 
 _THERE = _TABLE.c.image == _said("image"), _TABLE.c.stripe == _said("stripe")
-_NAMED_THERE = select(*_NODE).where(*_THERE, _TABLE.c.host == _said("host"))
-_CHILDREN_THERE = select(*_NODE).where(*_THERE, _TABLE.c.parent == _said("host"))
-# With the limit, PostgreSQL does not read all places to find these.
-_NAMED_TOGETHER = _together(_NAMED_THERE.limit(1), "host")
-_AROUND_TOGETHER = _together(union_all(_NAMED_THERE, _CHILDREN_THERE), "host")
+_CHILD_THERE = (
+    _CHILD.c.image == _said("image"),
+    _CHILD.c.stripe == _said("stripe"),
+    _CHILD.c.host == _said("host"),
+)
+_PARENT_THERE = select(_CHILD.c.parent).where(*_CHILD_THERE).scalar_subquery()
+# A union is looked up line by line. Of a plain select PostgreSQL makes a join, and may read all
+# places for it.
+_NEAR_TOGETHER = _together(
+    union_all(
+        select(*_NODE).where(*_THERE, _TABLE.c.host == _said("host")),
+        select(*_NODE).where(_said("around"), *_THERE, _TABLE.c.parent == _said("host")),
+        select(*_NODE).where(_said("around"), *_THERE, _TABLE.c.host == _PARENT_THERE),
+    ),
+    "host",
+    "around",
+)
 
 
 def _first(

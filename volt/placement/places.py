@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from volt.errors import HostUnknown
 from volt.placement.links import Edge, Links, Newcomer, Node, Totals
-from volt.placement.part import Ask, Change, Pick, Reading, Stored, read
+from volt.placement.part import Ask, Change, Found, Pick, Reading, Stored, read
 
 
 class Places(ABC):
@@ -74,8 +74,7 @@ class Places(ABC):
         """
         self._stored, self._change = stored, change
         if change.hosts:
-            for (stripe, node), _ in (yield Ask(around=change.hosts)):
-                self.restore(stripe, node)
+            self._restore_around(change.hosts, (yield Ask(around=change.hosts)))
         yield from self._picking(self.picks(change))
 
     def _pick(self, picks: Iterable[Pick]) -> None:
@@ -103,13 +102,32 @@ class Places(ABC):
     def _surrounding(self, hosts: Collection[str]) -> Reading:
         """Take in hosts with their children, and who feeds those that are here."""
         if hosts:
-            for (stripe, node), _ in (yield Ask(around=hosts)):
-                self.restore(stripe, node)
-        missing = [links.missing_parents() for links in self._stripes]
+            ask = Ask(around=hosts, of=set().union(*self._missing()) - set(hosts))
+            found = list((yield ask))
+            self._restore_around(hosts, found)
+        else:
+            found = []
+        missing = self._missing()
+        self._restore_missing(missing, found)
         if any(missing):
-            for (stripe, node), _ in (yield Ask(of=set().union(*missing))):
-                if node.host in missing[stripe]:
-                    self.restore(stripe, node)
+            self._restore_missing(missing, (yield Ask(of=set().union(*missing))))
+
+    def _missing(self) -> list[set[str]]:
+        """Return in each stripe who feeds hosts that are here, and is not here."""
+        return [links.missing_parents() for links in self._stripes]
+
+    def _restore_around(self, hosts: Collection[str], found: Iterable[Found]) -> None:
+        named = set(hosts)
+        for (stripe, node), _ in found:
+            if node.host in named or node.parent in named:
+                self.restore(stripe, node)
+
+    def _restore_missing(self, missing: Sequence[set[str]], found: Iterable[Found]) -> None:
+        """Take in those that are missing; then they are not any more."""
+        for (stripe, node), _ in found:
+            if node.host in missing[stripe]:
+                missing[stripe].remove(node.host)
+                self.restore(stripe, node)
 
     def restore(self, stripe: int, node: Node) -> None:
         """Take in a host that has its place in that stripe; fine if it is here already."""
