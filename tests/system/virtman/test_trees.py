@@ -1,12 +1,13 @@
 """Trees of some depth: the same data at the bottom, and as soon as at the top."""
 
 import time
+from statistics import median
 from typing import ClassVar
 
 from lab.waiting import wait_until
 from tests.system.virtman.base import MIB, NEWER, DeployedCase, each, report, sha256
 
-ROUNDS = 7
+ROUNDS = 9
 
 
 class TestForest(DeployedCase):
@@ -60,9 +61,9 @@ class TestChain(DeployedCase):
             shown = {depth: f"{seconds:.2f} s" for depth, seconds in sorted(by_depth.items())}
             report(f"attached, first block read, by depth: {shown}")
             self.assertEqual([1, 2, 3, 4], sorted(by_depth))
-        # On a busy machine open-iscsi adds a second to some logins, at any depth. One quick moment
-        # says nothing, so it is the second quickest.
-        usual = {depth: sorted(by_depth[depth] for by_depth in rounds)[1] for depth in rounds[0]}
+        # what else the machine does meets each depth now and then, and open-iscsi adds a second to
+        # some logins then: one quick moment says nothing
+        usual = {depth: median(by_depth[depth] for by_depth in rounds) for depth in rounds[0]}
         self.assertLess(usual[4], 1.5 * usual[1])
 
     def attach_in_turn(self):
