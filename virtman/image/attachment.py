@@ -229,7 +229,7 @@ class Attachment:
         if self.below is None:
             return
         with self._lying:
-            self.below._open(self.as_user)
+            self.below._begin(self.as_user).result()
             self.below._lie_on_parent()
             self._life.lie_on(self.below.info, layer_format.describe(self.page_caches.read))
 
@@ -241,14 +241,6 @@ class Attachment:
             if not (self.is_attached and self.below.is_attached):
                 self.below.release(self.as_user)
             self.below._release_parents()
-
-    def _open(self, user: str) -> None:
-        opened = self._begin(user)
-        try:
-            opened.result()
-        except BaseException:
-            self.release(user)
-            raise
 
     def _begin(self, user: str) -> Future[None]:
         """Want the image; return what tells once it is up, or why it is not."""

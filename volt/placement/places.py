@@ -101,12 +101,11 @@ class Places(ABC):
 
     def _surrounding(self, hosts: Collection[str]) -> Reading:
         """Take in hosts with their children, and who feeds those that are here."""
+        found: list[Found] = []
         if hosts:
-            ask = Ask(around=hosts, of=set().union(*self._missing()) - set(hosts))
-            found = list((yield ask))
+            of = set().union(*self._missing()) - set(hosts)
+            found += yield Ask(around=hosts, of=of)
             self._restore_around(hosts, found)
-        else:
-            found = []
         missing = self._missing()
         self._restore_missing(missing, found)
         if any(missing):
