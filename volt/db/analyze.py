@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 LOG = logging.getLogger(__name__)
 
-SMALLEST = 64
+SMALLEST = 32
 """Hosts; for fewer any plan will do."""
 
 

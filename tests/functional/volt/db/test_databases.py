@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from unittest import mock
 
 import fixtures
 import testtools
@@ -171,9 +172,21 @@ class TestTransactions(DatabaseCase):
         assert self.values() == [0, 0]
 
     def test_a_connection_that_was_ended_is_replaced(self):
+        self.add(1)
+        self.end_connections()
+        retried(self.add)(1)
+        assert self.values() == [2, 0]
+
+    def test_one_that_was_idle_for_a_while_is_not_even_tried(self):
+        self.add(1)
+        self.end_connections()
+        with mock.patch("volt.db.engine.IDLE", 0):
+            self.add(1)
+        assert self.values() == [2, 0]
+
+    def end_connections(self):
         if self.database == "sqlite":
             self.skipTest("SQLite has no connection that a server could end")
-        self.add(1)
         server = databases.server(self.database)
         if self.database == "postgresql":
             server.query(
@@ -184,8 +197,6 @@ class TestTransactions(DatabaseCase):
             mine = "SELECT id FROM information_schema.processlist WHERE db = "
             for (session,) in server.query(f"{mine} '{self.engine.url.database}'"):
                 server.query(f"KILL {session}")
-        retried(self.add)(1)
-        assert self.values() == [2, 0]
 
 
 class TestUrls(testtools.TestCase):
