@@ -26,6 +26,9 @@ class Memory:
                 fit.sort(key=lambda node: (node.level, node.host), reverse=pick.kind.lowest)
                 for node in fit[: pick.count]:
                     yield (stripe, replace(node)), pick.kind
+                    if node.parent is not None:
+                        parent = self._places.node(node.parent, stripe)
+                        yield (stripe, replace(parent)), None
 
     def _is_fit(self, node, pick):
         kind = pick.kind

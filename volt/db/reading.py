@@ -5,7 +5,7 @@ longer than running it. Other databases have no lateral joins: there it is one f
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
 from typing import Any
@@ -14,11 +14,12 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     ColumnElement,
-    CompoundSelect,
     Connection,
+    FromClause,
     Integer,
     Select,
     Text,
+    and_,
     bindparam,
     false,
     literal,
@@ -63,6 +64,9 @@ _PARENTS = (
     .where(_CHILD.c.image == bindparam("image"), among(_CHILD.c.host, "hosts"))
 )
 _AROUND = union_all(_NAMED, _CHILDREN, _PARENTS)
+_PARENT = _TABLE.alias("parent")
+_OF_NODE = tuple(_PARENT.c[column.name].label(f"parent_{column.name}") for column in _NODE)
+_OF_PARENT = slice(len(_NODE) + 1, 2 * len(_NODE) + 1)
 
 _Kinds = tuple[tuple[Kind, bool], ...]
 """Kinds of hosts, and whether they are those of a rack that is known."""
@@ -134,7 +138,7 @@ def _picked(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iterator[_R
     for image, rack, picks in _wanted(asks):
         asked = {"image": image.name, **_counts(picks)} | ({} if rack is None else {"rack": rack})
         for row in connection.execute(_picking(_kinds(picks), image.stripes), asked):
-            yield image, (place(row), picks[row.pick].kind)
+            yield from _with_parent(image, row, picks)
 
 
 def _near(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iterator[_Read]:
@@ -160,7 +164,14 @@ def _picked_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> It
         ]
         for row in connection.execute(_picking_together(kinds), said(rows)):
             image, _, picks = wanted[row.number]
-            yield image, (place(row), picks[row.pick].kind)
+            yield from _with_parent(image, row, picks)
+
+
+def _with_parent(image: ImageRow, row: Any, picks: Sequence[Pick]) -> Iterator[_Read]:
+    """Return the host of a row, and who feeds it."""
+    yield image, (place(row), picks[row.pick].kind)
+    if row.parent is not None:
+        yield image, (place(row[_OF_PARENT]), None)
 
 
 def _near_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iterator[_Read]:
@@ -178,22 +189,24 @@ def _near_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> Iter
 
 
 @cache
-def _picking(kinds: _Kinds, stripes: int) -> CompoundSelect[Any]:
+def _picking(kinds: _Kinds, stripes: int) -> Select[Any]:
     """Return the query of so many hosts of each kind, of a rack that is known or not."""
-    return union_all(
+    found = union_all(
         *(
             _first(kind, is_known, number, bindparam, literal(stripe))
             for stripe in range(stripes)
             for number, (kind, is_known) in enumerate(kinds)
         )
-    )
+    ).subquery("found")
+    of_image = _PARENT.c.image == bindparam("image")
+    return select(*found.c, *_OF_NODE).outerjoin_from(found, _PARENT, of_image & _feeds(found))
 
 
 @cache
 def _picking_together(kinds: _Kinds) -> Select[Any]:
     """Return the query of the same in several images and stripes."""
     counts = (f"{name}{number}" for number in range(len(kinds)) for name in ("count", "speed"))
-    return _together(
+    table, found = _together(
         union_all(
             *(
                 _first(kind, is_known, number, _said, _said("stripe"))
@@ -203,6 +216,18 @@ def _picking_together(kinds: _Kinds) -> Select[Any]:
         "rack",
         *counts,
     )
+    of_image = _PARENT.c.image == table.c.image
+    # The limit has it looked up row by row.
+    parent = select(*_OF_NODE).where(of_image & _feeds(found)).limit(1).lateral()
+    return (
+        select(*found.c, *parent.c, table.c.number)
+        .join_from(table, found, true())
+        .outerjoin(parent, true())
+    )
+
+
+def _feeds(found: FromClause) -> ColumnElement[bool]:
+    return and_(_PARENT.c.stripe == found.c.stripe, _PARENT.c.host == found.c.parent)
 
 
 def _said(name: str) -> ColumnElement[Any]:
@@ -214,12 +239,10 @@ def _said(name: str) -> ColumnElement[Any]:
     return literal_column(f"said.{name}", BigInteger if name.startswith("speed") else Integer)
 
 
-def _together(query: Any, *names: str) -> Select[Any]:
-    """Return the query of what another one gives for each line of these columns, and its number."""
+def _together(query: Any, *names: str) -> tuple[FromClause, FromClause]:
+    """Return lines of these columns with numbers, and what a query gives for each."""
     of_line = ("number", "image", "stripe", *names)
-    table = lines({name: _said(name).type for name in of_line})
-    found = query.lateral("found")
-    return select(*found.c, table.c.number).join_from(table, found, true())
+    return lines({name: _said(name).type for name in of_line}), query.lateral("found")
 
 
 _THERE = _TABLE.c.image == _said("image"), _TABLE.c.stripe == _said("stripe")
@@ -231,7 +254,7 @@ _CHILD_THERE = (
 _PARENT_THERE = select(_CHILD.c.parent).where(*_CHILD_THERE).scalar_subquery()
 # A union is looked up line by line. Of a plain select PostgreSQL makes a join, and may read all
 # places for it.
-_NEAR_TOGETHER = _together(
+_LINES, _FOUND = _together(
     union_all(
         select(*_NODE).where(*_THERE, _TABLE.c.host == _said("host")),
         select(*_NODE).where(_said("around"), *_THERE, _TABLE.c.parent == _said("host")),
@@ -240,6 +263,7 @@ _NEAR_TOGETHER = _together(
     "host",
     "around",
 )
+_NEAR_TOGETHER = select(*_FOUND.c, _LINES.c.number).join_from(_LINES, _FOUND, true())
 
 
 def _first(

@@ -56,7 +56,7 @@ class Forest(Places):
         super().__init__(self._trees)
 
     def picks(self, change: Change) -> list[Pick]:
-        """Return the nearest leaves and hosts with room, and the lowest inner hosts.
+        """Return the nearest leaves and hosts with room, and the lowest inner hosts if others go.
 
         For racks also some of their own, and entries and roots of any rack.
         """
@@ -66,8 +66,9 @@ class Forest(Places):
         moves = change.others * (fanout + stripes)
         leaves = change.joins + moves + self._movable_spares(change.joins + moves) + 2
         rooms = change.joins + 2 * moves + 2
-        lowest = change.others * stripes + 2
-        picks = [Pick(LEAVES, leaves), Pick(OPEN, rooms), Pick(LOWEST, lowest)]
+        picks = [Pick(LEAVES, leaves), Pick(OPEN, rooms)]
+        if change.others:
+            picks.append(self._lowest(change))
         racks = change.racks.keys() | {
             node.rack for host in change.hosts if (node := self._trees[0].nodes.get(host))
         }
@@ -78,6 +79,9 @@ class Forest(Places):
         for rack in known:
             picks += self._of_rack(rack, change)
         return picks
+
+    def _lowest(self, change: Change) -> Pick:
+        return Pick(LOWEST, change.others * self.limits.stripes + 2)
 
     def _of_rack(self, rack: str | None, change: Change) -> list[Pick]:
         """Return where hosts of a rack may hang, and those whose leaves may have to yield."""
@@ -243,7 +247,7 @@ class Forest(Places):
         known, there is one, as the donor has more in all; so a rack's numbers of inner hosts in
         two trees differ by one at most, however hosts join.
         """
-        lowest = self._lowest_of_uneven(donor, needy) or donor.lowest_inner()
+        lowest = self._lowest_of_uneven(donor, needy) or self._lowest_of(donor)
         lowest = [node for node in lowest if node.host in needy.nodes]
         if not lowest:
             raise PartTooSmall("no lowest host is here with its place in the other tree")
@@ -257,6 +261,10 @@ class Forest(Places):
         needy.promote(needy.nodes[node.host])
         donor.use_free_slots()
         needy.use_free_slots()
+
+    def _lowest_of(self, donor: Tree) -> list[Node]:
+        self._pick([self._lowest(self._change)])  # hosts that join seldom need them
+        return donor.lowest_inner()
 
     def _lowest_of_uneven(self, donor: Tree, needy: Tree) -> list[Node]:
         """Return the donor's lowest hosts of a rack with more inner hosts there.

@@ -100,8 +100,9 @@ Found = tuple[Place, Kind | None]
 class Ask(NamedTuple):
     """Which stored places are wanted next.
 
-    Those that are picked, in each stripe; the places of the hosts ``around`` in all stripes, those
-    of their children, and perhaps of who feeds them; and the places ``of`` hosts in all stripes.
+    Those that are picked, in each stripe, and who feeds them there; the places of the hosts
+    ``around`` in all stripes, those of their children, and perhaps of who feeds them; and the
+    places ``of`` hosts in all stripes.
     """
 
     picks: Sequence[Pick] = ()

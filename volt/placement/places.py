@@ -87,29 +87,40 @@ class Places(ABC):
         if not new:
             return
         self._picked.update(new)
+        found = list((yield Ask(picks=new)))
         in_full = set()
-        for (stripe, node), kind in (yield Ask(picks=new)):
-            self.restore(stripe, node)
-            if kind is not None and kind.in_full:
-                in_full.add(node.host)
-        yield from self._surrounding(in_full)
+        for (stripe, node), kind in found:
+            if kind is not None:
+                self.restore(stripe, node)
+                if kind.in_full:
+                    in_full.add(node.host)
+        yield from self._surrounding(in_full, found)
 
     def _surround(self, host: str) -> None:
         """Take in whom a host feeds, and who feeds it; nothing if this is no part."""
         if self._stored is not None:
             read(self._surrounding({host}), self._stored)
 
-    def _surrounding(self, hosts: Collection[str]) -> Reading:
-        """Take in hosts with their children, and who feeds those that are here."""
-        found: list[Found] = []
+    def _surrounding(self, hosts: Collection[str], found: Sequence[Found] = ()) -> Reading:
+        """Take in hosts with their children, and who feeds those that are here.
+
+        :param found: what of that has been read already
+        """
         if hosts:
-            of = set().union(*self._missing()) - set(hosts)
-            found += yield Ask(around=hosts, of=of)
+            of = self._still_missing(found) - set(hosts)
+            found = [*found, *(yield Ask(around=hosts, of=of))]
             self._restore_around(hosts, found)
         missing = self._missing()
         self._restore_missing(missing, found)
         if any(missing):
             self._restore_missing(missing, (yield Ask(of=set().union(*missing))))
+
+    def _still_missing(self, found: Iterable[Found]) -> set[str]:
+        """Return who feeds hosts that are here, and is neither here nor was found."""
+        missing = self._missing()
+        for (stripe, node), _ in found:
+            missing[stripe].discard(node.host)
+        return set().union(*missing)
 
     def _missing(self) -> list[set[str]]:
         """Return in each stripe who feeds hosts that are here, and is not here."""

@@ -573,9 +573,9 @@ class TestMoves(testtools.TestCase):
         assert forest.picks(Change(joins=1)) == [
             Pick(LEAVES, 3),
             Pick(OPEN, 3),
-            Pick(LOWEST, 2),
             Pick(ENTRIES, 1),
         ]
+        assert Pick(LOWEST, 4) in forest.picks(Change(joins=8, others=1))
         assert Pick(OPEN, 18) in forest.picks(Change(joins=8, others=1))
 
     def test_where_the_source_feeds_all_nothing_is_picked(self):
