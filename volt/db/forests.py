@@ -23,9 +23,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from volt.db import reading
+from volt.db import hosts, reading
 from volt.db.any_of import among
-from volt.db.lines import add, lines, said, takes_lines
+from volt.db.lines import add, adding, lines, said, takes_lines, together
 from volt.db.models import ImageRow, NodeRow, PlacementRow
 from volt.placement import shapes
 from volt.placement.links import Node, Totals
@@ -69,15 +69,14 @@ def _bound(name: str) -> ColumnElement[Any]:
 
 
 _CHANGED = _changing(_bound)
-_CHANGED_AT_ONCE = _changing(
-    lines(
-        {"in_image": Text, "in_stripe": Integer, "in_host": Text, "moved": Boolean}
-        | {"to_parent": Text, "to_standby": Text, "to_moved": BigInteger}
-        | {"to_level": Integer, "to_inner": Boolean}
-        | {"to_fed": Integer, "to_foreign": Integer, "to_accepting": Boolean}
-        | {"to_stray": Boolean, "to_open": Boolean}
-    ).c.__getitem__
-)
+_CHANGES = lines(
+    {"in_image": Text, "in_stripe": Integer, "in_host": Text, "moved": Boolean}
+    | {"to_parent": Text, "to_standby": Text, "to_moved": BigInteger}
+    | {"to_level": Integer, "to_inner": Boolean}
+    | {"to_fed": Integer, "to_foreign": Integer, "to_accepting": Boolean}
+    | {"to_stray": Boolean, "to_open": Boolean},
+    "changed",
+).c
 _BELOW = select(_TABLE.c.stripe, _TABLE.c.host, _TABLE.c.parent).where(
     _IN_IMAGE, _IN_TREES, among(_TABLE.c.parent, "hosts")
 )
@@ -102,18 +101,27 @@ _RENEW = (
     .where(_PLACEMENTS.c.image == bindparam("in_image"), among(_PLACEMENTS.c.host, "hosts"))
     .values(generation=bindparam("to_generation"))
 )
+_NEWS = lines({"image": Text, "host": Text, "generation": BigInteger}, "news").c
+_RENEW_AT_ONCE = (
+    update(_PLACEMENTS)
+    .where(_PLACEMENTS.c.image == _NEWS.image, _PLACEMENTS.c.host == _NEWS.host)
+    .values(generation=_NEWS.generation)
+)
 _TOTALS = ("inner", "at_source", "generation")
-_OF_IMAGES = lines({"name": Text, "inner": JSON, "at_source": JSON, "generation": BigInteger}).c
+_OF_IMAGES = lines(
+    {"name": Text, "inner": JSON, "at_source": JSON, "generation": BigInteger}, "totals"
+).c
 _TOTALS_AT_ONCE = (
     update(_IMAGES)
     .where(_IMAGES.c.name == _OF_IMAGES.name)
     .values({name: _OF_IMAGES[name] for name in _TOTALS})
 )
-_NEWS = lines({"image": Text, "host": Text, "generation": BigInteger}).c
-_RENEW_AT_ONCE = (
-    update(_PLACEMENTS)
-    .where(_PLACEMENTS.c.image == _NEWS.image, _PLACEMENTS.c.host == _NEWS.host)
-    .values(generation=_NEWS.generation)
+_SAVE_AT_ONCE = together(
+    _TOTALS_AT_ONCE,
+    adding(_TABLE, _TABLE.c.keys(), "new"),
+    _changing(_CHANGES.__getitem__),
+    _RENEW_AT_ONCE,
+    hosts.NOTE_AT_ONCE,
 )
 
 
@@ -139,54 +147,67 @@ def parts(session: Session, changes: Mapping[ImageRow, Change]) -> dict[ImageRow
     return found
 
 
-def save(session: Session, changed: Mapping[ImageRow, Places]) -> dict[ImageRow, set[str]]:
-    """Write what changes of places changed; return whose parent or standby it was.
+def save(
+    session: Session,
+    changed: Mapping[ImageRow, Places],
+    joined: Collection[tuple[str, str]] = (),
+) -> dict[ImageRow, set[str]]:
+    """Write what changes of places changed, with an event for each image and host that ``joined``.
 
+    Return whose parent or standby changed. Their placements get their images' present generations.
     The rows of the hosts that left are gone already, those of placed hosts are there.
     """
     for image, places in changed.items():
         image.inner = [one.inner for one in places.totals]
         image.at_source = [one.at_source for one in places.totals]
-    if takes_lines(session.connection()):
-        _store_totals(session, changed)
-    session.flush()
     written = _Written()
     for image, places in changed.items():
         for stripe in range(image.stripes):
             written.add(image, places, stripe)
-    connection = session.connection()
-    add(connection, _TABLE, written.new)
-    if written.changed and takes_lines(connection):
-        connection.execute(_CHANGED_AT_ONCE, said(written.changed))
-    elif written.changed:
-        connection.execute(_CHANGED, written.changed)
+        written.told[image] |= {host for _, host in _below(session, image, written.moved(image))}
+    if takes_lines(session.connection()):
+        _save_at_once(session, written, joined)
+    else:
+        _save_each(session, written, joined)
     if written.feeding:
-        connection.execute(_STANDBY_BELOW, written.feeding)
-    for image in changed:
-        moved_above = {
-            (feed["in_stripe"], feed["in_host"])
-            for feed in written.feeding
-            if feed["in_image"] == image.name
-        }
-        written.told[image] |= {host for _, host in _below(session, image, moved_above)}
+        session.connection().execute(_STANDBY_BELOW, written.feeding)
     return written.told
 
 
-def _store_totals(session: Session, images: Collection[ImageRow]) -> None:
-    """Write those of all of these images at once: by itself a session has a statement for each."""
-    rows = [{name: getattr(image, name) for name in ("name", *_TOTALS)} for image in images]
-    session.connection().execute(_TOTALS_AT_ONCE, said(rows))
-    for image in images:
+def _save_at_once(
+    session: Session, written: "_Written", joined: Collection[tuple[str, str]]
+) -> None:
+    images = written.told
+    totals = [{name: getattr(image, name) for name in ("name", *_TOTALS)} for image in images]
+    session.connection().execute(
+        _SAVE_AT_ONCE,
+        said(totals, "totals")
+        | said(written.new, "new")
+        | said(written.changed, "changed")
+        | said(_news(written.told), "news")
+        | said(hosts.joins(joined), "events"),
+    )
+    for image in images:  # else the session writes them too, by a statement for each
         for name in _TOTALS:
             set_committed_value(image, name, getattr(image, name))
 
 
-def remove(session: Session, image: str, hosts: Collection[str]) -> None:
+def _save_each(session: Session, written: "_Written", joined: Collection[tuple[str, str]]) -> None:
+    session.flush()
+    connection = session.connection()
+    add(connection, _TABLE, written.new)
+    if written.changed:
+        connection.execute(_CHANGED, written.changed)
+    renew(session, written.told)
+    hosts.note_joins(session, joined)
+
+
+def remove(session: Session, image: str, gone: Collection[str]) -> None:
     """Delete the places of hosts that left, before ``save`` writes those of the others."""
-    if hosts:
+    if gone:
         session.connection().execute(
             delete(_TABLE).where(_IN_IMAGE, among(_TABLE.c.host, "hosts")),
-            {"image": image, "hosts": sorted(hosts)},
+            {"image": image, "hosts": sorted(gone)},
         )
 
 
@@ -194,19 +215,22 @@ def renew(session: Session, told: Mapping[ImageRow, Collection[str]]) -> None:
     """Give these hosts' placements their images' present generations."""
     session.flush()
     connection = session.connection()
-    news = [(image, sorted(hosts)) for image, hosts in told.items() if hosts]
     if takes_lines(connection):
-        rows = [
-            {"image": image.name, "host": host, "generation": image.generation}
-            for image, hosts in news
-            for host in hosts
-        ]
-        if rows:
-            connection.execute(_RENEW_AT_ONCE, said(rows))
+        if any(told.values()):
+            connection.execute(_RENEW_AT_ONCE, said(_news(told), "news"))
         return
-    for image, hosts in news:
-        values = {"in_image": image.name, "to_generation": image.generation}
-        connection.execute(_RENEW, values | {"hosts": hosts})
+    for image, names in told.items():
+        if names:
+            values = {"in_image": image.name, "to_generation": image.generation}
+            connection.execute(_RENEW, values | {"hosts": sorted(names)})
+
+
+def _news(told: Mapping[ImageRow, Collection[str]]) -> list[dict[str, Any]]:
+    return [
+        {"image": image.name, "host": host, "generation": image.generation}
+        for image, names in told.items()
+        for host in sorted(names)
+    ]
 
 
 def readers(session: Session, image: ImageRow, host: str) -> set[str]:
@@ -222,9 +246,9 @@ def near_source(session: Session, image: str) -> set[str]:
     return set(rows.scalars())
 
 
-def depths(session: Session, image: ImageRow, hosts: Collection[str]) -> dict[tuple[int, str], int]:
+def depths(session: Session, image: ImageRow, names: Collection[str]) -> dict[tuple[int, str], int]:
     """Return how far from the source hosts are, by stripe and host."""
-    rows = session.connection().execute(_DEPTHS, {"image": image.name, "hosts": sorted(hosts)})
+    rows = session.connection().execute(_DEPTHS, {"image": image.name, "hosts": sorted(names)})
     return {(row.stripe, row.host): row.depth for row in rows}
 
 
@@ -237,6 +261,14 @@ class _Written:
         self.feeding: list[dict[str, Any]] = []
         """Hosts that have children and got another parent: the standby of these."""
         self.told: dict[ImageRow, set[str]] = defaultdict(set)
+
+    def moved(self, image: ImageRow) -> set[tuple[int, str]]:
+        """Return stripes and hosts that have children and got another parent."""
+        return {
+            (feed["in_stripe"], feed["in_host"])
+            for feed in self.feeding
+            if feed["in_image"] == image.name
+        }
 
     def add(self, image: ImageRow, places: Places, stripe: int) -> None:
         """Take in what changed in a stripe."""

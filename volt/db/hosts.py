@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Boolean,
     ColumnElement,
     Text,
@@ -25,7 +26,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from volt.db.any_of import among
-from volt.db.lines import add, lines, said, takes_lines
+from volt.db.lines import add, adding, lines, said, takes_lines
 from volt.db.models import (
     AccusationRow,
     ClockRow,
@@ -59,18 +60,40 @@ def _new(name: ColumnElement[str], of_host: ColumnElement[str]) -> dict[str, Any
     }
 
 
+_WIRING = ("rack", "speed")
+_SEEN = ("seen", *_WIRING)
 _NEW = _new(bindparam("name"), bindparam("of_host"))
-_NAMED = lines({"name": Text}).c.name
-_NEW_AT_ONCE = _new(_NAMED, _NAMED)
-_ADD_AT_ONCE = (
-    postgresql.insert(_TABLE)
-    .from_select(list(_NEW_AT_ONCE), select(*_NEW_AT_ONCE.values()))
-    .on_conflict_do_nothing()
-)
+_NEW_WIRED = _NEW | {name: bindparam(name) for name in _WIRING}
+_NAMED = lines({"name": Text, "rack": Text, "speed": BigInteger}).c
+_NEW_AT_ONCE = _new(_NAMED.name, _NAMED.name)
+_NEW_WIRED_AT_ONCE = _NEW_AT_ONCE | {name: _NAMED[name] for name in _WIRING}
+
+
+def _inserting(new: Mapping[str, Any]) -> Any:
+    return postgresql.insert(_TABLE).from_select(list(new), select(*new.values()))
+
+
+def _updating(insert: Any) -> Any:
+    """Return that insert, which changes rows that are there; not MariaDB's."""
+    news = {name: insert.excluded[name] for name in _SEEN}
+    return insert.on_conflict_do_update(index_elements=[_TABLE.c.name], set_=news)
+
+
+def _updating_mariadb(insert: Any) -> Any:
+    return insert.on_duplicate_key_update({name: insert.inserted[name] for name in _SEEN})
+
+
+_ADD_AT_ONCE = _inserting(_NEW_AT_ONCE).on_conflict_do_nothing()
 _ADD: Mapping[str, Any] = {
     "sqlite": sqlite.insert(_TABLE).values(_NEW).on_conflict_do_nothing(),
     "mysql": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
     "mariadb": mysql.insert(_TABLE).values(_NEW).prefix_with("IGNORE"),
+}
+_ARRIVE_AT_ONCE = _updating(_inserting(_NEW_WIRED_AT_ONCE))
+_ARRIVE: Mapping[str, Any] = {
+    "sqlite": _updating(sqlite.insert(_TABLE).values(_NEW_WIRED)),
+    "mysql": _updating_mariadb(mysql.insert(_TABLE).values(_NEW_WIRED)),
+    "mariadb": _updating_mariadb(mysql.insert(_TABLE).values(_NEW_WIRED)),
 }
 _HELD = ("name", "rack", "speed", "draining", "overloaded", "taking", "needs")
 _LOCKED = (
@@ -79,15 +102,9 @@ _LOCKED = (
     .order_by(_TABLE.c.name)
     .with_for_update()
 )
-_ALIVE = update(_TABLE).where(among(_TABLE.c.name, "names")).values(seen=_NOW)
 _TAKING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(taking=bindparam("now"))
 _NEEDING = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(needs=bindparam("to_needs"))
-)
-_WIRED = (
-    update(_TABLE)
-    .where(_TABLE.c.name == bindparam("in_name"))
-    .values(rack=bindparam("to_rack"), speed=bindparam("to_speed"))
 )
 _PLACES: Any = PlacementRow.__table__
 _CONFIRMED = (
@@ -139,6 +156,10 @@ _HEARD_AT_ONCE = (
     .where(_TABLE.c.name == _SAID.c.name, among(_TABLE.c.name, "names"))
     .values(seen=_NOW, overloaded=_SAID.c.overloaded, report=_SAID.c.report)
 )
+
+
+NOTE_AT_ONCE = adding(EventRow.__table__, ("at", "kind", "detail", "image", "host"), "events")
+"""What keeps events, beside other changes of one statement."""
 
 
 def tick(session: Session) -> int:
@@ -210,24 +231,27 @@ def loads(session: Session) -> list[float]:
     return [float(max(received[rack], sent[rack])) for rack in received]
 
 
-def alive(session: Session, names: Collection[str]) -> None:
-    """Note that these hosts, whose rows are held, were heard of just now."""
-    session.connection().execute(_ALIVE, {"names": sorted(names)})
-
-
 def _lock(session: Session, names: Collection[str]) -> dict[str, Held]:
     rows = session.connection().execute(_LOCKED, {"names": names})
     return {row.name: Held(*row) for row in rows}
 
 
-def wire(session: Session, wirings: Mapping[str, Wiring]) -> None:
-    """Note how these hosts, whose rows are held, are connected now."""
+def arrive(session: Session, wirings: Mapping[str, Wiring]) -> None:
+    """Note that these hosts were heard of just now, and how they are connected.
+
+    Their rows are locked then, and made where missing.
+    """
+    if not wirings:
+        return
     rows = [
-        {"in_name": name, "to_rack": wirings[name].rack, "to_speed": wirings[name].speed}
+        {"name": name, "of_host": name, "rack": wirings[name].rack, "speed": wirings[name].speed}
         for name in sorted(wirings)
     ]
-    if rows:
-        session.connection().execute(_WIRED, rows)
+    connection = session.connection()
+    if takes_lines(connection):
+        connection.execute(_ARRIVE_AT_ONCE, said(rows))
+    else:
+        connection.execute(_ARRIVE[connection.dialect.name], rows)
 
 
 def heard(session: Session, reports: Mapping[str, Report]) -> None:
@@ -279,12 +303,22 @@ def note_joins(session: Session, joins: Collection[tuple[str, str]]) -> None:
     _note(session, "join", joins, "")
 
 
+def joins(about: Collection[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return the lines that ``NOTE_AT_ONCE`` makes such events of."""
+    return _events("join", about, "")
+
+
 def _note(
     session: Session, kind: str, about: Collection[tuple[str | None, str | None]], detail: str
 ) -> None:
+    add(session.connection(), EventRow.__table__, _events(kind, about, detail))
+
+
+def _events(
+    kind: str, about: Iterable[tuple[str | None, str | None]], detail: str
+) -> list[dict[str, Any]]:
     said = {"at": datetime.now(UTC), "kind": kind, "detail": detail}
-    rows = [said | {"image": image, "host": host} for image, host in about]
-    add(session.connection(), EventRow.__table__, rows)
+    return [said | {"image": image, "host": host} for image, host in about]
 
 
 def silent_of(session: Session, names: Collection[str], before: int | None) -> list[str]:

@@ -11,18 +11,23 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
+    Delete,
     Insert,
+    Select,
     TableValuedAlias,
     Text,
+    Update,
     bindparam,
     column,
     func,
     insert,
+    literal,
     select,
 )
 from sqlalchemy.dialects.postgresql import JSON
 
-_SAID = "said"
+SAID = "said"
+"""What a statement calls its lines, if it has no others."""
 
 
 def takes_lines(connection: Connection) -> bool:
@@ -30,18 +35,18 @@ def takes_lines(connection: Connection) -> bool:
     return connection.dialect.name == "postgresql"
 
 
-def lines(columns: Mapping[str, Any]) -> TableValuedAlias:
+def lines(columns: Mapping[str, Any], name: str = SAID) -> TableValuedAlias:
     """Return a table of these columns and types, for a statement that is given ``said``."""
     return (
-        func.json_to_recordset(bindparam(_SAID, type_=Text).cast(JSON))
-        .table_valued(*(column(name, kind) for name, kind in columns.items()))
-        .render_derived(name=_SAID, with_types=True)
+        func.json_to_recordset(bindparam(name, type_=Text).cast(JSON))
+        .table_valued(*(column(each, kind) for each, kind in columns.items()))
+        .render_derived(name=name, with_types=True)
     )
 
 
-def said(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def said(rows: Iterable[Mapping[str, Any]], name: str = SAID) -> dict[str, str]:
     """Return the parameter that gives ``lines`` these rows."""
-    return {_SAID: _ENCODER.encode(list(rows))}
+    return {name: _ENCODER.encode(list(rows))}
 
 
 def add(connection: Connection, table: Any, rows: Collection[Mapping[str, Any]]) -> None:
@@ -54,8 +59,20 @@ def add(connection: Connection, table: Any, rows: Collection[Mapping[str, Any]])
 
 @cache
 def _adding(table: Any, names: tuple[str, ...]) -> Insert:
-    found = lines({name: table.c[name].type for name in names})
-    return insert(table).from_select(names, select(*found.c))
+    return adding(table, names, SAID)
+
+
+def adding(table: Any, columns: Iterable[str], name: str) -> Insert:
+    """Return the statement that inserts lines of these columns."""
+    found = lines({each: table.c[each].type for each in columns}, name)
+    return insert(table).from_select(list(columns), select(*found.c))
+
+
+def together(*changes: Insert | Update | Delete) -> Select[int]:
+    """Return a statement that makes all of these changes; none of them sees those of the others."""
+    return select(literal(1)).add_cte(
+        *(change.cte(f"change{number}") for number, change in enumerate(changes))
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Select, func, select, union
+from sqlalchemy import Select, func, literal_column, select, union
 from sqlalchemy.orm import Session
 
 from volt.db import caps, copies
@@ -65,7 +65,8 @@ _OF_STANDBY = slice(_OF_PARENT.stop, _OF_PARENT.stop + len(columns.PORTAL))
 _STANDING = ("host", "generation", "left", *columns.PORTAL)
 _STANDINGS = _of(_PLACES, *_STANDING)
 _WAITING = select(*(_PLACES.c[name] for name in ("image", *_STANDING))).where(
-    _PLACES.c.generation == WAITING
+    # Said in the statement, not beside it: else the index of those who wait would not do.
+    _PLACES.c.generation == literal_column(str(WAITING))
 )
 _STANDINGS_AND_WAITING = union(_STANDINGS, _WAITING)
 _PORTALS = _of(_PLACES, "host", *columns.PORTAL)

@@ -48,8 +48,9 @@ class Batches(Generic[Item, Result]):
         """Let ``work`` answer up to ``largest`` items, in their order.
 
         A batch that is not full waits for others. If nothing is worked on, it is ``alone``
-        seconds, for work that is not urgent. And ``between`` seconds are between a batch and the
-        next: who was answered may ask for more, and would else be late for that one.
+        seconds, for work that is not urgent. And up to ``between`` seconds are between a batch and
+        the next: who was answered may ask for more, and would else be late for that one. It is
+        less once as many wait as were answered or waited when the last batch ended.
         Where work fails, it is given the items one by one, so that only those that are at fault
         fail; but not while Volt is unavailable, when each would fail.
         """
@@ -62,12 +63,16 @@ class Batches(Generic[Item, Result]):
         self._waiting: deque[_Call[Item, Result]] = deque()
         self._is_busy = False
         self._ended = -math.inf  # when the last batch was answered
+        self._expected = 0  # who was answered or waited then
+        self._all = Event()  # set once so many wait
 
     def run(self, item: Item) -> Result:
         """Return what the work made of the item."""
         mine: _Call[Item, Result] = _Call(item)
         with self._lock:
             self._waiting.append(mine)
+            if len(self._waiting) >= self._expected:
+                self._all.set()
             is_alone = mine.leads = not self._is_busy
             self._is_busy = True
         if not is_alone:
@@ -81,9 +86,13 @@ class Batches(Generic[Item, Result]):
 
     def _gather(self, least: float) -> None:
         """Wait for others: so many seconds at least."""
-        seconds = max(least, self._ended + self._between - time.monotonic())
-        if seconds > 0 and len(self._waiting) < self._largest:
-            time.sleep(seconds)
+        if len(self._waiting) >= self._largest:
+            return
+        if least > 0:
+            time.sleep(least)
+        left = self._ended + self._between - time.monotonic()
+        if left > 0:
+            self._all.wait(left)
 
     def _lead(self) -> None:
         """Answer the first who wait, and let the next one lead."""
@@ -93,6 +102,8 @@ class Batches(Generic[Item, Result]):
         self._answer(batch)
         with self._lock:
             self._ended = time.monotonic()
+            self._expected = min(len(batch) + len(self._waiting), self._largest)
+            self._all.clear()
             self._is_busy = bool(self._waiting)
             if self._waiting:
                 # Before those who are answered: the database is busy while they send it on.

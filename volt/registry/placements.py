@@ -11,7 +11,6 @@ Should a worker die before that, the next join has its hosts placed too.
 """
 
 import logging
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -38,8 +37,8 @@ LOG = logging.getLogger(__name__)
 LARGEST_BATCH = 64
 """Joins in one transaction: more share its cost, but the first waits for the last."""
 
-GATHERING = 0.015
-"""Seconds between two such transactions of a worker: then the next one has more joins to share."""
+GATHERING = 0.03
+"""Seconds at most between two such transactions of a worker, for more joins to share one."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +127,7 @@ class Placements:
             joins = {key: one for key, one in wanted.items() if key[0] in known}
             present = placements.standings(session, joins)
             _wait(session, [one for key, one in joins.items() if key not in present])
-            wirings = {one.host: one.wiring for one in joins.values()}
-            held = hosts.hold(session, wirings)
-            hosts.alive(session, wirings)
-            hosts.wire(
-                session, {host: one for host, one in wirings.items() if held[host].wiring != one}
-            )
+            hosts.arrive(session, {one.host: one.wiring for one in joins.values()})
         return {key for key in joins if key not in present or present[key].is_leaving}
 
     @retried
@@ -144,38 +138,33 @@ class Placements:
         few transactions, whichever workers it asks. Without ``with_others``, hosts that wait for
         images that none of these wants wait on.
         """
-        names = sorted({image for image, _ in wanted})
-        with self._turns.of_all(names), self._writing.begin() as session:
+        names = {image for image, _ in wanted}
+        with self._turns.of_all(sorted(names)), self._writing.begin() as session:
             placements.take_turn(session)
-            rows = images.held(session, _due(session, wanted, with_others))
-            if not rows:
+            # Who is removed until the images are held has no row that a place could belong to:
+            # then all of this is done again.
+            present = placements.standings(session, wanted, with_waiting=with_others)
+            moved = {
+                key: one.portal
+                for key, one in wanted.items()
+                if key in present and present[key].portal != one.portal
+            }
+            returning = {key for key in wanted if key in present and present[key].is_leaving}
+            joining = returning | {key for key, one in present.items() if one.is_waiting}
+            if not (moved or joining):
                 hurry(session)  # nothing is to be kept
                 return 0
-            wanted = {key: one for key, one in wanted.items() if key[0] in rows}
-            present = {
-                key: one
-                for key, one in placements.standings(session, wanted, with_waiting=True).items()
-                if key[0] in rows
-            }
-            told: dict[str, set[str]] = defaultdict(set)
-            for (image, host), one in wanted.items():
-                if (image, host) in present and present[image, host].portal != one.portal:
-                    told[image] |= _move(session, rows[image], host, one.portal)
-            returning = {key for key in wanted if key in present and present[key].is_leaving}
-            waiting = {key for key, standing in present.items() if standing.is_waiting}
+            rows = images.held(session, {image for image, _ in moved.keys() | joining})
             _return(session, returning)
-            new = _by_image(returning | waiting)
-            held = hosts.hold(session, {host for _, host in returning | waiting})
-            joining = {rows[image]: [held[host] for host in new[image]] for image in new}
-            for row, those in placing.join(session, joining).items():
-                told[row.name] |= those
-            hosts.note_joins(session, sorted(returning | waiting))
-            for image in told.keys() - new.keys():
-                rows[image].generation += 1
-            forests.renew(session, {rows[image]: those for image, those in told.items()})
-        for image, host in sorted(returning | waiting):
+            held = hosts.hold(session, {host for _, host in joining})
+            new = _by_image(joining)
+            placing.join(
+                session, {rows[image]: [held[host] for host in new[image]] for image in new}
+            )
+            _move(session, rows, moved, new)
+        for image, host in sorted(joining):
             LOG.info("Host %s placed in image %s", host, image)
-        return len(returning | waiting)
+        return len(joining)
 
     @retried
     def _found(self, wanted: Collection[Key]) -> dict[Key, Placement]:
@@ -329,33 +318,30 @@ def _placeless(image: str, host: str) -> HostUnknown:
     return HostUnknown(f"host {host} has no place in image {image}: let it join first")
 
 
-def _due(session: Session, wanted: Mapping[Key, _Join], with_others: bool) -> set[str]:
-    """Return the images in which hosts wait, or those of them that are wanted.
+def _move(
+    session: Session,
+    rows: Mapping[str, ImageRow],
+    moved: Mapping[Key, Portal],
+    changed: Collection[str],
+) -> None:
+    """Let placed hosts serve elsewhere, and tell those who have to know.
 
-    None if all of these hosts are where they want.
+    The generations of the images that ``changed`` are new already.
     """
-    present = placements.standings(session, wanted, with_waiting=True)
-    due = {
-        image
-        for (image, host), one in wanted.items()
-        if (image, host) in present and not present[image, host].is_placed(one.portal)
-    }
-    if due and with_others:
-        due |= {image for (image, _), standing in present.items() if standing.is_waiting}
-    return due
-
-
-def _move(session: Session, image: ImageRow, host: str, portal: Portal) -> set[str]:
-    """Let a placed host serve elsewhere; return those who have to know."""
-    session.execute(
-        update(PlacementRow)
-        .where(PlacementRow.image == image.name, PlacementRow.host == host)
-        .values(columns.values(portal))
-    )
-    readers = forests.readers(session, image, host)
-    if host in copies.understudies(session, image.name):
-        readers |= forests.near_source(session, image.name)
-    return readers
+    for image, names in _by_image(moved).items():
+        told = set()
+        for host in names:
+            session.execute(
+                update(PlacementRow)
+                .where(PlacementRow.image == image, PlacementRow.host == host)
+                .values(columns.values(moved[image, host]))
+            )
+            told |= forests.readers(session, rows[image], host)
+        if not set(names).isdisjoint(copies.understudies(session, image)):
+            told |= forests.near_source(session, image)
+        if image not in changed:
+            rows[image].generation += 1
+        forests.renew(session, {rows[image]: told})
 
 
 def _wait(session: Session, joins: Iterable[_Join]) -> None:

@@ -31,9 +31,10 @@ class _Act:
     gone: Collection[str] = ()
 
 
-def join(session: Session, new: Mapping[ImageRow, Collection[Held]]) -> dict[ImageRow, set[str]]:
-    """Put hosts that wait into the trees; return whose placement changed, theirs included."""
-    return _change(session, {image: _joining(hosts) for image, hosts in new.items()})
+def join(session: Session, new: Mapping[ImageRow, Collection[Held]]) -> None:
+    """Put hosts that wait into the trees, and tell whose placement changed, theirs included."""
+    joined = [(image.name, host.name) for image, hosts in new.items() for host in hosts]
+    _change(session, {image: _joining(hosts) for image, hosts in new.items()}, joined)
 
 
 def _joining(hosts: Collection[Held]) -> _Act:
@@ -63,8 +64,6 @@ def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bo
 
     act = _Act(do, Change(names, others=len(names)), names)
     told = _change(session, {image: act})[image]
-    if had_all:
-        told |= forests.near_source(session, image.name)
     if image.home in names:
         gone, image.home = image.home, other_home(session, image, names)
         renew_all(session, image)
@@ -72,8 +71,8 @@ def leave(session: Session, image: ImageRow, names: Collection[str], had_all: bo
             hosts.note(session, "rehome", [image.home], image.name)
         else:
             hosts.note(session, "home_gone", [gone], image.name)
-    else:
-        forests.renew(session, {image: told})
+    elif had_all:
+        forests.renew(session, {image: forests.near_source(session, image.name)})
     LOG.info("%d hosts leave image %s, %d told", len(names), image.name, len(told))
 
 
@@ -143,8 +142,7 @@ def adjust(session: Session, image: ImageRow, host: Held) -> None:
         else:
             places.relieve(host.name)
 
-    act = _Act(do, Change([host.name], others=1))
-    forests.renew(session, _change(session, {image: act}))
+    _change(session, {image: _Act(do, Change([host.name], others=1))})
 
 
 def follow(
@@ -158,18 +156,20 @@ def follow(
     part = forests.part(session, image, Change([host], others=1))
     if part.follow(host, traffic, uplinks):
         image.generation += 1
-        forests.renew(session, forests.save(session, {image: part}))
+        forests.save(session, {image: part})
         LOG.info("Host %s is overloaded: it feeds less in image %s", host, image.name)
 
 
-def _change(session: Session, acts: Mapping[ImageRow, _Act]) -> dict[ImageRow, set[str]]:
-    """Change the trees of images; return whose parent or standby changed."""
+def _change(
+    session: Session, acts: Mapping[ImageRow, _Act], joined: Collection[tuple[str, str]] = ()
+) -> dict[ImageRow, set[str]]:
+    """Change the trees of images, and tell whose parent or standby changed; return these."""
     parts = forests.parts(session, {image: act.change for image, act in acts.items()})
     changed = {image: _done(session, image, acts[image], part) for image, part in parts.items()}
     for image, act in acts.items():
         forests.remove(session, image.name, act.gone)
         image.generation += 1
-    return forests.save(session, changed)
+    return forests.save(session, changed, joined)
 
 
 def _done(session: Session, image: ImageRow, act: _Act, part: Places) -> Places:

@@ -19,6 +19,7 @@ from volt.model.images import NewImage
 from volt.model.placements import State
 from volt.placement.rules import Shape
 from volt.registry.batches import Turns
+from volt.registry.images import held
 from volt.registry.placements import Placements
 from volt.transport import Portal
 from volt.transport.iscsi import Chap
@@ -212,6 +213,24 @@ class TestInterruptedJoins(TreesCase):
         self.join("b")
         self.check_trees("ab")
         assert len(self.placements.show("x", "b").stripes) == 2
+
+    def test_who_is_removed_as_images_are_held_keeps_nobody_from_a_place(self):
+        if self.database == "sqlite":
+            self.skipTest("its writers take turns")
+        with mock.patch("volt.registry.images.held", side_effect=self.removing(held)) as holding:
+            self.join("c")
+        assert holding.call_count == 2
+        self.check_trees("ac")
+        self.assertRaises(errors.HostUnknown, self.placements.show, "x", "b")
+
+    def removing(self, held):
+        """Return what holds images once somebody has removed a host that waits."""
+
+        def remove_and_hold(session, names):
+            Placements(self.ground.engine, Turns()).remove("x", "b")
+            return held(session, names)
+
+        return remove_and_hold
 
     def test_it_can_be_removed_or_expired_instead(self):
         self.interrupt("c")

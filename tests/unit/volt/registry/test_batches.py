@@ -1,6 +1,5 @@
 """How callers share a piece of work."""
 
-import itertools
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -114,27 +113,51 @@ class TestBatches(testtools.TestCase):
         assert not batches._waiting
         assert not batches._is_busy
 
-    def test_some_time_is_between_two_batches(self):
-        # each batch looks at the clock before it begins, and when it ends
-        slept = self.slept([1.0, 7.0, 7.25, 8.0, 9.0, 9.5])
-        batches = Batches(self.work, largest=2, between=1)
+    def test_a_batch_waits_for_those_who_were_answered(self):
+        batches = Batches(self.work, largest=10, between=PATIENCE)
+        first = self.begin(batches, 1)
+        waiting = self.queue(batches, [2, 3])
+        self.work.go.release(2)
+        assert first.result(PATIENCE) == 2
+        assert self.work.batches == [[1]]
+        waiting.append(self.pool.submit(batches.run, 4))
+        assert [future.result(PATIENCE) for future in waiting] == [4, 6, 8]
+        assert self.work.batches == [[1], [2, 3, 4]]
+
+    def test_who_comes_alone_waits_for_nobody(self):
+        batches = Batches(self.work, largest=10, between=PATIENCE)
         self.work.go.release(3)
+        waited = self.waited(batches)
         assert [batches.run(item) for item in (1, 2, 3)] == [2, 4, 6]
-        assert slept == [0.75]
+        assert waited == [True, True]
+
+    def test_a_batch_waits_no_longer_than_it_may(self):
+        # each batch looks at the clock before it begins, and when it ends
+        clock = types.SimpleNamespace(monotonic=iter([7.0, 7.0, 7.25, 8.0]).__next__)
+        self.useFixture(fixtures.MockPatchObject(module, "time", clock))
+        batches = Batches(self.work, largest=10, between=1)
+        waited = self.waited(batches)
+        first = self.begin(batches, 1)
+        waiting = self.queue(batches, [2, 3])
+        self.work.go.release(2)
+        assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6]
+        assert waited == [0.75]
 
     def test_a_batch_that_is_full_waits_for_nobody(self):
-        slept = self.slept(itertools.repeat(7.0))
-        batches = Batches(self.work, largest=2, between=1)
+        batches = Batches(self.work, largest=2, between=PATIENCE)
         first = self.begin(batches, 1)
-        waiting = self.queue(batches, [2, 3, 4])
-        self.work.go.release(3)
-        assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6, 8]
-        assert self.work.batches == [[1], [2, 3], [4]]
-        assert slept == [1]
+        waiting = self.queue(batches, [2, 3])
+        self.work.go.release(2)
+        assert [future.result(PATIENCE) for future in [first, *waiting]] == [2, 4, 6]
+        assert self.work.batches == [[1], [2, 3]]
 
-    def slept(self, moments):
-        """Have the clock show these seconds in turn; return how long is waited."""
-        slept = []
-        clock = types.SimpleNamespace(monotonic=iter(moments).__next__, sleep=slept.append)
-        self.useFixture(fixtures.MockPatchObject(module, "time", clock))
-        return slept
+    def waited(self, batches):
+        """Return how long is waited for others, without waiting; True if they are there."""
+        waited = []
+        there = batches._all
+
+        def wait(seconds):
+            waited.append(there.is_set() or seconds)
+
+        batches._all = types.SimpleNamespace(set=there.set, clear=there.clear, wait=wait)
+        return waited
