@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Text,
     TypeDecorator,
+    text,
 )
 from sqlalchemy.dialects.mysql import MEDIUMBLOB, MEDIUMTEXT
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -224,8 +225,8 @@ class PlacementRow(Served, Base):
     __table_args__ = (
         Index(None, "host"),
         Index(None, "image", "generation"),
-        Index(None, "generation"),  # few wait
-        Index(None, "image", "whole", "host"),
+        Index(None, "generation", postgresql_where=text(f"generation = {WAITING}")),
+        Index(None, "image", "whole", "host", postgresql_where=text("whole")),
     )
 
     @property
@@ -268,7 +269,9 @@ class NodeRow(Base):
         ),
         Index(None, "image", "stripe", "parent"),
         Index(None, "image", "stripe", "inner", "level", "host"),
-        Index(None, "image", "stripe", "open", "level", "host"),
-        Index(None, "image", "stripe", "rack", "open", "level", "host"),
+        Index(None, "image", "stripe", "open", "level", "host", postgresql_where=text("open")),
+        Index(
+            None, "image", "stripe", "rack", "open", "level", "host", postgresql_where=text("open")
+        ),
         Index(None, "image", "stripe", "rack", "inner", "stray", "level", "host"),
     )
