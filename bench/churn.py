@@ -118,7 +118,7 @@ def _kill(volt: Volt, server: Postgresql, seconds: float, step: Step) -> dict[st
         killed[f"{what}s_killed"] += 1
     _pass(SETTLED, step)
     early = max(map(memory, volt.workers()))
-    busy = Cores(volt.processes()), Cores(server.processes())
+    busy = Cores(volt.processes), Cores(server.processes)
     _pass(begin + seconds - time.monotonic(), step)
     return {
         **killed,

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,13 +12,20 @@ _TICK = os.sysconf("SC_CLK_TCK")
 class Cores:
     """Processor seconds a second, from when it was made."""
 
-    def __init__(self, processes: Iterable[int]) -> None:
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        """Ask ``processes`` for those that are there, now and in the end."""
+        self._processes = processes
         self._began = time.monotonic()
-        self._seconds = {pid: seconds(pid) for pid in processes}
+        self._seconds = {pid: seconds(pid) for pid in processes()}
 
     def used(self) -> float:
-        """Return how many processors these processes kept busy on average."""
-        took = sum(max(0.0, seconds(pid) - before) for pid, before in self._seconds.items())
+        """Return how many processors these processes kept busy on average.
+
+        What one that ended meanwhile took is not known.
+        """
+        took = sum(
+            max(0.0, seconds(pid) - self._seconds.get(pid, 0.0)) for pid in self._processes()
+        )
         return took / (time.monotonic() - self._began)
 
 

@@ -115,12 +115,12 @@ class _Run:
 
     async def joins(self, volt: Volt, source_port: int) -> dict[str, Any]:
         """Let all hosts join, and report once."""
-        self._open(volt, IN_FLIGHT)
+        await self._open(volt, IN_FLIGHT)
         for image in self._images():
             await self._create_image(image, source_port)
         before = self._size()
         figures = await self._joins()
-        self._open(volt, REPORTING)
+        await self._open(volt, REPORTING)
         hosts = list(self._generations)
         await self._beat(hosts, INTERVAL, [], self._progress.step("first heartbeats", len(hosts)))
         grown = None if before is None else (self._size() - before) / len(hosts)
@@ -129,7 +129,7 @@ class _Run:
 
     async def life(self, volt: Volt) -> dict[str, Any]:
         """Let all hosts report for a while, then some fall silent."""
-        self._open(volt, REPORTING)
+        await self._open(volt, REPORTING)
         beats = await self._heartbeats()
         silent, expired, faults = await self._expiry()
         return {**beats, "silent": silent, "expire_1000_s": expired, "faults": faults}
@@ -140,9 +140,12 @@ class _Run:
             return None
         return self._server.query("SELECT pg_database_size('volt')")[0][0]
 
-    def _open(self, volt: Volt, connections: int) -> None:
+    async def _open(self, volt: Volt, connections: int) -> None:
+        """Connect one after the other, as agents do; all at once, one worker may get most."""
         self._volt = volt
         self._clients = [volt.client() for _ in range(connections)]
+        for client in self._clients:
+            await self._ask(client, "GET", "/healthz")
 
     async def _create_image(self, image: str, port: int) -> None:
         body = {"name": image, "size": 1 << 30, "source": source(port)}
@@ -159,7 +162,7 @@ class _Run:
         for stop in sorted({*(n for n in probed if n < len(joins)), len(joins)}):
             part = joins[begun:stop]
             begun = stop
-            busy = self._volt_cores(), self._database_cores(), Cores([os.getpid()])
+            busy = self._volt_cores(), self._database_cores(), Cores(lambda: [os.getpid()])
             began = time.monotonic()
             async with asyncio.timeout(LONGEST):
                 await self._together(part, lambda c, pair: self._timed_join(c, pair, took, step))
@@ -192,10 +195,10 @@ class _Run:
         return touched / PROBES
 
     def _volt_cores(self) -> Cores:
-        return Cores(self._volt.processes())
+        return Cores(self._volt.processes)
 
     def _database_cores(self) -> Cores:
-        return Cores(self._server.processes() if self._server else ())
+        return Cores(self._server.processes if self._server else tuple)
 
     async def _heartbeats(self) -> dict[str, Any]:
         hosts = list(self._generations)
