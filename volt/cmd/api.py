@@ -113,6 +113,7 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that stops at once: it answers who waits, and closes what is idle."""
 
     sockets: list[Any]
+    _stopping: gevent.Greenlet | None = None
 
     def init_process(self) -> None:
         # They do not change any more. Looking each up anew, as gunicorn does, costs a tenth of
@@ -141,7 +142,12 @@ class _Greenlets(GeventWorker):  # type: ignore[misc]  # gunicorn has no types
 
     def handle_exit(self, sig: int, frame: object) -> None:
         super().handle_exit(sig, frame)
-        gevent.spawn(self._stop)  # a signal handler must not block
+        self._stopping = gevent.spawn(self._stop)  # a signal handler must not block
+
+    def run(self) -> None:
+        super().run()
+        if self._stopping is not None:  # else the clock might not be handed on any more
+            self._stopping.join(GRACE)
 
     def _stop(self) -> None:
         for idle in list(_Idle.waiting):

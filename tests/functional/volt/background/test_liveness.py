@@ -5,11 +5,13 @@ import signal
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
 import fixtures
+from sqlalchemy import select
 
 from lab.ports import free_port
 from lab.waiting import wait_until
@@ -18,6 +20,7 @@ from tests.functional.volt.service import ServiceCase
 from volt.background.brake import FEW
 from volt.background.clock import PATIENCE
 from volt.db.clock import ClockTable
+from volt.db.models import ClockRow
 
 QUICK = {"heartbeat": {"interval": 0.5, "expiry": 4}}
 
@@ -98,7 +101,16 @@ class TestClock(LivenessCase):
         stopped = self.volt if self.holder() in self.volt.workers() else second
         stopped.stop()
         readings = self.watch(PATIENCE - 1, until=lambda reading: reading.holder not in ("", old))
-        assert readings[-1].holder not in ("", old)
+        assert readings[-1].holder not in ("", old), readings[-1]
+
+    def test_one_that_stops_ends_only_once_it_has_handed_it_on(self):
+        with ThreadPoolExecutor(1) as pool:
+            with self.ground.engine.begin() as connection:
+                connection.execute(select(ClockRow.tick).with_for_update())
+                stopped = pool.submit(self.volt.stop)
+                time.sleep(2)  # a worker with nothing to answer would end within a second
+            stopped.result(20)
+        assert self.clock.read().holder == ""
 
     def test_a_suspended_one_neither_jumps_nor_acts_when_it_is_back(self):
         old, pid = self.clock.read(), self.holder()
