@@ -88,10 +88,6 @@ class Standing:
     is_waiting: bool
     is_leaving: bool
 
-    def is_placed(self, portal: Portal) -> bool:
-        """Whether it has a place, and serves there."""
-        return not self.is_waiting and not self.is_leaving and self.portal == portal
-
 
 def take_turn(session: Session) -> None:
     """Wait until no other transaction gives places; none does until this one ends."""

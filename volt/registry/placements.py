@@ -141,8 +141,8 @@ class Placements:
         names = {image for image, _ in wanted}
         with self._turns.of_all(sorted(names)), self._writing.begin() as session:
             placements.take_turn(session)
-            # Who is removed until the images are held has no row that a place could belong to:
-            # then all of this is done again.
+            # Should one of these be removed before its image is held, there is no row that its
+            # place could belong to: then all of this is done again.
             present = placements.standings(session, wanted, with_waiting=with_others)
             moved = {
                 key: one.portal
@@ -155,6 +155,7 @@ class Placements:
                 hurry(session)  # nothing is to be kept
                 return 0
             rows = images.held(session, {image for image, _ in moved.keys() | joining})
+            joining = {(image, host) for image, host in joining if image in rows}
             _return(session, returning)
             held = hosts.hold(session, {host for _, host in joining})
             new = _by_image(joining)
@@ -328,7 +329,7 @@ def _move(
 
     The generations of the images that ``changed`` are new already.
     """
-    for image, names in _by_image(moved).items():
+    for image, names in _by_image(key for key in moved if key[0] in rows).items():
         told = set()
         for host in names:
             session.execute(
@@ -365,7 +366,7 @@ def _return(session: Session, keys: Collection[Key]) -> None:
         )
 
 
-def _by_image(keys: Collection[Key]) -> dict[str, list[str]]:
+def _by_image(keys: Iterable[Key]) -> dict[str, list[str]]:
     """Return the hosts of each image, both in the order of their names."""
     found: dict[str, list[str]] = {}
     for image, host in sorted(keys):

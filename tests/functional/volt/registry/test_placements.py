@@ -419,3 +419,14 @@ class TestCommits(TreesCase):
 
         self.join("a")
         assert waits == ["off", "on"], waits
+
+    def test_a_join_takes_few_statements(self):
+        self.join("a")
+        statements = []
+
+        @event.listens_for(self.ground.engine, "before_cursor_execute")
+        def note(connection, cursor, statement, *others):
+            statements.append(statement)
+
+        self.join("b")
+        assert len(statements) <= 16, "\n".join(statements)
