@@ -36,6 +36,7 @@ from virtman.errors import (
     LayerUnknown,
     LayerWrong,
     NoSpace,
+    PeerUnreachable,
 )
 from virtman.kept_tree import KeptTree, Progress
 from virtman.migration.peer_client import Peer, Peers
@@ -54,7 +55,10 @@ _LANES = 2
 """Portions that come side by side, while one is written."""
 
 _LOOK = 0.2
-"""Seconds between two looks whether Volt knows a layer of which all is here."""
+"""Seconds between two looks whether Volt knows a layer that is here, or the node answers."""
+
+_PATIENCE = 60.0
+"""Seconds for which the node may not answer: its agent may be restarting."""
 
 
 def take(
@@ -81,7 +85,7 @@ def take(
     :raises LayerComing: if it is being taken here already
     :raises LayerWrong: if what came is not the layer that Volt knows
     :raises NoSpace: if it does not fit
-    :raises PeerUnreachable: if the node that made it does not answer
+    :raises PeerUnreachable: if the node that made it does not answer for a minute
     """
     naming.check("host", where.host)
     coordinator = VoltClient(volt, where.host, _TIMEOUT, access)
@@ -208,6 +212,7 @@ class _Lanes:
     def _asked(self, ask: Callable[[Peer], Answer]) -> Answer:
         """Return what the node answers once it has come so far."""
         peer = self._idle.get()
+        until = time.monotonic() + _PATIENCE
         try:
             while True:
                 try:
@@ -215,6 +220,11 @@ class _Lanes:
                 except LayerComing:  # after a while in which it was waited for
                     if self._ended:
                         raise
+                    until = time.monotonic() + _PATIENCE
+                except PeerUnreachable:
+                    if self._ended or time.monotonic() >= until:
+                        raise
+                    time.sleep(_LOOK)
         finally:
             self._idle.put(peer)
 

@@ -4,7 +4,6 @@ import fcntl
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from hashlib import sha256
 
 import fixtures
@@ -37,6 +36,7 @@ class TakingTest(CommitCase):
         for module, name, stand_in in (
             (taking, "_FOLDER", self.bed.folder / folder),
             (taking, "PORTION", CHUNK),
+            (taking, "_PATIENCE", 0),
             (commits, "PORTION", CHUNK),
         ):
             self.useFixture(fixtures.MockPatchObject(module, name, stand_in))
@@ -148,14 +148,13 @@ class TakingTest(CommitCase):
             self.assertRaises(LayerUnknown, self.take, "web3", maker="b")
 
     def test_of_a_node_whose_agent_dies_meanwhile_it_comes_from_the_next(self):
+        self.useFixture(fixtures.MockPatchObject(taking, "_PATIENCE", 20))
         goes_on = self.made_slowly()
         found = self.begun("web2")
         self.a.process.dead = True
         goes_on.set()
         self.restart(self.a)
-        with suppress(PeerUnreachable):
-            found.result(20)
-        self.take("web2", maker="a")
+        found.result(20)
         self.assertEqual(*self.sums("web2"))
         self.assertEqual("", self.known("web2").layer.maker)
 
