@@ -13,9 +13,9 @@ from werkzeug.routing import Map, PathConverter, Rule
 
 from volt.api import accesslog, json_format, openapi
 from volt.api.checks import Checks
+from volt.api.frequent import Frequent
 from volt.api.handlers import Service
 from volt.api.handlers.openapi import DOCUMENT
-from volt.api.heartbeat import Heartbeats
 from volt.api.routes import ENDPOINTS
 from volt.auth.access import Access, BothTokens, Identities, StoredTokens
 from volt.auth.keystone import KeystoneTokens
@@ -107,7 +107,7 @@ def create_app(service: Service, guard: Access) -> Flask:
         app.register_error_handler(kind, partial(_refuse, status))
     app.register_error_handler(HTTPException, _refuse_http)
     app.register_error_handler(Exception, _fail)
-    app.wsgi_app = Heartbeats(service, guard, app.wsgi_app)  # type: ignore[method-assign]
+    app.wsgi_app = Frequent(service, guard, app.wsgi_app)  # type: ignore[method-assign]
     return app
 
 

@@ -6,7 +6,7 @@ from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from volt.api import parsing
-from volt.api.heartbeat import RAISED
+from volt.api.frequent import RAISED
 from volt.api.routes import Route
 from volt.auth.access import Access
 from volt.model.names import check_name, check_rack
@@ -23,7 +23,7 @@ class Checks:
         self._guard = guard
 
     def admit(self) -> None:
-        """Let in who may do this, and not too often; say what went wrong with a heartbeat."""
+        """Let in who may do this, and not too often; say what went wrong with a frequent one."""
         raised = request.environ.get(RAISED)
         if raised is not None:
             raise raised

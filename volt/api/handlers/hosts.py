@@ -37,14 +37,14 @@ def drain(service: Service, host: str) -> ResponseReturnValue:
 
 def heartbeat(service: Service, host: str) -> ResponseReturnValue:
     """Tell the host which of its placements it does not know."""
-    return news(service, host, request.get_data())
+    return heard(service, host, request.get_data())
 
 
-def news(service: Service, host: str, body: bytes) -> dict[str, Any]:
-    """Return the answer to a heartbeat."""
+def heard(service: Service, host: str, body: bytes) -> tuple[dict[str, Any], int]:
+    """Return the answer to a heartbeat, and its status."""
     found = service.hosts.heartbeat(host, parsing.heartbeat(body))
     usual = service.heartbeat_interval
-    return {"interval": min(usual, SHARED) if found.shares else usual} | vars(found)
+    return {"interval": min(usual, SHARED) if found.shares else usual} | vars(found), 200
 
 
 def placements(service: Service, host: str) -> ResponseReturnValue:

@@ -1,5 +1,7 @@
 """How hosts get, change and leave their places in the trees of images."""
 
+from typing import Any
+
 from flask import request
 from flask.typing import ResponseReturnValue
 
@@ -16,7 +18,12 @@ def show(service: Service, image: str, host: str) -> ResponseReturnValue:
 
 def join(service: Service, image: str, host: str) -> ResponseReturnValue:
     """Place the host."""
-    portal, wiring = parsing.join(request.get_data())
+    return joined(service, image, host, request.get_data())
+
+
+def joined(service: Service, image: str, host: str, body: bytes) -> tuple[dict[str, Any], int]:
+    """Return the answer to a host that joins, and its status."""
+    portal, wiring = parsing.join(body)
     placement, is_new = service.placements.join(image, host, portal, wiring)
     if is_new:
         metrics.JOINS.inc()
