@@ -12,6 +12,7 @@ from volt.model.caps import CapKind
 from volt.model.hosts import Wiring
 
 LIMIT = 1024 * 1024
+PORTAL = {"ip": "192.0.2.1", "port": 3260, "iqn": "iqn.2003-01.org.example:a", "lun": 0}
 
 
 class TestBodySize(TestCase):
@@ -58,11 +59,15 @@ class TestLongPoll(TestCase):
         assert self.ask("?wait=1").status_code == 200
 
 
-class TestHeartbeat(TestCase):
-    """Ordinary heartbeats go before the framework; who sends one cannot tell."""
+class FrequentCase(TestCase):
+    """Ordinary requests of a kind go before the framework; who sends one cannot tell."""
 
-    def both(self, path="/v1/hosts/a/heartbeat", body='{"images": {}}', app=None, **environ):
-        """Return the answers to a heartbeat that is ordinary, and to one that is not."""
+    path: str
+    body: str
+
+    def both(self, path="", body="", app=None, **environ):
+        """Return the answers to a request that is ordinary, and to one that is not."""
+        path, body = path or self.path, body or self.body
         client = self.ground.client(app)
         chunked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True}
         environ["HTTP_X_REQUEST_ID"] = "one"
@@ -81,6 +86,11 @@ class TestHeartbeat(TestCase):
         assert ordinary.status_code == other.status_code == status
         assert ordinary.data == other.data
         assert sorted(ordinary.headers) == sorted(other.headers)
+
+
+class TestHeartbeat(FrequentCase):
+    path = "/v1/hosts/a/heartbeat"
+    body = '{"images": {}}'
 
     def test_it_is_answered_alike_either_way(self):
         self.assert_alike(200)
@@ -114,6 +124,27 @@ class TestHeartbeat(TestCase):
         app = self.ground.serve(Rates(rate=0.001, burst=2))
         assert [answer.status_code for answer in self.both(app=app, body="{")] == [400, 400]
         assert [answer.status_code for answer in self.both(app=app)] == [429, 429]
+
+
+class TestJoin(FrequentCase):
+    path = f"/v1/images/{crowd.IMAGE}/hosts/a"
+    body = json.dumps({"portal": PORTAL})
+
+    def setUp(self):
+        super().setUp()
+        crowd.create_image(self.ground)
+
+    def test_it_is_answered_alike_either_way(self):
+        new = self.ground.client().put(self.path, data=self.body)
+        assert (new.status, new.json["state"]) == ("201 Created", "joining")
+        self.assert_alike(200)
+
+    def test_it_is_refused_alike_either_way(self):
+        self.assert_alike(400, body="{")
+        self.assert_alike(400, path=f"/v1/images/{crowd.IMAGE}/hosts/A")
+        self.assert_alike(400, path=f"{self.path}?more=1")
+        self.assert_alike(404, path="/v1/images/none/hosts/a")
+        self.assert_alike(401, HTTP_AUTHORIZATION="Bearer nobody's")
 
 
 class TestFaults(TestCase):
