@@ -55,10 +55,13 @@ _LANES = 2
 """Portions that come side by side, while one is written."""
 
 _LOOK = 0.2
-"""Seconds between two looks whether Volt knows a layer that is here, or the node answers."""
+"""Seconds between two looks whether Volt knows a layer of which all is here."""
 
 _PATIENCE = 60.0
 """Seconds for which the node may not answer: its agent may be restarting."""
+
+_PAUSE = 1.0
+"""Seconds until it is asked again then."""
 
 
 def take(
@@ -224,7 +227,7 @@ class _Lanes:
                 except PeerUnreachable:
                     if self._ended or time.monotonic() >= until:
                         raise
-                    time.sleep(_LOOK)
+                    time.sleep(_PAUSE)
         finally:
             self._idle.put(peer)
 
