@@ -326,7 +326,7 @@ class TestStores(DeployedCase):
         self.node.run(["sh", "-c", slow])
         self.virtman(self.node, "snapshot", "delete", "before")
         half = chunks // 2 * CHUNK // 512
-        wait_until(lambda: 0 < self.unmerged() <= half, "half a merge", 30, 0.05)
+        wait_until(lambda: 0 < self.unmerged() <= half, "half a merge", 90, 0.05)
         self.node.restart()
         self.start_agent(self.node)
         there = ["test", "-e", device]
