@@ -16,6 +16,7 @@ from typing import Any
 
 from lab import invariants
 from lab.client import Answer, Client, ConnectionLost
+from volt.model.profiles import MAGIC, VERSION
 
 HEARTBEAT = 4.0  # seconds
 PATIENCE = 60.0  # seconds in which Volt must be back
@@ -277,7 +278,8 @@ def hashes() -> dict[str, str]:
 
 def _profile(content: bytes) -> bytes:
     """Return a boot profile as Volt sees it: a head, and what agents alone can read."""
-    return b"VMBP\1" + bytes.fromhex(ROOT_HASH) + hashlib.sha256(content).digest() + content
+    head = MAGIC + bytes([VERSION]) + bytes.fromhex(ROOT_HASH) + hashlib.sha256(content).digest()
+    return head + content
 
 
 def _place(image: str, member: Member) -> str:
