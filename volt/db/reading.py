@@ -170,7 +170,7 @@ def _picked_together(connection: Connection, asks: Mapping[ImageRow, Ask]) -> It
 def _with_parent(image: ImageRow, row: Any, picks: Sequence[Pick]) -> Iterator[_Read]:
     """Return the host of a row, and who feeds it."""
     yield image, (place(row), picks[row.pick].kind)
-    if row.parent is not None:
+    if row.parent_host is not None:
         yield image, (place(row[_OF_PARENT]), None)
 
 
