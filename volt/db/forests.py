@@ -118,7 +118,7 @@ _TOTALS_AT_ONCE = (
 )
 _SAVE_AT_ONCE = together(
     _TOTALS_AT_ONCE,
-    adding(_TABLE, _TABLE.c.keys(), "new"),
+    adding(_TABLE, tuple(_TABLE.c.keys()), "new"),
     _changing(_CHANGES.__getitem__),
     _RENEW_AT_ONCE,
     hosts.NOTE_AT_ONCE,

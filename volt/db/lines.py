@@ -52,20 +52,16 @@ def said(rows: Iterable[Mapping[str, Any]], name: str = SAID) -> dict[str, str]:
 def add(connection: Connection, table: Any, rows: Collection[Mapping[str, Any]]) -> None:
     """Insert rows, which all have the same columns."""
     if rows and takes_lines(connection):
-        connection.execute(_adding(table, tuple(next(iter(rows)))), said(rows))
+        connection.execute(adding(table, tuple(next(iter(rows)))), said(rows))
     elif rows:
         connection.execute(insert(table), list(rows))
 
 
 @cache
-def _adding(table: Any, names: tuple[str, ...]) -> Insert:
-    return adding(table, names, SAID)
-
-
-def adding(table: Any, columns: Iterable[str], name: str) -> Insert:
+def adding(table: Any, columns: tuple[str, ...], name: str = SAID) -> Insert:
     """Return the statement that inserts lines of these columns."""
     found = lines({each: table.c[each].type for each in columns}, name)
-    return insert(table).from_select(list(columns), select(*found.c))
+    return insert(table).from_select(columns, select(*found.c))
 
 
 def together(*changes: Insert | Update | Delete) -> Select[int]:

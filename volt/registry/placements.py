@@ -138,8 +138,8 @@ class Placements:
         few transactions, whichever workers it asks. Without ``with_others``, hosts that wait for
         images that none of these wants wait on.
         """
-        names = {image for image, _ in wanted}
-        with self._turns.of_all(sorted(names)), self._writing.begin() as session:
+        names = sorted({image for image, _ in wanted})
+        with self._turns.of_all(names), self._writing.begin() as session:
             placements.take_turn(session)
             # Should one of these be removed before its image is held, there is no row that its
             # place could belong to: then all of this is done again.
