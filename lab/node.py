@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lab import processes, processor
+from lab import mconsole, processes, processor
 from lab.errors import CommandFailed, CommandNotStarted, CommandTimeout, NodeLost, NodeUnreachable
 from lab.faults import Faults
 from lab.network import Endpoint, Network, node_address, node_mac, tap
@@ -37,6 +37,12 @@ SECTOR = 512
 # and then: User Mode Linux may take a tick in the kernel for one in a program, as nothing sets
 # is_user.
 POISON = "slub_debug=P;-,kmalloc-192"
+# Prints where tasks are in the kernel that nothing can wake but an answer.
+WAITS = """
+for task in /proc/[0-9]*/task/*; do
+    grep -q '^State:.D' $task/status && tr '\\0' ' ' < $task/cmdline && cat $task/comm $task/stack
+done 2> /dev/null
+"""
 PLACE = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+")
 
 
@@ -88,6 +94,7 @@ class Node(Faults):
         self._state = state
         self._network = network
         self._folder = state.disks / name
+        self._kernels = state.folder / "uml"
 
     def __repr__(self) -> str:
         return f"<Node {self.name} of bed {self._state.name}>"
@@ -115,7 +122,7 @@ class Node(Faults):
     def boot(self) -> None:
         """Start the kernel on the node's disks, without waiting for it."""
         bed = self._state.read()
-        argv = kernel_command(bed, bed.node(self.name), self._folder, self._state.folder / "uml")
+        argv = kernel_command(bed, bed.node(self.name), self._folder, self._kernels)
         process = processes.start(
             self._network.command(argv),
             what=f"node {self.name}",
@@ -249,6 +256,20 @@ class Node(Faults):
         log = self.kernel_log().splitlines()
         first = next((at for at, line in enumerate(log) if KERNEL_FAULT.search(line)), len(log))
         return "\n".join(log[max(0, first - lines) :])
+
+    def waiting_tasks(self, timeout: float = 10) -> str:
+        """Return where tasks are in the kernel that nothing can wake but an answer.
+
+        If no program in the node tells it in time, the kernel does, past the node's link.
+        """
+        try:
+            return self.run(["sh", "-c", WAITS], check=False, timeout=timeout).stdout
+        except (CommandTimeout, NodeUnreachable) as gone:
+            try:
+                said = mconsole.ask(self._kernels / self.name / "mconsole", "sysrq w")
+            except OSError as err:
+                said = f"neither does its kernel: {err}"
+            return f"{gone}\n{said}"
 
     def kernel_faults(self) -> list[str]:
         """Return the lines of the kernel log that no healthy run has."""

@@ -167,6 +167,13 @@ class TestNode(testtools.TestCase):
         self.peer.run(["true"], timeout=20)
         self.node.run(ping)
 
+    def test_what_waits_in_a_kernel_is_told_past_a_link_too(self):
+        self.assertEqual("", self.peer.waiting_tasks())
+        self.peer.cut()
+        self.addCleanup(self.peer.run, ["true"], timeout=20)
+        self.addCleanup(self.peer.heal)
+        self.assertIn("Show Blocked State", self.peer.waiting_tasks(timeout=1))
+
     def test_shaped_link_takes_bytes_divided_by_rate_both_ways(self):
         data = os.urandom(10_000_000)
         for name, transfer in (

@@ -16,7 +16,7 @@ from testtools.content import text_content
 
 from lab import Bed, Disk, kernel
 from lab.deployment import Deployment, leftovers
-from lab.errors import LabError
+from lab.errors import NodeLost
 from lab.waiting import wait_until
 from tests.system import places
 
@@ -27,12 +27,6 @@ NEWER = "forky"
 So all tests together meet an older kernel and a newer one, in which system calls cost half as much.
 """
 LINES = 60  # of each log, in what a test that failed says
-# Prints where tasks are in the kernel that nothing can wake but an answer.
-WAITS = """
-for task in /proc/[0-9]*/task/*; do
-    grep -q '^State:.D' $task/status && tr '\\0' ' ' < $task/cmdline && cat $task/comm $task/stack
-done 2> /dev/null
-"""
 
 
 def write_image(path, size, gpt):
@@ -125,10 +119,9 @@ class DeployedCase(testtools.TestCase):
             if log.exists():
                 lines = log.read_text(errors="replace").splitlines()[-LINES:]
                 self.addDetail(f"log of {name}", text_content("\n".join(lines)))
-        for node in self.nodes:
-            with contextlib.suppress(LabError):
-                waits = node.run(["sh", "-c", WAITS], check=False).stdout
-                if waits:
+        for node in (*self.nodes, self.storage):
+            with contextlib.suppress(NodeLost):
+                if waits := node.waiting_tasks():
                     self.addDetail(f"what waits in the kernel of {node.name}", text_content(waits))
 
     def give_back(self):
