@@ -125,6 +125,7 @@ WHOLE = (
     ("longest read of a VM at letting go", "pause_own_s", "{:.2f} s"),
     ("  of a VM on a node below", "pause_others_s", "{:.2f} s"),
     ("reads from a whole image over those of the disk", "reads_over_disk", "{:.2f}"),
+    ("  of a disk as fast as a cloud's volume", "reads_over_volume", "{:.2f}"),
     ("a commit until storage has it over size / link", "commit_over_link", "{:.2f}"),
     ("bytes of a checkpoint after 1 % changed over all", "checkpoint_over_all", "{:.3f}"),
     ("boot of a committed VM over the first", "second_boot_over_first", "{:.2f}"),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-from bench import fio, layers
+from bench import fio, layers, volume
 from bench.content import write_random
 from bench.peers.peer import LONGEST, Site
 from bench.peers.virtman import SHAPES, vm
@@ -86,7 +86,6 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     if "boots" not in found:
         return {}
     at_once, none, ended = found["at once"], found["no copy"], found["letting go"]
-    reads = ended["reads"]
     return {
         "all_at_once_last_over_limit": at_once["last_s"] / at_once["limit_s"],
         "source_over_image": at_once["source_sent_bytes"] / at_once["bytes"],
@@ -95,7 +94,8 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         "p95_uncapped_over_none": found["uncapped"]["p95_ms"] / none["p95_ms"],
         "pause_own_s": ended["pause_own_s"],
         "pause_others_s": ended["pause_others_s"],
-        "reads_over_disk": min(one["image"] / one["disk"] for one in reads.values()),
+        "reads_over_disk": _over_disk(ended["reads"]),
+        "reads_over_volume": _over_disk(ended["volume_reads"]),
         **layers.ratios(found["commit"], found["boots"]),
     }
 
@@ -210,6 +210,8 @@ class _Whole:
                 "VM": devices[whole.name],
             }
             found = _compared(whole, places, self._size)
+            with volume.limited(whole, places["disk"]) as within:
+                slow = _compared(whole, places, self._size, within)
             step.advance()
         return {
             "run": name,
@@ -217,6 +219,7 @@ class _Whole:
             "pause_own_s": own,
             "pause_others_s": others,
             "reads": found,
+            "volume_reads": slow,
         }
 
     def commit(self, name: str, step: Step) -> Run:
@@ -322,7 +325,14 @@ def _longest(reads: Reads, since: float, until: float) -> float:
     return max(took for when, took in reads if when < until and when + took > since)
 
 
-def _compared(node: Node, places: Mapping[str, str], size: int) -> dict[str, dict[str, float]]:
+def _over_disk(reads: Mapping[str, Mapping[str, float]]) -> float:
+    """Return what the image gives of what the disk does, of that kind of which it gives less."""
+    return min(one["image"] / one["disk"] for one in reads.values())
+
+
+def _compared(
+    node: Node, places: Mapping[str, str], size: int, within: Sequence[str] = ()
+) -> dict[str, dict[str, float]]:
     """Return bytes a second of each kind of reads at each place: medians of rounds in turns."""
     rounds: list[dict[tuple[str, str], float]] = []
     for turn in range(_ROUNDS):
@@ -335,7 +345,7 @@ def _compared(node: Node, places: Mapping[str, str], size: int) -> dict[str, dic
         ]
         report = fio.read(
             node, f"--size={size}", "--stonewall", "--iodepth=1", "--runtime=2",
-            "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'", *words,
+            "--exec_prerun=sh -c 'echo 3 > /proc/sys/vm/drop_caches'", *words, within=within,
         )  # fmt: skip
         rates = [job["read"]["bw_bytes"] for job in report["jobs"]]
         rounds.append(dict(zip(jobs, rates, strict=True)))

@@ -33,6 +33,10 @@ RUNS = [
             "sequential": {"disk": 100.0, "image": 98.0, "VM": 60.0},
             "random": {"disk": 10.0, "image": 9.0, "VM": 9.0},
         },
+        "volume_reads": {
+            "sequential": {"disk": 50.0, "image": 49.0, "VM": 49.0},
+            "random": {"disk": 5.0, "image": 5.1, "VM": 5.0},
+        },
     },
     {
         "run": "commit",
@@ -74,6 +78,7 @@ class WholeTest(testtools.TestCase):
             "pause_own_s": 0.2,
             "pause_others_s": 0.3,
             "reads_over_disk": 0.9,
+            "reads_over_volume": 0.98,
             "commit_over_link": 1.2,
             "checkpoint_over_all": 0.015,
             "second_boot_over_first": 1.15,
