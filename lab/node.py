@@ -260,7 +260,8 @@ class Node(Faults):
     def waiting_tasks(self, timeout: float = 10) -> str:
         """Return where tasks are in the kernel that nothing can wake but an answer.
 
-        If no program in the node tells it in time, the kernel does, past the node's link.
+        If no program in the node tells it in time, the kernel does, past the node's link; and if
+        that does not either, what its processes do on this machine.
         """
         try:
             return self.run(["sh", "-c", WAITS], check=False, timeout=timeout).stdout
@@ -268,7 +269,8 @@ class Node(Faults):
             try:
                 said = mconsole.ask(self._kernels / self.name / "mconsole", "sysrq w")
             except OSError as err:
-                said = f"neither does its kernel: {err}"
+                process = self.record().process
+                said = f"its kernel: {err}\n{process.places() if process else ''}"
             return f"{gone}\n{said}"
 
     def kernel_faults(self) -> list[str]:

@@ -97,6 +97,15 @@ class Process:
         # A kernel that is killed after its programs panics first, and says so in its log.
         return sorted(members, key=lambda pid: pid != self.pid)
 
+    def places(self) -> str:
+        """Return what each member of its group does: a line with pid, state, and where it waits."""
+        lines = []
+        for pid in self.group():
+            with suppress(OSError):
+                stat, place = stat_of(pid), Path(f"/proc/{pid}/wchan").read_text()
+                lines.append(f"{pid} {stat.state if stat else 'X'} {place}")
+        return "\n".join(lines)
+
     def end(self, namespace: int | None = None, grace: float = 0) -> None:
         """End the group: asked first if `grace` seconds are given, then killed."""
         if grace:

@@ -88,12 +88,17 @@ check() {
     fi
 }
 
-# Prints each failed test of a report of stestr's with its traceback, and without what was logged.
+# Prints each failed test of a report of stestr's with its tracebacks, and what hung in kernels then;
+# without what was logged.
 tracebacks() {
     awk '
-        /^\{[0-9]+\} .* \.\.\. FAILED$/ { failed = 1; name = $2 }
-        failed && /^ *Captured traceback:$/ { failed = 0; inside = 1; print "\n" name; next }
-        inside && /^( *Captured |\{[0-9]+\} |=+$)/ { inside = 0 }
+        /^\{[0-9]+\} |^=+$/ { failed = / \.\.\. FAILED$/; inside = 0; name = $2 }
+        /^ *Captured / { inside = 0 }
+        failed && /^ *Captured (traceback(-[0-9]+)?|what waits in .*):$/ {
+            inside = 1
+            print "\n" name
+            sub(/^ *Captured /, "")
+        }
         inside && NF && !/^ *~+$/
     '
 }

@@ -167,12 +167,19 @@ class TestNode(testtools.TestCase):
         self.peer.run(["true"], timeout=20)
         self.node.run(ping)
 
-    def test_what_waits_in_a_kernel_is_told_past_a_link_too(self):
+    def test_what_waits_in_a_kernel_is_told_past_a_link_too_and_where_the_kernel_is(self):
         self.assertEqual("", self.peer.waiting_tasks())
-        self.peer.cut()
         self.addCleanup(self.peer.run, ["true"], timeout=20)
-        self.addCleanup(self.peer.heal)
-        self.assertIn("Show Blocked State", self.peer.waiting_tasks(timeout=1))
+        self.peer.cut()
+        try:
+            self.assertIn("Show Blocked State", self.peer.waiting_tasks(timeout=1))
+        finally:
+            self.peer.heal()
+        self.peer.pause()
+        try:
+            self.assertRegex(self.peer.waiting_tasks(timeout=1), r"its kernel: timed out\n\d+ T ")
+        finally:
+            self.peer.resume()
 
     def test_shaped_link_takes_bytes_divided_by_rate_both_ways(self):
         data = os.urandom(10_000_000)
