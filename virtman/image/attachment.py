@@ -15,7 +15,7 @@ from functools import partial
 
 from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import DeviceBusy, VirtmanError
-from virtman.image import lenders, life
+from virtman.image import following, lenders, life
 from virtman.image.copies import Copies
 from virtman.image.lenders import Lenders
 from virtman.image.life import Life, Phase, Times
@@ -116,7 +116,7 @@ class Attachment:
     @property
     def devices(self) -> Mapping[Device, str]:
         """Paths of the image's devices, as far as they are there."""
-        return self._life.devices
+        return self._life.assembly.devices
 
     @property
     def exports(self) -> Sequence[str]:
@@ -128,13 +128,13 @@ class Attachment:
         """Paths of what is read from parents, one a stripe; none if all of the image is here."""
         if self._fed_by() is None:
             return []
-        return [step.device.node for step in feeding.multipaths(self._life.wanted)]
+        return [step.device.node for step in feeding.multipaths(self._life.assembly.wanted)]
 
     @property
     def page_caches(self) -> PageCaches:
         """What is held of the image in memory."""
         size = sizes.padded(self.info.size) * sizes.SECTOR
-        return PageCaches(self.exports, size, self._life.wanted.ahead)
+        return PageCaches(self.exports, size, self._life.assembly.wanted.ahead)
 
     @property
     def reads(self) -> Reads | None:
@@ -147,7 +147,7 @@ class Attachment:
     @property
     def generation(self) -> int:
         """Of the placement in use; 0 if there is none, or Volt does not know."""
-        return self._life.generation
+        return self._life.following.generation
 
     @property
     def parents(self) -> Sequence[str]:
@@ -158,13 +158,13 @@ class Attachment:
     @property
     def is_capped(self) -> bool:
         """Whether Volt said, with the placement, that a cap applies to what is fetched ahead."""
-        placement = self._life.wanted.placement
+        placement = self._life.assembly.wanted.placement
         return placement is not None and placement.capped
 
     @property
     def hydration(self) -> Hydration | None:
         """When Volt wants all of the image copied here; None for never."""
-        placement = self._life.wanted.placement
+        placement = self._life.assembly.wanted.placement
         return placement.hydrate if placement else None
 
     @property
@@ -180,7 +180,7 @@ class Attachment:
     @property
     def lenders(self) -> tuple[str, ...]:
         """Images from which this one reads what it has in common with them."""
-        return self._life.wanted.lenders
+        return self._life.assembly.wanted.lenders
 
     @property
     def borrowers(self) -> Sequence[Attachment]:
@@ -190,12 +190,12 @@ class Attachment:
     @property
     def upper(self) -> str:
         """Path of the file with the upper levels of the hash tree."""
-        return self._life.wanted.upper
+        return self._life.assembly.wanted.upper
 
     @property
     def is_warm(self) -> bool:
         """Whether VMs read from the cache itself."""
-        return self._life.wanted.warm
+        return self._life.assembly.wanted.warm
 
     def acquire(self, user: str) -> Mapping[Device, str]:
         """Want the image; return its devices once they are up.
@@ -217,7 +217,7 @@ class Attachment:
             if lies:
                 self._release_parents()
             raise
-        return self._life.devices
+        return self._life.assembly.devices
 
     def _want_parents(self) -> list[Future[None]]:
         """Have all that the image lies on brought up; return what tells how that went."""
@@ -273,11 +273,11 @@ class Attachment:
 
     def names(self) -> set[str]:
         """Return the devices whose status tells how the image is."""
-        return self._life.health.names(self._life.steps)
+        return self._life.health.names(self._life.assembly.steps)
 
     def all_names(self) -> set[str]:
         """Return the devices whose status tells all faults."""
-        return self._life.health.all_names(self._life.steps)
+        return self._life.health.all_names(self._life.assembly.steps)
 
     def member(self) -> Member:
         """Return the image's part of the cache group."""
@@ -306,17 +306,17 @@ class Attachment:
 
     def failed_paths(self, seen: Mapping[str, Table]) -> int:
         """Return how many paths to parents and standbys do not work."""
-        return self._life.health.failed_paths(self._life.steps, seen)
+        return self._life.health.failed_paths(self._life.assembly.steps, seen)
 
     def path_failures(self, seen: Mapping[str, Table]) -> int:
         """Return how often these have failed, as far as the kernel remembers."""
-        return self._life.health.path_failures(self._life.steps, seen)
+        return self._life.health.path_failures(self._life.assembly.steps, seen)
 
     def faults(self, seen: Mapping[str, Table]) -> Sequence[tuple[str, Device]]:
         """Return what is not as it should be with the image's devices: a code, and which."""
         if not self.is_attached:
             return []
-        return self._life.health.faults(self._life.steps, seen)
+        return self._life.health.faults(self._life.assembly.steps, seen)
 
     # Its parents.
 
@@ -328,12 +328,12 @@ class Attachment:
         """
         placement = self._fed_by()
         if placement is not None and (silent or stuck):
-            lends = self._life.wanted.lends
+            lends = self._life.assembly.wanted.lends
             self._witness.give_up(placement, silent, stuck, lends=lends)
 
     def verified(self) -> Sequence[plan.Verity]:
         """Return what holds back wrong bytes of parents and standbys."""
-        return [step for step in self._life.steps if isinstance(step, plan.Verity)]
+        return [step for step in self._life.assembly.steps if isinstance(step, plan.Verity)]
 
     def check_parents(self, wrong: Collection[Device], cut_off: Set[str]) -> bool:
         """Tell Volt of each parent, and standby, that does not answer or sends wrong bytes.
@@ -447,7 +447,7 @@ class Attachment:
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _fed_by(self) -> Placement | None:
-        return None if self.is_local else self._life.wanted.placement
+        return None if self.is_local else self._life.assembly.wanted.placement
 
     def _neighbour(self, image: str) -> Attachment | None:
         return next((one for one in self.neighbours() if one.info.name == image), None)
@@ -500,7 +500,7 @@ class Attachment:
                     # whoever wants the image now must have it brought up and placed again
                     self._opened = Future()
                     self._opened.set_exception(err)
-                    self._start_timer(max(self.times.keep, life.RETRY))
+                    self._start_timer(max(self.times.keep, following.RETRY))
             raise
         if self.below is not None:
             self.below.release(self.as_user)
@@ -510,7 +510,7 @@ class Attachment:
         """Leave, unless others read from the image what they have in common with it."""
         if self.borrowers:
             with self._lock:
-                self._start_timer(max(self.times.keep, life.RETRY))
+                self._start_timer(max(self.times.keep, following.RETRY))
         else:
             self._idle()
 

@@ -183,7 +183,7 @@ class PulseTest(WatchCase):
     def placement(self, parent, standby=None):
         """Return a newer placement of node a, with another feed of stripe 1."""
         (image,) = self.one.agent.attachments()
-        now = image._life.wanted.placement
+        now = image._life.assembly.wanted.placement
         feeds = (now.feeds[0], Feed(parent, standby))
         return replace(now, feeds=feeds, generation=now.generation + 1)
 
@@ -269,7 +269,7 @@ class PulseTest(WatchCase):
 
     def test_reads_go_on_through_the_standby_while_a_placement_with_the_same_parent_comes(self):
         (image,) = self.one.agent.attachments()
-        _, feed = image._life.wanted.placement.feeds
+        _, feed = image._life.assembly.wanted.placement.feeds
         self.cut_off()
         seen = self.told_ready()
         stripe = self.one.kernel.mappings["virtman_debian_s1"]
@@ -281,11 +281,11 @@ class PulseTest(WatchCase):
 
     def test_a_standby_of_before_is_kept_until_somebody_else_answers(self):
         (image,) = self.one.agent.attachments()
-        parent = image._life.wanted.placement.feeds[1].parent
+        parent = image._life.assembly.wanted.placement.feeds[1].parent
         placement = self.placement(parent, self.away())
         self.cut_off()
         seen = self.told_ready()
-        image._life.times = replace(image.times, attach=0)
+        image._life._times = replace(image.times, attach=0)
         self.use(placement)
         self.assertEqual([], seen)
         self.assertEqual({"b": "F", "source": "A"}, self.states())
@@ -296,7 +296,7 @@ class PulseTest(WatchCase):
 
     def test_a_parent_that_is_cut_off_gets_more_stripes_once_it_is_back(self):
         (image,) = self.one.agent.attachments()
-        now = image._life.wanted.placement
+        now = image._life.assembly.wanted.placement
         feeds = (Feed(now.feeds[1].parent, now.feeds[0].parent), now.feeds[1])
         placement = replace(now, feeds=feeds, generation=now.generation + 1)
         self.cut_off()

@@ -10,7 +10,7 @@ import fixtures
 from tests.functional.virtman.base import FOREVER, TestCase
 from virtman.background.recovery import Recovery
 from virtman.errors import CoordinatorUnreachable, KernelFailure
-from virtman.image import life
+from virtman.image import following
 from virtman.model.address import iqn
 from virtman.model.placement import Feed, Parent
 from virtman.stack.transport.iscsi import path
@@ -206,9 +206,11 @@ class OrderTest(PlacementCase):
         self.settle(self.one, self.two, three)
         (self.image,) = self.one.agent.attachments()
         (other,) = three.agent.attachments()
-        self.before = self.image._life.wanted.placement
+        self.before = self.image._life.assembly.wanted.placement
         self.assertEqual(["b", "source"], self.parents(self.one, 1))
-        self.new = Feed(Parent("c", other._life.wanted.portal, self.before.proof), ready=False)
+        self.new = Feed(
+            Parent("c", other._life.assembly.wanted.portal, self.before.proof), ready=False
+        )
         self.told = []
         coordinator = self.one.agent.coordinator
         for name, double in ("placement", lambda _: self.placement()), ("ready", self.ready):
@@ -248,7 +250,7 @@ class OrderTest(PlacementCase):
         self.assertEqual(["c"], self.parents(self.one, 1))
 
     def test_it_is_not_waited_for_without_end(self):
-        self.useFixture(fixtures.MockPatchObject(life, "_ORDER", 0.1))
+        self.useFixture(fixtures.MockPatchObject(following, "_ORDER", 0.1))
         with self.following():
             pass
         self.assertEqual([({0}, ["b"]), (None, ["c"])], self.told)
