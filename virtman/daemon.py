@@ -50,7 +50,8 @@ from virtman.migration.outgoing import Moves
 from virtman.migration.peer_client import Peers
 from virtman.migration.tls import Credentials, renewal
 from virtman.model.prefetch_order import Policy
-from virtman.node.agent import Agent, Host
+from virtman.node.agent import Agent
+from virtman.node.images import Host, Images
 from virtman.server import Server
 from virtman.stack.builder import Stack
 
@@ -79,9 +80,9 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     card = Card(conf.export.ip, conf.export.bandwidth)
     agent = _agent(conf, card)
     agent.stack.prepare()
-    heartbeat = Heartbeat(agent, card, Overload(conf.agent.overload))
-    boots = Boots(agent, _boots(conf), heartbeat.hasten)
-    copying = Copying(agent, agent.copies, boots.options.how.cap, heartbeat.hasten)
+    heartbeat = Heartbeat(agent.images, card, Overload(conf.agent.overload))
+    boots = Boots(agent.images, _boots(conf), heartbeat.hasten)
+    copying = Copying(agent.images, agent.images.copies, boots.options.how.cap, heartbeat.hasten)
     layers = Layers(Path(conf.agent.state_dir) / "layers", agent.stores.space)
     layers.prepare()
     commits = Commits(agent, layers)  # first, as VMs of this node may need what it serves
@@ -89,7 +90,7 @@ def assemble(conf: cfg.ConfigOpts) -> tuple[Api, Sequence[Service]]:
     checkpoints.prepare()
     moves, arrivals, journeys = _journeys(conf, agent, commits)
     services: list[Service] = [commits, boots, copying, checkpoints]
-    services += _services(conf, heartbeat, boots, copying)
+    services += _services(conf, agent, heartbeat, boots, copying)
     services += [_metrics(conf, boots, copying), *journeys]
     return Api(agent, moves, arrivals, boots, copying, checkpoints), services
 
@@ -111,14 +112,14 @@ def serve(conf: cfg.ConfigOpts, api: Api, services: Sequence[Service]) -> None:
         server.stop()
         for service in reversed(services):
             service.stop()
-        agent.stop()
+        agent.images.stop()
         agent.stores.suspension.stop()
 
 
 def _agent(conf: cfg.ConfigOpts, card: Card) -> Agent:
     folder = Path(conf.agent.state_dir)
-    images = folder / "images"
-    for one in (folder, images):
+    hashes = folder / "images"
+    for one in (folder, hashes):
         atomic_file.prepare(one)
     records = Records(folder)
     records.prepare()
@@ -127,7 +128,7 @@ def _agent(conf: cfg.ConfigOpts, card: Card) -> Agent:
     stack = Stack(
         conf.cache.driver,
         conf.cache.devices,
-        images,
+        hashes,
         verify=conf.image.verify,
         selector=conf.image.path_selector,
         shared=conf.image.path_grouping_policy == "multibus",
@@ -139,19 +140,15 @@ def _agent(conf: cfg.ConfigOpts, card: Card) -> Agent:
     volt = VoltClient(
         conf.volt.url, host.name, conf.volt.timeout, _access(conf), conf.agent.rack, card.speed
     )
-    return Agent(
-        host,
-        stack,
-        Remembering(volt, memory),
-        Stores(stack, records, space),
-        Times(
-            conf.image.keep_time,
-            conf.image.attach_timeout,
-            conf.image.leave_timeout,
-            conf.image.warm_after,
-        ),
-        copies,
+    stores = Stores(stack, records, space)
+    times = Times(
+        conf.image.keep_time,
+        conf.image.attach_timeout,
+        conf.image.leave_timeout,
+        conf.image.warm_after,
     )
+    images = Images(host, stack, Remembering(volt, memory), records, stores.origins, times, copies)
+    return Agent(images, stores)
 
 
 def _access(conf: cfg.ConfigOpts) -> Access:
@@ -188,22 +185,22 @@ def _boots(conf: cfg.ConfigOpts) -> Options:
 
 
 def _metrics(conf: cfg.ConfigOpts, boots: Boots, copying: Copying) -> Service:
-    figures = Figures(boots.agent, boots, copying)
+    figures = Figures(boots.images, boots, copying)
     metrics: Service = Metrics(figures, conf.metrics.ip, conf.metrics.port)
     return metrics
 
 
 def _services(
-    conf: cfg.ConfigOpts, heartbeat: Heartbeat, boots: Boots, copying: Copying
+    conf: cfg.ConfigOpts, agent: Agent, heartbeat: Heartbeat, boots: Boots, copying: Copying
 ) -> list[Service]:
     """Make what goes on beside the local API."""
     url = conf.notify.transport_url
-    agent, warmups = boots.agent, Warmups(boots)
-    watch = Watch(agent, heartbeat, warmups.ask, called=bool(url))
+    images, warmups = agent.images, Warmups(boots)
+    watch = Watch(images, heartbeat, warmups.ask, called=bool(url))
     recovery = Recovery(agent, conf.agent.ready_timeout)
-    scrubbing = Scrubbing(agent, copying, conf.image.scrub_interval, conf.image.scrub_rate)
-    services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(agent), scrubbing]
-    services += [Waiting(agent), Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
+    scrubbing = Scrubbing(images, copying, conf.image.scrub_interval, conf.image.scrub_rate)
+    services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(images), scrubbing]
+    services += [Waiting(images), Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

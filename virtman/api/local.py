@@ -102,7 +102,7 @@ class Api(Rest):
         self.commits = checkpoints.commits
         self.copying = copying
         self.boots = boots
-        self.recordings = Recordings(boots)
+        self.recordings = Recordings(agent, boots)
         self.moves = moves
         self.arrivals = arrivals
 
@@ -306,13 +306,13 @@ class Api(Rest):
 
     def list_images(self, request: Request) -> Answer:
         """Return the images that are attached here."""
-        attached = self.agent.attachments()
+        attached = self.agent.images.attachments()
         seen = look(attached)
         return 200, {"images": [self._image(one, seen) for one in attached]}
 
     def show_image(self, request: Request, image: str) -> Answer:
         """Return one image that is attached here."""
-        found = self.agent.attached(image)
+        found = self.agent.images.attached(image)
         return 200, self._image(found, look([found]))
 
     def hydrate(self, request: Request, image: str) -> Answer:
@@ -327,7 +327,7 @@ class Api(Rest):
 
     def want(self, request: Request, image: str) -> Answer:
         """Have an image made that Volt may not know yet; say how far that is."""
-        found = self.agent.want(image)
+        found = self.agent.images.want(image)
         if isinstance(found, ImageInfo):
             return 200, {"size": found.size} | _wanted(Import(image, "known"))
         return 200, {"size": None} | _wanted(found)
@@ -365,12 +365,12 @@ class Api(Rest):
 
     def drop(self, request: Request, image: str) -> Answer:
         """Leave an image now."""
-        self.agent.drop(image)
+        self.agent.images.drop(image)
         return 204, None
 
     def scrub(self, request: Request, image: str) -> Answer:
         """Compare what is here of an image with its hashes, and drop what is wrong."""
-        found = self.agent.attached(image)
+        found = self.agent.images.attached(image)
         return 200, asdict(self.copying.scrub(image) if found.is_local else scrub.scrub(found))
 
     def space(self, request: Request) -> Answer:

@@ -12,7 +12,7 @@ from virtman.image.attachment import Attachment
 from virtman.image.boot import Boot, Options, known_profile
 from virtman.image.prefetch import Ahead, Prefetch, Totals
 from virtman.model.profile import BOOT
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 from virtman.stack.reads import Reads
 
@@ -26,8 +26,8 @@ class Boots:
     :ivar totals: what was done in all images since the agent started
     """
 
-    def __init__(self, agent: Agent, options: Options, hasten: Callable[[], object]) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, options: Options, hasten: Callable[[], object]) -> None:
+        self.images = images
         self.options = options
         self.totals = Totals()
         self._hasten = hasten
@@ -49,7 +49,7 @@ class Boots:
     def look(self) -> None:
         """Follow the boots that began since the last look."""
         with self._lock:  # all along: else what begins meanwhile would be forgotten
-            present = (one for one in self.agent.attachments() if not one.is_moving())
+            present = (one for one in self.images.attachments() if not one.is_moving())
             found = {one.info.name: one for one in present}
             self._boots = {name: boot for name, boot in self._boots.items() if name in found}
             for name, one in found.items():
@@ -88,13 +88,13 @@ class Boots:
             return self._keep(self._boot(attachment, attachment.count_anew()))
 
     def _warm(self, image: str, workload: str) -> Boot:
-        info = self.agent.info(image)
+        info = self.images.info(image)
         if info.tree is None:
             raise ProfileUnbound(
                 f"image {image} has no hash tree, so it has no boot profile: nothing tells what to "
                 "fetch. Remove it and add it with a hash tree"
             )
-        found = known_profile(self.agent.coordinator, info, workload)
+        found = known_profile(self.images.coordinator, info, workload)
         if found is None:
             raise ProfileUnknown(
                 f"image {image} has no profile {workload} yet: boot VMs from it, so that one is "
@@ -102,7 +102,7 @@ class Boots:
             )
         # no VM can be called so, and no other warming is
         user = f"(warm {next(self._numbers)})"
-        attachment = self.agent.attach(image, user)
+        attachment = self.images.attach(image, user)
         try:
             reads = attachment.reads
             if reads is None or not self._is_new(image, reads):
@@ -123,7 +123,7 @@ class Boots:
         return Boot(
             attachment,
             reads,
-            self.agent.coordinator,
+            self.images.coordinator,
             self.options,
             self.totals,
             self._hasten,

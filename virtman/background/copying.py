@@ -20,7 +20,7 @@ from virtman.image.copies import Copies
 from virtman.image.share import SharedCap
 from virtman.image.whole import Copier, Progress, State
 from virtman.model.copying import PIECE, Copy
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
@@ -44,13 +44,13 @@ class Copying:
 
     def __init__(
         self,
-        agent: Agent,
+        images: Images,
         kept: Copies,
         cap: SharedCap,
         hasten: Callable[[], object],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.agent = agent
+        self.images = images
         self.copies = kept
         self.cap = cap
         self._hasten = hasten
@@ -86,9 +86,9 @@ class Copying:
 
     def _begin_wanted(self, now: float) -> None:
         """Begin to copy the images that Volt wants copied, once they are here for long enough."""
-        attachments = self.agent.attachments()
+        attachments = self.images.attachments()
         # an image that VMs need is on its way, after a restart
-        here = {one.info.name for one in attachments} | self.agent.written() | self.agent.moving()
+        here = {one.info.name for one in attachments} | self.images.written() | self.images.moving()
         today = self._clock()
         came = self.copies.arrivals(here, today)
         wanted = {
@@ -108,7 +108,7 @@ class Copying:
     def _say_what_is_declined(self, now: float) -> None:
         """Have Volt hear which images it should have copied by other hosts."""
         said = False
-        for one in self.agent.attachments():
+        for one in self.images.attachments():
             image = one.info.name
             declines = now < self._declined.get(image, now) or image in self._troubles
             said |= declines and not one.declines
@@ -131,15 +131,15 @@ class Copying:
         return found
 
     def _begin(self, image: str, rate: int) -> None:
-        info = self.agent.info(image)
-        if info.tree is None or not self.agent.stack.verify:
+        info = self.images.info(image)
+        if info.tree is None or not self.images.stack.verify:
             reason = "has no hash tree" if info.tree is None else "is not verified on this node"
             raise InvalidRequest(
                 f"image {image} {reason}: nothing tells whether a copy is right. Add it with a "
                 "hash tree, and set [image] verify = true"
             )
         with self._claims.claimed(image):
-            attachment = self.agent.attach(image, _USER)
+            attachment = self.images.attach(image, _USER)
             try:
                 copy = self.copies.begin(info, rate)
             except BaseException:
@@ -164,7 +164,7 @@ class Copying:
         with self._claims.claimed(image):
             copy = self._known(image)
             with self._ended(image):
-                attachment = self.agent.attach(image, _USER)
+                attachment = self.images.attach(image, _USER)
                 attachment.take_back()
                 self.copies.forget(copy)
                 attachment.copied, attachment.complete = 0, ()
@@ -200,7 +200,7 @@ class Copying:
         :raises CopyUnknown: if there is none
         :raises ParentUnreachable: if something is wrong, and nobody is there to fetch it from
         """
-        copy, attachment = self._known(image), self.agent.attached(image)
+        copy, attachment = self._known(image), self.images.attached(image)
         checked = 0
 
         def counted(length: int) -> bool:
@@ -233,7 +233,7 @@ class Copying:
         return copy
 
     def _is_done(self, copy: Copy) -> bool:
-        attached = {one.info.name: one for one in self.agent.attachments()}
+        attached = {one.info.name: one for one in self.images.attachments()}
         found = attached.get(copy.image)
         return copy.whole and found is not None and found.is_local and _USER in found.users
 
@@ -258,7 +258,7 @@ class Copying:
                 self._troubles[image] = str(err)
 
     def _go_on(self, image: str) -> None:
-        attachment = self.agent.attach(image, _USER)
+        attachment = self.images.attach(image, _USER)
         copy = self.copies.mended(attachment.info)
         if copy is None:  # it was of an earlier image, or is given back
             attachment.release(_USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtman.background.nic import Card, Overload
 from virtman.coordinator.interface import Report
 from virtman.image.attachment import look
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 from virtman.stack.transport import transport
 
@@ -17,12 +17,12 @@ _PATIENCE = 15.0
 class Heartbeat:
     """One after another; Volt says how often."""
 
-    def __init__(self, agent: Agent, card: Card, overload: Overload) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, card: Card, overload: Overload) -> None:
+        self.images = images
         self.card = card
         self.overload = overload
         self._rounds = Periodic(
-            "heartbeat", self._turn, _FIRST_INTERVAL, woken=agent.needs_changed, patience=_PATIENCE
+            "heartbeat", self._turn, _FIRST_INTERVAL, woken=images.needs_changed, patience=_PATIENCE
         )
 
     def start(self) -> None:
@@ -43,7 +43,7 @@ class Heartbeat:
 
     def beat(self) -> float:
         """Send one heartbeat and act on the answer; return seconds until the next."""
-        attached = self.agent.attachments()
+        attached = self.images.attachments()
         seen, cut_off = look(attached), transport.cut_off()
         for one in attached:  # whether or not Volt answers
             one.mend(seen, cut_off)
@@ -54,14 +54,14 @@ class Heartbeat:
             rates.received,
             rates.sent,
             self.overload.look(rates.sent, self.card.speed()),
-            self.agent.needs(),
-            self.agent.copies.room(),
+            self.images.needs(),
+            self.images.copies.room(),
         )
-        news = self.agent.coordinator.heartbeat(report)
+        news = self.images.coordinator.heartbeat(report)
         for one in attached:
             if one.info.name in news.unknown:
                 one.rejoin()
             if images[one.info.name].ahead:  # else Volt was not asked
                 one.share.grant(news.shares.get(one.info.name))
-        self.agent.place(news.placements)
+        self.images.place(news.placements)
         return news.interval

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from virtman.background.stalls import Stalls
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 from virtman.stack.layers.verity import corrupt
 from virtman.stack.transport import transport
@@ -29,8 +29,8 @@ _SILENCE = 1.0
 class Pulse:
     """Two threads, since what Volt is told may wait for Volt, and a dead parent must not."""
 
-    def __init__(self, agent: Agent, clock: Callable[[], float] = time.monotonic) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, clock: Callable[[], float] = time.monotonic) -> None:
+        self.images = images
         self.clock = clock
         self._since: dict[tuple[str, int], float] = {}
         self._stalls = Stalls(_behind)
@@ -55,13 +55,13 @@ class Pulse:
         self._since = {peer: self._since.get(peer, now) for peer in transport.unacknowledging()}
         silent = {peer for peer, since in self._since.items() if now - since >= _SILENCE}
         stuck = self._stalls.look(transport.reads(), now)
-        for one in self.agent.attachments():
+        for one in self.images.attachments():
             one.give_up(silent, stuck)
         return _INTERVAL
 
     def tell(self) -> float:
         """Tell Volt what is wrong with parents; return the seconds until it must be told more."""
-        attached = self.agent.attachments()
+        attached = self.images.attachments()
         wrong = corrupt(step for one in attached for step in one.verified())
         cut_off = transport.cut_off()
         told = [one.check_parents(wrong, cut_off) for one in attached]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from virtman.background.heartbeat import Heartbeat
 from virtman.coordinator.interface import Wish
 from virtman.errors import VirtmanError
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ class Watch:
 
     def __init__(
         self,
-        agent: Agent,
+        images: Images,
         heartbeat: Heartbeat,
         warm: Callable[[Sequence[Wish]], None],
         *,
         called: bool,
     ) -> None:
-        self.agent = agent
+        self.images = images
         self.heartbeat = heartbeat
         self.warm = warm
         self.called = called
@@ -77,10 +77,10 @@ class Watch:
 
         :param wait: seconds for which Volt may wait for news
         """
-        found = self.agent.coordinator.placements(self._tag, wait)
+        found = self.images.coordinator.placements(self._tag, wait)
         if found is None or self._rounds.is_stopped:
             return
         self._tag = found.tag
-        if not self.agent.place(found.placements):
+        if not self.images.place(found.placements):
             self.heartbeat.hasten()
         self.warm(found.wishes)

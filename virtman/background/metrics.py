@@ -19,7 +19,7 @@ from virtman.background.boots import Boots
 from virtman.background.copying import Copying
 from virtman.image.attachment import look
 from virtman.model.read_counts import BOUNDS
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 
 LOG = logging.getLogger(__name__)
 
@@ -27,14 +27,14 @@ LOG = logging.getLogger(__name__)
 class Figures(Collector):
     """All figures of one agent; those of an image begin anew when it is attached anew."""
 
-    def __init__(self, agent: Agent, boots: Boots, copying: Copying) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, boots: Boots, copying: Copying) -> None:
+        self.images = images
         self.copying = copying
         self.boots = boots
 
     def collect(self) -> Iterator[Metric]:
         """Yield all figures."""
-        attached = self.agent.attachments()
+        attached = self.images.attachments()
         seen = look(attached)
         reads = CounterMetricFamily(
             "virtman_image_reads",

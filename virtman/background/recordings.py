@@ -19,6 +19,7 @@ from virtman.image.boot import Boot, piece_size
 from virtman.image.recording import Recording
 from virtman.model import naming
 from virtman.model.profile import BOOT
+from virtman.node.agent import Agent
 
 LONGEST = 24 * 3600
 """Seconds that are recorded at most: whoever began it may have forgotten it."""
@@ -60,7 +61,8 @@ class Recordings:
     What one of them reads is thus recorded for the others' too.
     """
 
-    def __init__(self, boots: Boots) -> None:
+    def __init__(self, agent: Agent, boots: Boots) -> None:
+        self.agent = agent
         self.boots = boots
         # Guards those that there are.
         self._lock = threading.Lock()
@@ -82,16 +84,15 @@ class Recordings:
         seconds = LONGEST if seconds is None else seconds
         if not 0 < seconds <= LONGEST:
             raise InvalidRequest(f"{seconds} seconds: give from 1 to {LONGEST}")
-        agent = self.boots.agent
-        image = agent.show(vm).instance.image
-        attachment = agent.attached(image)
+        image = self.agent.show(vm).instance.image
+        attachment = self.agent.images.attached(image)
         if attachment.info.tree is None:
             raise ProfileUnbound(
                 f"image {image} has no hash tree, so it can have no profile: "
                 "remove it and add it with a hash tree"
             )
         new = self.boots.options.piece_of(attachment.info)
-        piece = piece_size(agent.coordinator, attachment.info, workload, new)
+        piece = piece_size(self.agent.coordinator, attachment.info, workload, new)
         with self._lock:
             busy = [one for one in self._found.values() if one.image == image and one.goes_on()]
             if busy:

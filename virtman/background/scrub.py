@@ -28,7 +28,7 @@ from virtman.image.comparison import Findings
 from virtman.model import sizes
 from virtman.model.hashtree import BLOCK, HashTree
 from virtman.model.naming import Device
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 from virtman.stack import blocks
 
@@ -166,8 +166,8 @@ class Scrubbing:
     :param rate: MiB a second
     """
 
-    def __init__(self, agent: Agent, copying: Copying, interval: float, rate: float) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, copying: Copying, interval: float, rate: float) -> None:
+        self.images = images
         self.copying = copying
         self.interval = interval
         self.rate = rate
@@ -186,7 +186,7 @@ class Scrubbing:
 
     def round(self) -> None:
         """Scrub each image once that VMs use, as far as it is cached."""
-        attachments = list(self.agent.attachments())
+        attachments = list(self.images.attachments())
         random.shuffle(attachments)
         for one in attachments:
             if one.info.tree is None or not one.users or one.is_moving():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from virtman import sysfs
 from virtman.image.attachment import LONG_WAIT, Attachment
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 from virtman.periodic import Periodic
 
 LOG = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ class Waiting:
     :param clock: goes only forward
     """
 
-    def __init__(self, agent: Agent, clock: Callable[[], float] = time.monotonic) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, clock: Callable[[], float] = time.monotonic) -> None:
+        self.images = images
         self._clock = clock
         self._seen: dict[str, _Seen] = {}  # of devices that owe an answer
         self._told: set[str] = set()  # images
@@ -55,7 +55,7 @@ class Waiting:
 
     def look(self) -> None:
         """Look at all images."""
-        now, attached = self._clock(), self.agent.attachments()
+        now, attached = self._clock(), self.images.attachments()
         seen: dict[str, _Seen] = {}
         for one in attached:
             owing = {}

@@ -70,7 +70,7 @@ class Warmups:
             return Warmup(Warming.FAILED, detail=str(err))
         while not boot.fetched.wait(_TOLD) and not self._stopped.is_set():
             try:
-                self.boots.agent.coordinator.tell_warmup(wish, _progress(boot))
+                self.boots.images.coordinator.tell_warmup(wish, _progress(boot))
             except CoordinatorUnreachable as err:
                 LOG.info("image %s: Volt does not hear how far it is warmed: %s", wish.image, err)
         return _progress(boot)
@@ -78,7 +78,7 @@ class Warmups:
     def _tell_end(self, wish: Wish, ended: Warmup) -> None:
         while not self._stopped.is_set():
             try:
-                self.boots.agent.coordinator.tell_warmup(wish, ended)
+                self.boots.images.coordinator.tell_warmup(wish, ended)
             except CoordinatorUnreachable as err:
                 LOG.warning("image %s: Volt does not know yet that it is warm: %s", wish.image, err)
                 self._stopped.wait(_AGAIN)

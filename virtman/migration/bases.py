@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from virtman.disk.layers import Commit, Layers
 from virtman.model import dirty, layer_format
 from virtman.model.chain import Instance
-from virtman.node.agent import Agent
+from virtman.node.images import Images
 
 LAYERS = 3
 """Of a chain at most: each is looked up by each read."""
@@ -43,8 +43,8 @@ class Base:
 class Bases:
     """For the layers that a node makes."""
 
-    def __init__(self, agent: Agent, layers: Layers) -> None:
-        self.agent = agent
+    def __init__(self, images: Images, layers: Layers) -> None:
+        self.images = images
         self.layers = layers
 
     def of(self, commit: Commit, copy: Instance, changed: bytes) -> Base:
@@ -81,7 +81,7 @@ class Bases:
         own = self._own(image)
         if own is not None:
             return own.image
-        layer = self.agent.info(image).layer
+        layer = self.images.info(image).layer
         return layer.parent if layer else ""
 
     def _is_checkpoint(self, image: str, vm: str) -> bool:
@@ -92,7 +92,7 @@ class Bases:
         if image == copy.image and copy.origin:
             return copy.origin
         if self._own(image) is None:
-            return self.agent.info(image).origin
+            return self.images.info(image).origin
         file = self.layers.file(image)
         tree, _ = self.layers.tree(image).of(str(file), file.stat().st_size, lambda *_: None)
         return tree.root
@@ -101,7 +101,7 @@ class Bases:
         """Return a map of what a layer holds: from its file, or else as VMs read it."""
         count = dirty.chunks(size)
         if self._own(image) is None:
-            read = self.agent.attached(image).page_caches.read
+            read = self.images.attached(image).page_caches.read
             return dirty.mark(_of_disk(layer_format.numbers(read), count), count)
         descriptor = os.open(self.layers.file(image), os.O_RDONLY | os.O_CLOEXEC)
         try:

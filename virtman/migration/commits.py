@@ -186,7 +186,7 @@ class Commits:
             self._check_closed(vm)
         if suspension is not None:
             suspension.check(vm, device_path(instance))
-        origin = instance.origin or self.agent.info(instance.image).origin
+        origin = instance.origin or self.agent.images.info(instance.image).origin
         secret = secrets.token_hex(_SECRET_BYTES)
         since = held.latest(self.agent, self.layers, instance) if checkpoint else ""
         commit = Commit(

@@ -85,7 +85,7 @@ class Sender:
         """
         move = self.move
         instance = self.records.get(move.vm)
-        origin = instance.origin or self.agent.info(instance.image).origin
+        origin = instance.origin or self.agent.images.info(instance.image).origin
         return self.peer.offer(
             move.name,
             Offer(

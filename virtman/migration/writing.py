@@ -28,7 +28,7 @@ class Content:
     """
 
     def __init__(self, agent: Agent, layers: Layers, given: Commit) -> None:
-        bases = Bases(agent, layers)
+        bases = Bases(agent.images, layers)
         self._layers = layers
         self._copy = agent.records.get(given.copy)
         self._rounds = Rounds(agent.stores, given.copy)

@@ -5,48 +5,31 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from virtman.coordinator.interface import Coordinator, ImageInfo, Import
+from virtman.coordinator.interface import ImageInfo
 from virtman.disk.disks import Stores
 from virtman.disk.volumes import device
 from virtman.errors import (
-    CoordinatorUnreachable,
     DevicePending,
-    ImageUnknown,
     InstanceExists,
     InstanceSize,
     InstanceUnknown,
     VirtmanError,
 )
 from virtman.image.attachment import Attachment
-from virtman.image.copies import Copies
-from virtman.image.life import Times
 from virtman.model import naming, planner, sizes
 from virtman.model.chain import Instance, Inventory, Snapshot, Store
 from virtman.model.handover import Arrival
-from virtman.model.placement import Placement, own_portal
 from virtman.node.cached_volumes import CachedVolumes
-from virtman.stack.builder import Stack, check_modules
+from virtman.node.images import Images
+from virtman.stack.builder import check_modules
 
 LOG = logging.getLogger(__name__)
 
-WISH = 60.0
-"""Seconds for which an image is wanted that somebody asked for once."""
-
 _PATIENCE = 10.0  # seconds for who changes the same VM; it may be this agent, just after its start
-
-
-@dataclass(frozen=True)
-class Host:
-    """This node: its name, and where it serves images."""
-
-    name: str
-    ip: str
-    port: int
 
 
 @dataclass(frozen=True)
@@ -77,34 +60,19 @@ class Kept:
 
 
 class Agent:
-    """Creates and destroys VM devices; brings images up and lets go of them."""
+    """Creates and destroys VM devices, over images that it has brought up for them."""
 
-    def __init__(
-        self,
-        host: Host,
-        stack: Stack,
-        coordinator: Coordinator,
-        stores: Stores,
-        times: Times,
-        copies: Copies,
-    ) -> None:
-        self.host = host
-        self.copies = copies
-        self.stack = stack
-        self.coordinator = coordinator
+    def __init__(self, images: Images, stores: Stores) -> None:
+        self.images = images
         self.stores = stores
+        self.host = images.host
+        self.stack = images.stack
+        self.coordinator = images.coordinator
         self.records = stores.records
-        self.times = times
-        self.cached = CachedVolumes(stack.group, self.records.stores.parent / "cached")
-        # Guards the two below; held for moments only.
-        self._lock = threading.Lock()
-        self._given_back = threading.Condition(self._lock)
-        self._attachments: dict[str, Attachment] = {}
+        self.cached = CachedVolumes(self.stack.group, self.records.stores.parent / "cached")
+        # Guards the one below; held for moments only.
+        self._given_back = threading.Condition()
         self._busy: set[str] = set()
-        # Images that somebody here waits for, and until when; guarded by the lock as well.
-        self._wishes: dict[str, float] = {}
-        # Set when Volt should hear at once which images this node needs.
-        self.needs_changed = threading.Event()
 
     def create(
         self,
@@ -157,7 +125,7 @@ class Agent:
                 self.records.check_stays(original)
                 size = _copied(size, self.records.get(original))
             check_modules(self.stack.modules)
-            attachment = self._attachment(image)
+            attachment = self.images.find(image)
             size = _fitting(size, attachment.info)
             quota = self.stores.space.limits.quota if quota is None else quota
             if not store:
@@ -167,7 +135,7 @@ class Agent:
                 wanted = Instance(
                     vm, image, size, "", quota, origin=attachment.info.origin, temporary=temporary
                 )
-                with self._telling(image):
+                with self.images.telling(image):
                     if original:
                         instance = self.stores.copy(original, wanted, store)
                     else:
@@ -192,12 +160,9 @@ class Agent:
     def remove(self, vm: str) -> None:
         """Take all of a VM away but for its snapshots, whoever has claimed it."""
         instance = self.records.get(vm)
-        with self._telling(instance.image):
+        with self.images.telling(instance.image):
             self.stores.destroy(vm)
-        with self._lock:
-            attachment = self._attachments.get(instance.image)
-        if attachment is not None:
-            attachment.release(vm)
+        self.images.release(instance.image, vm)
         LOG.info("VM %s is gone", vm)
 
     def receive(self, wanted: Instance, arrival: Arrival) -> None:
@@ -211,12 +176,12 @@ class Agent:
             self.records.check_vm(wanted.vm)
             self.records.check_left(wanted.vm)
             check_modules(self.stack.modules)
-            attachment = self._attachment(wanted.image)
+            attachment = self.images.find(wanted.image)
             self.stores.space.check(wanted.size, wanted.quota)
             attachment.acquire(wanted.vm)
             try:
                 self.records.put(arrival)
-                with self._telling(wanted.image):
+                with self.images.telling(wanted.image):
                     self.stores.receive(wanted)
             except BaseException:
                 self.records.forget(arrival)
@@ -228,11 +193,7 @@ class Agent:
 
         :raises InstanceUnknown: if there is no such VM
         """
-        self._serve(self._attachment(self.records.get(vm).image), vm)
-
-    def info(self, image: str) -> ImageInfo:
-        """Return what an image was when it was attached, or else is for Volt."""
-        return self._attachment(image).info
+        self._serve(self.images.find(self.records.get(vm).image), vm)
 
     def limit(self, vm: str, quota: int) -> None:
         """Give a VM another quota; one that waits for it goes on soon.
@@ -291,7 +252,7 @@ class Agent:
         :raises SnapshotUnknown: if there is none
         """
         found = self.records.snapshot(naming.check("snapshot", name))
-        with self._telling(found.image):
+        with self.images.telling(found.image):
             self.stores.delete(found)
 
     def list(self) -> Sequence[Shown]:
@@ -324,127 +285,15 @@ class Agent:
         found = self.records.snapshot(naming.check("snapshot", name))
         return Kept(found, self.records.inventory().chain(found.store))
 
-    def attachments(self) -> Sequence[Attachment]:
-        """Return the images that are attached, or on their way."""
-        with self._lock:
-            return [one for one in self._attachments.values() if one.is_attached]
-
-    def moving(self) -> set[str]:
-        """Return the images that are being attached just now, or left."""
-        with self._lock:
-            return {name for name, one in self._attachments.items() if one.is_moving()}
-
-    def images(self) -> set[str]:
-        """Return the images that are attached, or moving, or of which something is here."""
-        attached = {one.info.name for one in self.attachments()}
-        copied = {one.image for one in self.copies.all()}
-        return attached | copied | self.written() | self.moving() | self.stack.present().keys()
-
-    def written(self) -> set[str]:
-        """Return the images of which VMs or stores are written down."""
-        inventory = self.records.inventory()
-        stores = {one.image for one in inventory.stores.values()}
-        return stores | {one.image for one in inventory.instances.values()}
-
-    def want(self, image: str) -> ImageInfo | Import:
-        """Have an image made that Volt may not know yet; return it, or how far that is.
-
-        It is wanted for a minute from then on. Whoever goes on waiting asks again.
-        """
-        naming.check("image", image)
-        now = time.monotonic()
-        with self._lock:
-            self._wishes = {name: end for name, end in self._wishes.items() if end > now}
-            is_new = image not in self._wishes
-            self._wishes[image] = now + WISH
-        if is_new and image not in self.disks():
-            self.needs_changed.set()
-        try:
-            return self.coordinator.image(image)
-        except ImageUnknown:
-            return self.coordinator.importing(image)
-
-    def needs(self) -> Mapping[str, int]:
-        """Return how many VMs and snapshots this node has, by image; 0 for one that it wants."""
-        now = time.monotonic()
-        with self._lock:
-            wanted = {image: 0 for image, end in self._wishes.items() if end > now}
-        return wanted | self.disks()
-
-    def disks(self) -> dict[str, int]:
-        """Return how many VMs and snapshots this node has, by image."""
-        inventory = self.records.inventory()
-        found = Counter(one.image for one in inventory.instances.values())
-        found.update(one.image for one in inventory.snapshots.values())
-        return dict(found)
-
     def busy(self) -> set[str]:
         """Return the VMs that a verb is about just now."""
-        with self._lock:
+        with self._given_back:
             return set(self._busy)
 
     def settled(self) -> Sequence[str]:
         """Return the VMs that are written down and that no verb is about just now."""
         busy = self.busy()
         return [one.vm for one in self.records.all() if one.vm not in busy]
-
-    def place(self, placements: Sequence[Placement]) -> bool:
-        """Move the images that have a newer placement; tell whether all that we have are there.
-
-        A place in an image of which a reboot left nothing here is given up.
-
-        :param placements: of this host, in any images
-        """
-        mine = {one.info.name: one for one in self.attachments()}
-        for placement in placements:
-            if placement.image in mine:
-                mine[placement.image].apply(placement)
-            elif placement.image not in self.images():
-                with contextlib.suppress(VirtmanError):
-                    self.coordinator.remove(placement.image)
-                    LOG.info(
-                        "gave up a place in image %s, of which nothing is left", placement.image
-                    )
-        return mine.keys() <= {placement.image for placement in placements}
-
-    def attach(self, image: str, user: str) -> Attachment:
-        """Have an image attached for somebody who is no VM, until it releases the image.
-
-        :raises ImageUnknown: if Volt does not have the image
-        """
-        naming.check("image", image)
-        check_modules(self.stack.modules)
-        attachment = self._attachment(image)
-        attachment.acquire(user)
-        return attachment
-
-    def drop(self, image: str) -> None:
-        """Leave an image now instead of after its keep time.
-
-        :raises ImageUnknown: if it is not attached here
-        :raises DeviceBusy: while VMs use it
-        """
-        self.attached(image).drop()
-        if image not in self.disks():
-            with contextlib.suppress(CoordinatorUnreachable):  # it hears with the next heartbeat
-                self.coordinator.release(image)
-
-    def attached(self, image: str) -> Attachment:
-        """Return an image that is attached.
-
-        :raises ImageUnknown: if it is not
-        """
-        naming.check("image", image)
-        with self._lock:
-            attachment = self._attachments.get(image)
-        if attachment is None or not attachment.is_attached:
-            if image in self.disks():
-                raise ImageUnknown(
-                    f"image {image} has disks on this node and is not attached yet: its agent is "
-                    "about to attach it; if that does not end, its log says why"
-                )
-            raise ImageUnknown(f"image {image} is not attached on this node")
-        return attachment
 
     @contextlib.contextmanager
     def claim(self, vm: str) -> Iterator[None]:
@@ -478,18 +327,13 @@ class Agent:
             except (VirtmanError, OSError) as err:
                 LOG.warning("VM %s: %s", instance.vm, err)
                 failed.append(instance.vm)
-        return [*failed, *self.adopt(), *self.cached.recover()]
-
-    def stop(self) -> None:
-        """End the threads; devices stay for the next agent."""
-        for attachment in self.attachments():
-            attachment.stop()
+        return [*failed, *self.images.adopt(), *self.cached.recover()]
 
     def resume(self, instance: Instance) -> None:
         """Have a VM's device as its record says, and the image below it."""
         with self.claim(instance.vm):
             self.records.get(instance.vm)  # unknown if it was destroyed meanwhile
-            attachment = self._attachment(instance.image)
+            attachment = self.images.find(instance.image)
             served = self._is_served(instance) and self.stores.devices.is_right(instance)
             if instance.vm not in attachment.users or not served:
                 try:
@@ -533,49 +377,6 @@ class Agent:
         if move is None or move.keeps:
             return ""
         return "handed" if move.handed else "leaving"
-
-    def adopt(self) -> Sequence[str]:
-        """Take over images that no VM uses: their keep time begins anew."""
-        failed = []
-        used = {instance.image for instance in self.records.all()}
-        for image in self.stack.present().keys() - used:
-            try:
-                attachment = self._attachment(image)
-                if not attachment.users and not attachment.is_attached:
-                    attachment.acquire("")
-                    attachment.release("")
-            except (VirtmanError, OSError) as err:
-                LOG.warning("image %s: %s", image, err)
-                failed.append(image)
-        return failed
-
-    @contextlib.contextmanager
-    def _telling(self, image: str) -> Iterator[None]:
-        """Have Volt hear at once of an image's first disk here, or that the last is gone."""
-        needed = image in self.disks()
-        yield
-        if (image in self.disks()) != needed:
-            self.needs_changed.set()
-
-    def _attachment(self, image: str) -> Attachment:
-        with self._lock:
-            found = self._attachments.get(image)
-        if found is not None and found.is_attached:
-            return found
-        info = self.coordinator.image(image)
-        below = self._attachment(info.layer.parent) if info.layer else None
-        portal = own_portal(self.host.name, image, self.host.ip, self.host.port)
-        with self._lock:
-            found = self._attachments.get(image)
-            is_other = found is not None and (found.info != info or found.below is not below)
-            if found is None or (is_other and not found.users):
-                found = Attachment(
-                    info, portal, self.stack, self.coordinator, self.times, self.copies,
-                    self.attachments, below,
-                )  # fmt: skip
-                self._attachments[image] = found
-                self.stores.origins.learn(image, info.origin)
-            return found
 
 
 def _fitting(size: int | None, info: ImageInfo) -> int:

@@ -150,8 +150,8 @@ class Check:
             LOG.info("repaired %s: %s", one.code, one.what)
 
     def _look(self) -> list[Difference]:
-        attached = {one.info.name: one for one in self.agent.attachments()}
-        known = attached.keys() | self.agent.moving()
+        attached = {one.info.name: one for one in self.agent.images.attachments()}
+        known = attached.keys() | self.agent.images.moving()
         found = [*self._vms(), *self._stores()]
         found += self._orphans(known)
         seen = look_closely(attached.values())
@@ -168,7 +168,7 @@ class Check:
         return [*found, *self._volt(attached)]
 
     def _let_go(self, image: str) -> None:
-        if image not in self.agent.needs():  # a VM of it may have come since
+        if image not in self.agent.images.needs():  # a VM of it may have come since
             self.agent.coordinator.release(image)
 
     # What is written down, and the kernel.
@@ -228,7 +228,7 @@ class Check:
     # What the kernel has beyond that.
 
     def _orphans(self, known: set[str]) -> Iterator[Difference]:
-        images = known | self.agent.written()
+        images = known | self.agent.images.written()
         for image, devices in self.stack.present().items():
             for device in sorted(devices, key=lambda one: one.role, reverse=True):
                 if self._is_orphan(device):
@@ -236,7 +236,7 @@ class Check:
                     yield Difference(f"{device.role}.orphan", str(device), remove)
             mine = [one for one in devices if one.role not in ("vm", "store")]
             if mine and image not in images:
-                yield Difference("image.orphan", image, self.agent.adopt)
+                yield Difference("image.orphan", image, self.agent.images.adopt)
         yield from self._strays(known)
         yield from self._files(images)
 
@@ -249,7 +249,7 @@ class Check:
             if image not in known:
                 withdraw = partial(transport.withdraw, name, host, image)
                 yield Difference("export.orphan", name, withdraw)
-        if not self.agent.moving() and not self.agent.busy():  # else one may be for a moment
+        if not self.agent.images.moving() and not self.agent.busy():  # else one may be for a moment
             for path, offset in orphans.idle_loops(str(self.agent.records.stores.parent)):
                 yield Difference("loop.orphan", path, partial(orphans.detach, path, offset))
 
@@ -291,9 +291,9 @@ class Check:
             yield Difference("volt.silent", coordinator.url)
             return
         places = {one.image: one for one in found.placements} if found else {}
-        for image in places.keys() - self.agent.images():
+        for image in places.keys() - self.agent.images.names():
             yield Difference("volt.orphan", image, partial(coordinator.remove, image))
-        for image in held.keys() - self.agent.needs().keys():
+        for image in held.keys() - self.agent.images.needs().keys():
             yield Difference("volt.held", image, partial(self._let_go, image))
         for image, one in attached.items():
             try:

@@ -69,7 +69,7 @@ class NamesTest(TestCase):
         node = self.bed.node()
         node.create("vm1")
         with node.process.here():
-            agent = list(Figures(node.agent, node.boots, node.copying).collect())
+            agent = list(Figures(node.agent.images, node.boots, node.copying).collect())
         volt = text_string_to_metric_families(self.volt_metrics())
         known = {
             name

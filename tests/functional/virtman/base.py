@@ -66,7 +66,8 @@ from virtman.model.basis import Basis, Other, Run, encode
 from virtman.model.hashtree import HashTree
 from virtman.model.prefetch_order import Policy
 from virtman.node import check
-from virtman.node.agent import Agent, Host
+from virtman.node.agent import Agent
+from virtman.node.images import Host, Images
 from virtman.stack import mapped
 from virtman.stack.builder import Stack
 from virtman.stack.cache import backed, bcache
@@ -175,15 +176,16 @@ class Node:
         stores = Stores(stack, self.records, space)
         copies = Copies(self.folder / "copies", self.folder / "whole", space)
         copies.prepare()
-        self.agent = Agent(host, stack, coordinator, stores, self.times, copies)
+        kept = Images(host, stack, coordinator, self.records, stores.origins, self.times, copies)
+        self.agent = Agent(kept, stores)
         self.merger = Merger(stores)
         self.supply = Supply(stores)
         how = How(Policy.IN_ORDER, 4, SharedCap(0))
-        self.heartbeat = Heartbeat(self.agent, Card(self.ip), Overload(1))
-        self.boots = Boots(self.agent, Options(1, 65536, True, how), self.heartbeat.hasten)
-        self.copying = Copying(self.agent, copies, SharedCap(0), self.heartbeat.hasten)
+        self.heartbeat = Heartbeat(self.agent.images, Card(self.ip), Overload(1))
+        self.boots = Boots(self.agent.images, Options(1, 65536, True, how), self.heartbeat.hasten)
+        self.copying = Copying(self.agent.images, copies, SharedCap(0), self.heartbeat.hasten)
         self.warmups = Warmups(self.boots)
-        self.watch = Watch(self.agent, self.heartbeat, self.warmups.ask, called=False)
+        self.watch = Watch(self.agent.images, self.heartbeat, self.warmups.ask, called=False)
         self.credentials = Credentials(coordinator, self.folder, "127.0.0.1", self.port)
         peers = Peers(coordinator, self.credentials, PATIENCE)
         self.moves = Moves(self.agent, peers, PATIENCE)
@@ -218,7 +220,7 @@ class Node:
         self.moves.stop()
         self.merger.stop()
         self.listener.stop()
-        for one in list(self.agent._attachments.values()):
+        for one in list(self.agent.images._attachments.values()):
             one.stop()
 
     def migrate(self, vm: str, host: str, *, live: bool = False) -> object:
@@ -278,7 +280,7 @@ class Node:
 
     def drop(self, image: str = "debian") -> None:
         with self.process.here():
-            self.agent.drop(image)
+            self.agent.images.drop(image)
 
     def recover(self) -> Iterable[str]:
         with self.process.here():
@@ -292,7 +294,7 @@ class Node:
 
     def settle(self) -> None:
         """Wait until the images' threads have nothing left to do."""
-        for one in list(self.agent._attachments.values()):
+        for one in list(self.agent.images._attachments.values()):
             with self.process.here():
                 one._worker.submit(lambda: None).result()
 
@@ -302,7 +304,7 @@ class Node:
         self.moves.stop()
         self.merger.stop()
         self.listener.stop()
-        for one in list(self.agent._attachments.values()):
+        for one in list(self.agent.images._attachments.values()):
             one.stop()
 
     def everywhere(self) -> tuple[object, ...]:

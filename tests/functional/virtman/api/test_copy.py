@@ -69,7 +69,7 @@ class CopyTest(ServedCase):
         self.client.hydrate(IMAGE)
         self.client.await_copy(IMAGE)
         with self.node.process.here():
-            figures = Figures(self.node.agent, self.node.boots, self.node.copying).collect()
+            figures = Figures(self.node.agent.images, self.node.boots, self.node.copying).collect()
             samples = {
                 (one.name, *one.labels.values()): one.value
                 for family in figures

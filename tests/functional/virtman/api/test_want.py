@@ -9,7 +9,7 @@ from tests.functional.virtman.base import SIZE
 from virtman import errors
 from virtman.api import answers
 from virtman.cmd.shell import shell
-from virtman.node import agent
+from virtman.node import images
 from volt.model.imports import Importing, Told
 
 IMAGE = "glance-1"
@@ -28,7 +28,7 @@ class WantTest(ServedCase):
 
     def beat(self):
         """Have Volt hear at once if there is something new."""
-        asked = self.node.agent.needs_changed
+        asked = self.node.agent.images.needs_changed
         self.assertTrue(asked.is_set())
         asked.clear()
         self.node.beat()
@@ -40,10 +40,10 @@ class WantTest(ServedCase):
         self.beat()
         self.assertEqual({IMAGE: 1}, self.wanted())
         self.client.want(IMAGE)
-        self.assertFalse(self.node.agent.needs_changed.is_set())
+        self.assertFalse(self.node.agent.images.needs_changed.is_set())
 
     def test_it_is_wanted_no_more_after_a_while(self):
-        self.patch(agent, "WISH", 0.0)
+        self.patch(images, "WISH", 0.0)
         self.client.want(IMAGE)
         self.beat()
         self.assertEqual({}, self.wanted())

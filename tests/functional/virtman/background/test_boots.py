@@ -57,7 +57,9 @@ class BootsCase(TestCase):
         self.await_(lambda: not following())
 
     def boots(self, node, record=1, how=HOW, piece=PIECE, prefetch=True):
-        made = Boots(node.agent, Options(record, piece, prefetch, how), node.heartbeat.hasten)
+        made = Boots(
+            node.agent.images, Options(record, piece, prefetch, how), node.heartbeat.hasten
+        )
         self.all.append(made)
         return made
 
@@ -184,7 +186,7 @@ class RecordingTest(BootsCase):
 
         def begin():
             with node.process.here():
-                begun.append(boots.count_anew(node.agent.attached("debian")))
+                begun.append(boots.count_anew(node.agent.images.attached("debian")))
 
         def attachments():
             other.start()
@@ -192,7 +194,7 @@ class RecordingTest(BootsCase):
             return []  # the image came after that
 
         other = threading.Thread(target=begin)
-        with fixtures.MockPatchObject(node.agent, "attachments", attachments):
+        with fixtures.MockPatchObject(node.agent.images, "attachments", attachments):
             self.look(node, boots)
         other.join()
         self.assertEqual({"debian": begun[0]}, boots._boots)
@@ -374,7 +376,7 @@ class PrefetchTest(BootsCase):
         self.node.create("vm1")
         with self.node.process.here():
             self.assertIsNotNone(self.node.agent.coordinator.profile("debian", "boot"))
-        attachment = self.node.agent.attached("debian")
+        attachment = self.node.agent.images.attached("debian")
         for name in attachment.exports:
             self.node.kernel.mapping(name.removeprefix("/dev/mapper/")).pages.clear()
         self.bed.volt.silence()
@@ -455,7 +457,7 @@ class WarmTest(BootsCase):
         ahead = self.made.ahead("debian")
         self.assertEqual(("fetched", wanted, wanted), (ahead.state, ahead.wanted, ahead.there))
         self.assertEqual(wanted, self.fetched())
-        self.assertEqual(frozenset(), self.node.agent.attached("debian").users)
+        self.assertEqual(frozenset(), self.node.agent.images.attached("debian").users)
         self.node.drop()
         self.assert_nothing_is_left(self.node)
         with self.node.process.here():
@@ -478,7 +480,7 @@ class WarmTest(BootsCase):
         self.assertEqual(len(BOOT) * PIECE, self.fetched())
         self.warm()
         self.assertEqual(len(BOOT) * PIECE, self.fetched())
-        self.assertEqual({"vm1"}, self.node.agent.attached("debian").users)
+        self.assertEqual({"vm1"}, self.node.agent.images.attached("debian").users)
         self.assertEqual(0, self.node.kernel.mappings["virtman_debian_origin"].area)
 
     def test_what_is_on_its_way_is_not_asked_for_twice(self):
@@ -507,7 +509,7 @@ class WarmTest(BootsCase):
             ("none", ImageUnknown),
         ):
             self.assertRaises(error, self.warm, image)
-        self.assertEqual((), tuple(self.node.agent.attachments()))
+        self.assertEqual((), tuple(self.node.agent.images.attachments()))
 
     def test_one_that_cannot_be_attached_is_wanted_by_nobody_then(self):
         self.node.process.fate(fail_at=20)

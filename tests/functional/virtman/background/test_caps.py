@@ -50,7 +50,7 @@ class CapsTest(BootsCase):
     def ask(self, node=None):
         """Send the heartbeat that fetching ahead begins with."""
         node = node or self.node
-        self.await_(lambda: node.agent.attached("debian").share.is_taken)
+        self.await_(lambda: node.agent.images.attached("debian").share.is_taken)
         node.beat()
 
     def fetched(self, *boots):
@@ -77,7 +77,7 @@ class CapsTest(BootsCase):
     def test_a_heartbeat_asks_for_the_first_share_at_once(self):
         asked = threading.Event()
         self.node.create("vm1")
-        boots = Boots(self.node.agent, Options(1, PIECE, True, HOW), asked.set)
+        boots = Boots(self.node.agent.images, Options(1, PIECE, True, HOW), asked.set)
         self.all.append(boots)
         self.look(self.node, boots)
         self.await_(asked.is_set)
@@ -143,7 +143,7 @@ class CapsTest(BootsCase):
         self.boot()
         self.ask()
         self.assertEqual((1, QUICK), self.takers())
-        self.await_(lambda: not self.node.agent.attached("debian").share.is_taken)
+        self.await_(lambda: not self.node.agent.images.attached("debian").share.is_taken)
         self.node.beat()
         self.assertEqual((0, 0), self.takers())
 
@@ -174,4 +174,4 @@ class CapsTest(BootsCase):
         self.node.create("vm1")
         known = Memory(self.node.folder / "volt").get("debian")
         self.assertTrue(known.placement.capped)
-        self.assertTrue(self.node.agent.attached("debian").is_capped)
+        self.assertTrue(self.node.agent.images.attached("debian").is_capped)

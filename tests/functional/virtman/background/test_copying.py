@@ -117,14 +117,14 @@ class CopyingCase(TestCase):
 
     def assert_whole(self, context=None):
         self.assertEqual(State.WHOLE, self.progress().state, context)
-        self.assertTrue(self.node.agent.attached(IMAGE).is_local, context)
+        self.assertTrue(self.node.agent.images.attached(IMAGE).is_local, context)
         self.assertEqual([], self.node.kernel.sessions, context)
         self.assertEqual(content(), self.file().read_bytes()[:SIZE], context)
         self.assertIn(f"virtman_{IMAGE}_whole", str(self.table("image")), context)
         self.assertIn(f"virtman_{IMAGE}_leafwhole", str(self.table("leaves")), context)
 
     def assert_fed(self):
-        self.assertFalse(self.node.agent.attached(IMAGE).is_local)
+        self.assertFalse(self.node.agent.images.attached(IMAGE).is_local)
         self.assertIn(f"virtman_{IMAGE}_stripe", str(self.table("image")))
         self.assertTrue(self.node.kernel.sessions)
 
@@ -158,7 +158,7 @@ class WholeTest(CopyingCase):
         told, logout = [], iscsi.logout
 
         def logged_out(*words):
-            told.append(self.node.agent.attached(IMAGE).is_local)
+            told.append(self.node.agent.images.attached(IMAGE).is_local)
             logout(*words)
 
         with fixtures.MockPatchObject(iscsi, "logout", logged_out):
@@ -171,7 +171,7 @@ class WholeTest(CopyingCase):
         self.assertEqual({*range(4 * MIB // PIECE), SIZE // PIECE - 1}, set(self.fetched()))
         self.assertEqual(len(self.fetched()), len(set(self.fetched())) + 1)  # a gap in the first
         stored = 4 * MIB + SIZE // 128
-        self.assertEqual(stored, self.node.agent.copies.get(IMAGE).needs)
+        self.assertEqual(stored, self.node.agent.images.copies.get(IMAGE).needs)
         self.assertLess(self.file().stat().st_blocks * 512, stored + PIECE)
 
     def test_what_is_stored_is_summed_over_parts_of_the_leaves(self):
@@ -184,7 +184,7 @@ class WholeTest(CopyingCase):
         together = fixtures.MockPatchObject(model, "_TOGETHER", BLOCK)
         with together, fixtures.MockPatchObject(Comparison, "read", counted):
             self.hydrate()
-        self.assertEqual(4 * MIB + SIZE // 128, self.node.agent.copies.get(IMAGE).needs)
+        self.assertEqual(4 * MIB + SIZE // 128, self.node.agent.images.copies.get(IMAGE).needs)
         self.assertLess(max(lengths[: SIZE // 128 // BLOCK]), SIZE // 128)
 
     def test_pieces_come_in_order_in_each_stripe(self):
@@ -223,7 +223,7 @@ class WholeTest(CopyingCase):
         self.node = self.bed.node("b", warm=1e-9)
         self.node.create("vm1", IMAGE)
         (member,) = self.node.kernel.members.values()
-        attachment = self.node.agent.attached(IMAGE)
+        attachment = self.node.agent.images.attached(IMAGE)
         for _ in range(2):
             member.reads = (99, 0, 0)
             with self.node.process.here():
@@ -246,7 +246,7 @@ class WholeTest(CopyingCase):
         self.assert_whole()
         child.beat()
         self.assertEqual(sessions, [one.key for one in child.kernel.sessions])
-        failed = child.agent.attached(IMAGE).failed_paths(dict())
+        failed = child.agent.images.attached(IMAGE).failed_paths(dict())
         self.assertEqual(0, failed)
 
     def test_a_placement_changes_nothing_but_what_children_prove(self):
@@ -269,7 +269,7 @@ class WholeTest(CopyingCase):
         other = self.bed.node("b")
         other.create("vm2", IMAGE)
         other.settle()
-        self.assertEqual({"a"}, set(other.agent.attached(IMAGE).parents))
+        self.assertEqual({"a"}, set(other.agent.images.attached(IMAGE).parents))
         self.release()
         self.node.beat()
         image = self.bed.volt.ground.images.show(IMAGE)
@@ -288,7 +288,7 @@ class WholeTest(CopyingCase):
         third = self.bed.node("c")
         third.create("vm3", IMAGE)
         third.settle()
-        self.assertTrue(third.agent.attached(IMAGE).parents)
+        self.assertTrue(third.agent.images.attached(IMAGE).parents)
 
     def test_what_volt_wants_is_copied_some_time_after_it_came(self):
         self.node.create("vm1", IMAGE)
@@ -430,7 +430,7 @@ class WholeTest(CopyingCase):
         self.assertIn(
             "virtman image release", str(self.assertRaises(DeviceBusy, self.node.drop, IMAGE))
         )
-        self.assertEqual(frozenset(), self.node.agent.attached(IMAGE).vms)
+        self.assertEqual(frozenset(), self.node.agent.images.attached(IMAGE).vms)
         self.assert_all_is_given_back()
 
     def test_what_is_about_to_begin_has_not_stopped(self):
@@ -446,7 +446,7 @@ class WholeTest(CopyingCase):
 
     def test_a_rate_that_is_set_as_a_copy_becomes_whole_leaves_it_whole(self):
         self.hydrate()
-        kept = self.node.agent.copies
+        kept = self.node.agent.images.copies
         kept.change(replace(kept.get(IMAGE), whole=False), rate=MIB)
         self.assertEqual((True, MIB), (kept.get(IMAGE).whole, kept.get(IMAGE).rate))
 
@@ -539,7 +539,7 @@ class EndedTest(CopyingCase):
         self.hydrate()
         self.assertEqual(State.STOPPED, self.progress().state)
         self.assertIn("killed", self.progress().verdict)
-        written = copies.held(self.node.agent.copies.get(IMAGE))
+        written = copies.held(self.node.agent.images.copies.get(IMAGE))
         there = [one for one in range(SIZE // PIECE) if one in written]
         self.assertTrue(there)
         page_cache.read = begun
@@ -550,7 +550,7 @@ class EndedTest(CopyingCase):
 
     def test_a_look_changes_no_record_and_a_new_agent_mends_it(self):
         self.hydrate()
-        kept, info = self.node.agent.copies, self.node.agent.info(IMAGE)
+        kept, info = self.node.agent.images.copies, self.node.agent.images.info(IMAGE)
         self.assertEqual((str(self.file()), True), kept.of(info))
         other = replace(info, size=info.size + 512)
         self.assertEqual(("", False), kept.of(other))
@@ -639,7 +639,7 @@ class WrongTest(CopyingCase):
         self.hydrate()
         self.assertIn("wrong again and again", self.progress().verdict)
         self.assert_fed()
-        self.assertFalse(self.node.agent.copies.get(IMAGE).whole)
+        self.assertFalse(self.node.agent.images.copies.get(IMAGE).whole)
 
     def test_a_scrub_finds_rot_and_has_it_mended(self):
         self.hydrate()
@@ -657,7 +657,7 @@ class WrongTest(CopyingCase):
         self.hydrate()
         self.rot(MIB)
         with self.node.process.here():
-            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
+            Scrubbing(self.node.agent.images, self.node.copying, 0, 1e6).round()
         self.go_on()
         self.assert_whole()
 
@@ -671,7 +671,7 @@ class WrongTest(CopyingCase):
             del self.bed.network.targets[key]
         self.assertRaises(ParentUnreachable, self.scrub)
         self.assertEqual(before["dm"], self.node.kernel.state()["dm"])
-        self.assertTrue(self.node.agent.copies.get(IMAGE).whole)
+        self.assertTrue(self.node.agent.images.copies.get(IMAGE).whole)
         self.bed.network.targets |= gone
         self.assertEqual((3 * MIB,), self.scrub().dropped)
         self.go_on()
@@ -692,14 +692,14 @@ class WrongTest(CopyingCase):
 
 class SpaceTest(CopyingCase):
     def test_a_copy_that_does_not_fit_is_refused(self):
-        self.useFixture(fixtures.MockPatchObject(type(self.node.agent.copies.space), "spare",
+        self.useFixture(fixtures.MockPatchObject(type(self.node.agent.images.copies.space), "spare",
                                                  lambda self, folder: 1000))  # fmt: skip
         error = self.assertRaises(NoSpace, self.hydrate)
         self.assertIn("more than are free and promised to nobody", str(error))
         self.assertIsNone(self.progress())
 
     def test_one_whose_leaves_tell_that_it_does_not_fit_ends(self):
-        self.useFixture(fixtures.MockPatchObject(type(self.node.agent.copies.space), "spare",
+        self.useFixture(fixtures.MockPatchObject(type(self.node.agent.images.copies.space), "spare",
                                                  lambda self, folder: MIB))  # fmt: skip
         self.node.create("vm1", IMAGE)
         self.hydrate()
@@ -711,8 +711,8 @@ class SpaceTest(CopyingCase):
         space = self.node.agent.stores.space
         before = space.room().promised
         with self.node.process.here():
-            copy = self.node.agent.copies.begin(self.node.agent.info(IMAGE), 0)
-        self.node.agent.copies.promise(copy, 3 * MIB)
+            copy = self.node.agent.images.copies.begin(self.node.agent.images.info(IMAGE), 0)
+        self.node.agent.images.copies.promise(copy, 3 * MIB)
         self.assertEqual(before + 3 * MIB, space.room().promised)
 
     def test_a_full_disk_stops_it_and_it_goes_on_later(self):

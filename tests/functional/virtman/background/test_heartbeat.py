@@ -43,7 +43,7 @@ class BeatTest(TestCase):
         self.node.settle()
         self.assertEqual(1, looks.call_count)
         with self.node.process.here():
-            Pulse(self.node.agent).tell()
+            Pulse(self.node.agent.images).tell()
         self.assertEqual(2, looks.call_count)
 
     def assert_mended(self):
@@ -85,7 +85,7 @@ class BeatTest(TestCase):
         """Have so many more reads miss the cache, and let the agent see that."""
         (member,) = self.node.kernel.members.values()
         member.reads = (1, member.reads[1] + misses, 0)
-        (attachment,) = self.node.agent.attachments()
+        (attachment,) = self.node.agent.images.attachments()
         with self.node.process.here():
             attachment.mend(look([attachment]), transport.cut_off())
         self.node.settle()

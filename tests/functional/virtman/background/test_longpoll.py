@@ -70,7 +70,7 @@ class WatchTest(WatchCase):
 
     def test_a_host_that_is_called_asks_only_then(self):
         one, _ = self.pair()
-        one.watch = Watch(one.agent, one.heartbeat, one.warmups.ask, called=True)
+        one.watch = Watch(one.agent.images, one.heartbeat, one.warmups.ask, called=True)
         asked = itertools.count()
         fetch = one.watch.fetch
         one.watch.fetch = lambda wait: (next(asked), fetch(wait))
@@ -87,7 +87,7 @@ class PulseTest(WatchCase):
         super().setUp()
         self.now = 0.0
         self.one, self.two = self.pair()
-        self.pulse = Pulse(self.one.agent, lambda: self.now)
+        self.pulse = Pulse(self.one.agent.images, lambda: self.now)
 
     def beat(self, seconds):
         """Let the pulse be felt, and Volt be told, after some time."""
@@ -182,7 +182,7 @@ class PulseTest(WatchCase):
 
     def placement(self, parent, standby=None):
         """Return a newer placement of node a, with another feed of stripe 1."""
-        (image,) = self.one.agent.attachments()
+        (image,) = self.one.agent.images.attachments()
         now = image._life.assembly.wanted.placement
         feeds = (now.feeds[0], Feed(parent, standby))
         return replace(now, feeds=feeds, generation=now.generation + 1)
@@ -193,7 +193,7 @@ class PulseTest(WatchCase):
 
     def use(self, placement):
         """Let node a use a placement, whether it can or not."""
-        (image,) = self.one.agent.attachments()
+        (image,) = self.one.agent.images.attachments()
         with self.one.process.here(), contextlib.suppress(ParentUnreachable):
             image.use(placement)
 
@@ -268,7 +268,7 @@ class PulseTest(WatchCase):
         return seen
 
     def test_reads_go_on_through_the_standby_while_a_placement_with_the_same_parent_comes(self):
-        (image,) = self.one.agent.attachments()
+        (image,) = self.one.agent.images.attachments()
         _, feed = image._life.assembly.wanted.placement.feeds
         self.cut_off()
         seen = self.told_ready()
@@ -280,7 +280,7 @@ class PulseTest(WatchCase):
         self.assertEqual({"b": "F", "source": "A"}, self.states())
 
     def test_a_standby_of_before_is_kept_until_somebody_else_answers(self):
-        (image,) = self.one.agent.attachments()
+        (image,) = self.one.agent.images.attachments()
         parent = image._life.assembly.wanted.placement.feeds[1].parent
         placement = self.placement(parent, self.away())
         self.cut_off()
@@ -295,7 +295,7 @@ class PulseTest(WatchCase):
         self.assertNotIn("virtman_debian_path1_source", self.one.kernel.mappings)
 
     def test_a_parent_that_is_cut_off_gets_more_stripes_once_it_is_back(self):
-        (image,) = self.one.agent.attachments()
+        (image,) = self.one.agent.images.attachments()
         now = image._life.assembly.wanted.placement
         feeds = (Feed(now.feeds[1].parent, now.feeds[0].parent), now.feeds[1])
         placement = replace(now, feeds=feeds, generation=now.generation + 1)

@@ -19,7 +19,9 @@ class MetricsTest(TestCase):
 
     def start(self):
         metrics = Metrics(
-            Figures(self.node.agent, self.node.boots, self.node.copying), "127.0.0.1", self.port
+            Figures(self.node.agent.images, self.node.boots, self.node.copying),
+            "127.0.0.1",
+            self.port,
         )
         with self.node.process.here():
             metrics.start()
@@ -69,7 +71,7 @@ class MetricsTest(TestCase):
     def test_a_share_is_told_while_a_cap_applies(self):
         self.addCleanup(self.start().stop)
         self.node.create("vm1")
-        share = self.node.agent.attached("debian").share
+        share = self.node.agent.images.attached("debian").share
         with share.taken(capped=True):
             for rate in (0, 4096, None):
                 share.grant(rate)
@@ -95,7 +97,7 @@ class MetricsTest(TestCase):
 
     def test_without_a_port_nobody_is_answered(self):
         metrics = Metrics(
-            Figures(self.node.agent, self.node.boots, self.node.copying), "127.0.0.1", 0
+            Figures(self.node.agent.images, self.node.boots, self.node.copying), "127.0.0.1", 0
         )
         metrics.start()
         metrics.stop()

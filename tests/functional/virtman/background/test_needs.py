@@ -16,7 +16,7 @@ class NeedsTest(TestCase):
 
     def changed(self):
         """Tell whether the node has something to say at once, and say it."""
-        asked = self.node.agent.needs_changed
+        asked = self.node.agent.images.needs_changed
         said = asked.is_set()
         asked.clear()
         self.node.beat()

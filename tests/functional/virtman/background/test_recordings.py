@@ -19,7 +19,9 @@ class RecordingsTest(BootsCase):
     def setUp(self):
         super().setUp()
         self.node = self.bed.node()
-        self.recordings = Recordings(self.boots(self.node, record=0, prefetch=False))
+        self.recordings = Recordings(
+            self.node.agent, self.boots(self.node, record=0, prefetch=False)
+        )
 
     def begin(self, vm="vm1", workload="web", seconds=None):
         with self.node.process.here():

@@ -76,7 +76,7 @@ class RecoveryTest(TestCase):
         node.settle()
 
         def warm_and_cold_again():
-            (member,), (image,) = node.kernel.members.values(), node.agent.attachments()
+            (member,), (image,) = node.kernel.members.values(), node.agent.images.attachments()
             for misses in (99, 99, 10**9):
                 member.reads = (0, misses, 0)
                 with node.process.here():
@@ -215,7 +215,7 @@ class RecoveryTest(TestCase):
             if failed:
                 self.assertEqual([], node.recover())
                 node.settle()
-            self.assertEqual({"vm1"}, node.agent._attachments["debian"].users)
+            self.assertEqual({"vm1"}, node.agent.images._attachments["debian"].users)
             if not fired:
                 self.assertGreater(index, 10)
                 return
@@ -346,14 +346,14 @@ class RecoveryTest(TestCase):
         node.settle()
         node.stop()
         node.start()
-        found = node.agent._attachment
+        found = node.agent.images.find
 
         def gone(image):
-            self.useFixture(fixtures.MockPatchObject(node.agent, "_attachment", found))
+            self.useFixture(fixtures.MockPatchObject(node.agent.images, "find", found))
             node.agent.remove("vm1")
             return found(image)
 
-        self.useFixture(fixtures.MockPatchObject(node.agent, "_attachment", gone))
+        self.useFixture(fixtures.MockPatchObject(node.agent.images, "find", gone))
         self.assertEqual(["vm1"], node.recover())
         node.drop()
         self.assert_nothing_is_left(node)

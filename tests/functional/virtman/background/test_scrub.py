@@ -20,7 +20,7 @@ class ScrubTest(TestCase):
 
     def scrub(self, **settings):
         with self.node.process.here():
-            return scrub(self.node.agent.attached("debian"), **settings)
+            return scrub(self.node.agent.images.attached("debian"), **settings)
 
     def test_a_sound_cache_keeps_all(self):
         self.assertEqual((SIZE, ()), (self.scrub().checked, self.scrub().dropped))
@@ -61,7 +61,7 @@ class ScrubTest(TestCase):
         self.node.create("vm2", "plain")
         self.rotten.add(MIB)
         with self.node.process.here():
-            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
+            Scrubbing(self.node.agent.images, self.node.copying, 0, 1e6).round()
         self.assertEqual(set(), self.rotten)
 
     def test_what_comes_by_itself_leaves_alone_what_the_cache_lacks(self):
@@ -70,7 +70,7 @@ class ScrubTest(TestCase):
         self.node.kernel.lacking[self.cache()] = set(lacking)
         self.rotten.update((MIB - 4096, SIZE - 4096, MIB + piece))
         with self.node.process.here():
-            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
+            Scrubbing(self.node.agent.images, self.node.copying, 0, 1e6).round()
         self.assertEqual({MIB + piece}, self.rotten)
         self.assertEqual(len(lacking) // 128, self.node.kernel.fetched)
 
@@ -82,7 +82,7 @@ class ScrubTest(TestCase):
             self.node.process.here(),
             fixtures.MockPatch("virtman.background.scrub.random.randrange", lambda _: 0),
         ):
-            Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
+            Scrubbing(self.node.agent.images, self.node.copying, 0, 1e6).round()
         self.assertEqual(len(blocks) // 128 * 15, self.node.kernel.fetched)
 
     def test_what_comes_by_itself_ends_when_no_vm_is_left(self):
@@ -95,7 +95,7 @@ class ScrubTest(TestCase):
             pauses.append(delay)
 
         with self.node.process.here():
-            scrub_held(self.node.agent.attached("debian"), 1, leave)
+            scrub_held(self.node.agent.images.attached("debian"), 1, leave)
         self.assertEqual(1, len(pauses))
         self.assert_nothing_is_left(self.node)
 
@@ -107,7 +107,7 @@ class ScrubTest(TestCase):
 
         self.useFixture(fixtures.MockPatch("virtman.background.scrub.scrub_held", gone))
         with self.node.process.here():
-            scrubbing = Scrubbing(self.node.agent, self.node.copying, 0, 1)
+            scrubbing = Scrubbing(self.node.agent.images, self.node.copying, 0, 1)
             scrubbing.round()
             scrubbing.round()
         self.assertNotIn("scrubbing image", self.log.output)
@@ -118,15 +118,15 @@ class ScrubTest(TestCase):
         self.rotten.add(5 * piece)
         with self.node.process.here():
             for _ in range(64):  # each looks at a block at random
-                Scrubbing(self.node.agent, self.node.copying, 0, 1e6).round()
+                Scrubbing(self.node.agent.images, self.node.copying, 0, 1e6).round()
         self.assertEqual(set(), self.rotten)
 
     def test_what_cannot_be_scrubbed_is_refused(self):
         self.bed.register("plain", hashed=False)
         self.node.create("vm2", "plain")
         with self.node.process.here():
-            self.assertRaises(InvalidRequest, scrub, self.node.agent.attached("plain"))
-        self.assertRaises(ImageUnknown, self.node.agent.attached, "other")
+            self.assertRaises(InvalidRequest, scrub, self.node.agent.images.attached("plain"))
+        self.assertRaises(ImageUnknown, self.node.agent.images.attached, "other")
 
 
 class UncachedScrubTest(TestCase):
@@ -136,7 +136,7 @@ class UncachedScrubTest(TestCase):
         node = self.bed.node()
         node.create("vm1")
         with node.process.here():
-            self.assertEqual(0, scrub(node.agent.attached("debian")).checked)
+            self.assertEqual(0, scrub(node.agent.images.attached("debian")).checked)
 
 
 class DmCacheScrubTest(ScrubTest):

@@ -69,7 +69,7 @@ class StreamTest(StreamCase):
         self.assertEqual(used, boots.totals.fetched)
         self.await_(lambda: boots.ahead("debian").state == "fetched")
         self.assertEqual((used, used), (boots.ahead("debian").wanted, boots.ahead("debian").there))
-        self.assertFalse(self.node.agent.attached("debian").share.is_taken)
+        self.assertFalse(self.node.agent.images.attached("debian").share.is_taken)
         self.reads(40)
         self.await_fetched(MENU, set(ONE) - {23}, set(OTHER) - {40})
         self.assertIn("0.6 MiB were fetched ahead", self.log.output)
@@ -129,7 +129,7 @@ class StreamTest(StreamCase):
         with self.node.process.here():
             boots.warm("debian", "desktop").fetched.wait(5)
         self.await_fetched(MENU)
-        self.await_(lambda: not self.node.agent.attached("debian").users)
+        self.await_(lambda: not self.node.agent.images.attached("debian").users)
         self.node.create("vm1")
         self.reads(41)
         self.await_fetched(MENU, set(OTHER) - {41})
@@ -146,7 +146,7 @@ class StreamTest(StreamCase):
         self.node.create("vm1")
         self.follow_stream()
         self.await_fetched(MENU)
-        share = self.node.agent.attached("debian").share
+        share = self.node.agent.images.attached("debian").share
         with share.taken(capped=True):
             self.reads(20)
             self.await_(lambda: "fetching" in str(self.all[0].ahead("debian").state))

@@ -100,7 +100,7 @@ class WarmupsTest(BootsCase):
         self.hear()
         self.await_(self.fetched)
         with self.node.process.here():
-            attachment = self.node.agent.attached("debian")
+            attachment = self.node.agent.images.attached("debian")
             (user,) = attachment.users
             attachment.release(user)
         found = self.await_end()

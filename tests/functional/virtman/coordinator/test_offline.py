@@ -33,12 +33,12 @@ class RememberingTest(UsedCase):
         node.recover()
         node.settle()
         before = node.kernel.state()
-        self.assertEqual(0, node.agent.attached("debian").generation)
+        self.assertEqual(0, node.agent.images.attached("debian").generation)
         self.bed.volt.silence(False)
         self.bed.volt.forget("debian", "a")
         node.beat()
         self.assertEqual({"a"}, self.bed.volt.hosts("debian"))
-        self.assertLess(0, node.agent.attached("debian").generation)
+        self.assertLess(0, node.agent.images.attached("debian").generation)
         self.assertEqual(before["dm"], node.kernel.state()["dm"])
         secret = self.bed.volt.renew_secret("debian")
         node.beat()
@@ -74,7 +74,7 @@ class RememberingTest(UsedCase):
         with node.process.here():
             info = node.agent.coordinator.image("debian")
             self.bed.volt.silence(False)
-            portal = node.agent._attachment("debian").portal
+            portal = node.agent.images.find("debian").portal
             node.agent.coordinator._infos.clear()
             self.assertNotEqual(info, node.agent.coordinator.memory.get("debian"))
             self.assertRaises(ImageRemade, node.agent.coordinator.join, "debian", portal)

@@ -38,7 +38,7 @@ class LendersCase(TestCase):
         return list(node.kernel.path_states(name))
 
     def lenders(self, node, image="v2"):
-        return node.agent.attached(image).lenders
+        return node.agent.images.attached(image).lenders
 
     def assert_mixed(self, node):
         self.assertEqual(("debian",), self.lenders(node))
@@ -113,7 +113,7 @@ class LendersTest(LendersCase):
     def test_one_that_lends_is_kept(self):
         node = self.both(keep=0.01)
         node.destroy("vm1")
-        self.await_(lambda: node.agent.attached("debian")._timer is not None)
+        self.await_(lambda: node.agent.images.attached("debian")._timer is not None)
         node.settle()
         self.assert_mixed(node)
         node.destroy("vm2")
@@ -130,7 +130,7 @@ class LendersTest(LendersCase):
 
     def test_a_lender_gives_a_stuck_parent_up_though_it_has_no_other(self):
         node, now = self.both(), 0.0
-        pulse = Pulse(node.agent, lambda: now)
+        pulse = Pulse(node.agent.images, lambda: now)
         stuck = {key for key in self.bed.network.targets if "source:storage" in key[2]}
         for step, seconds in enumerate((0.1, 10, 0.1, 2.1)):
             now += seconds
@@ -145,7 +145,7 @@ class LendersTest(LendersCase):
         node = self.both()
         node.kernel.meet_wrong_bytes(f"{V2}mixed")
         with node.process.here():
-            Pulse(node.agent).tell()
+            Pulse(node.agent.images).tell()
         node.settle()
         self.assert_plain(node)
         self.assertEqual([], [one for one in self.bed.volt.ground.hosts.events()
@@ -250,7 +250,7 @@ class LendersTest(LendersCase):
     def give_back(self, node):
         for vm in [one.vm for one in node.records.all()]:
             node.destroy(vm)
-        for one in node.agent.attachments():
+        for one in node.agent.images.attachments():
             node.drop(one.info.name)
 
     def test_without_what_the_kernel_refuses_it_is_read_as_any_and_tried_again(self):

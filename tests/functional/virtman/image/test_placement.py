@@ -181,7 +181,7 @@ class SilentParentTest(PlacementCase):
 
     def test_mends_do_not_queue_up_behind_each_other(self):
         one, _ = self.pair()
-        (image,) = one.agent.attachments()
+        (image,) = one.agent.images.attachments()
         mend, mended, busy = image._life.mend, [], threading.Event()
         image._life.mend = lambda *found: (mended.append(found), mend(*found))
         image._worker.submit(busy.wait)
@@ -204,8 +204,8 @@ class OrderTest(PlacementCase):
         three = self.bed.node("c")
         three.create("vm1")
         self.settle(self.one, self.two, three)
-        (self.image,) = self.one.agent.attachments()
-        (other,) = three.agent.attachments()
+        (self.image,) = self.one.agent.images.attachments()
+        (other,) = three.agent.images.attachments()
         self.before = self.image._life.assembly.wanted.placement
         self.assertEqual(["b", "source"], self.parents(self.one, 1))
         self.new = Feed(
@@ -316,7 +316,7 @@ class MovingTest(PlacementCase):
         join, seen = one.agent.coordinator.join, []
 
         def look_and_join(*where):
-            (image,) = one.agent.attachments()
+            (image,) = one.agent.images.attachments()
             seen.append((image.is_moving(), len(image.verified()), image.faults({}) != []))
             raise CoordinatorUnreachable("Volt is away")
 
@@ -324,7 +324,7 @@ class MovingTest(PlacementCase):
         self.assertRaises(CoordinatorUnreachable, one.create, "vm2")
         one.agent.coordinator.join = join
         self.assertEqual([(True, 4, True)], seen)
-        self.assertEqual(["debian"], [image.info.name for image in one.agent.attachments()])
+        self.assertEqual(["debian"], [image.info.name for image in one.agent.images.attachments()])
         one.create("vm2")
         self.settle(one, two)
         self.assertEqual({"a", "b"}, self.bed.volt.hosts("debian"))
@@ -338,7 +338,7 @@ class MovingTest(PlacementCase):
         self.bed.volt.silence()
         node.agent.coordinator.memory.forget("debian")
         self.assertEqual(["vm1"], node.recover())
-        self.assertEqual([], node.agent.attachments())
+        self.assertEqual([], node.agent.images.attachments())
         self.assertEqual(before, node.kernel.state())
 
 

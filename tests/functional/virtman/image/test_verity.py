@@ -11,7 +11,7 @@ B = "virtman_debian_verity1_b"
 class CorruptParentTest(PlacementCase):
     def feel(self, node):
         with node.process.here():
-            Pulse(node.agent).tell()
+            Pulse(node.agent.images).tell()
 
     def events(self, kind):
         return [(one.host, one.image, one.detail) for one in self.bed.volt.ground.hosts.events()

@@ -51,7 +51,7 @@ class CheckpointCase(CommitCase):
         node.create("back", name)
         self.assertEqual(text, self.read(node, "back", image=name))
         node.destroy("back")
-        while name in self.parents() and not node.agent.attached(name).users:
+        while name in self.parents() and not node.agent.images.attached(name).users:
             node.drop(name)
             name = self.parents()[name]
         node.beat()

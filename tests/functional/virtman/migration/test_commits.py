@@ -156,7 +156,7 @@ class CommitTest(CommitCase):
         self.commit()
         self.a.destroy("vm1")
         self.b.create("vm2", "web")
-        self.assertIn("debian", {one.info.name for one in self.b.agent.attachments()})
+        self.assertIn("debian", {one.info.name for one in self.b.agent.images.attachments()})
         self.assertRaises(DeviceBusy, self.b.drop, "debian")
         self.b.destroy("vm2")
         self.assertRaises(DeviceBusy, self.b.drop, "debian")
@@ -195,11 +195,12 @@ class CommitTest(CommitCase):
         with fixtures.MockPatchObject(self.b.kernel.iscsi, "login", refused):
             self.assertRaises(ParentUnreachable, self.b.create, "vm2", "web")
         self.await_(
-            lambda: self.b.agent.moving() == set() and self.b.agent.attachments(),
-            self.b.agent.attachments,
+            lambda: self.b.agent.images.moving() == set() and self.b.agent.images.attachments(),
+            self.b.agent.images.attachments,
         )
         self.assertEqual(
-            [("debian", set())], [(one.info.name, one.users) for one in self.b.agent.attachments()]
+            [("debian", set())],
+            [(one.info.name, one.users) for one in self.b.agent.images.attachments()],
         )
         self.b.drop("debian")
         self.assertTrue(self.b.kernel.is_clean(), self.b.kernel.state())
@@ -337,7 +338,7 @@ class CommitTest(CommitCase):
 
     def say_whole(self):
         """Have Volt hear that a node has all of the layer; simulated disks do not give it back."""
-        generation = self.b.agent.attached("web").generation
+        generation = self.b.agent.images.attached("web").generation
         report = Report({"web": ImageReport(generation, whole=True)})
         self.bed.volt.ground.hosts.heartbeat("b", report)
 
@@ -494,7 +495,7 @@ class KillTest(CommitCase):
         for step in range(1, ENOUGH):
             with self.b.process.here():  # what dies as an image is attached others test
                 for image in ("debian", "web"):
-                    self.b.agent.attach(image, "(test)")
+                    self.b.agent.images.attach(image, "(test)")
             self.b.settle()
             self.b.process.fate(kill_at=step)
             with contextlib.suppress(Killed):

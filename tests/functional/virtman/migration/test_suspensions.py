@@ -150,7 +150,7 @@ class SuspensionTest(CommitCase):
             if one.path.split("_")[2].startswith(("export", "leaves"))
         }
         self.assertEqual({("web", hashtree.BLOCK), ("debian", sizes.READ_AHEAD)}, ahead)
-        boots = Boots(self.b.agent, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten)
+        boots = Boots(self.b.agent.images, Options(1, PIECE, True, HOW), self.b.heartbeat.hasten)
         self.addCleanup(boots.stop)
         with self.b.process.here():
             boots.look()

@@ -124,7 +124,7 @@ class TakingTest(CommitCase):
         self.b.create("vm2", "web")
         self.b.create("vm3", "web2")
         self.b.settle()
-        self.assertEqual(("web",), self.b.agent.attached("web2").lenders)
+        self.assertEqual(("web",), self.b.agent.images.attached("web2").lenders)
         self.assertEqual("ab...g..", self.read(self.b, "vm3", image="web2"))
         self.assertEqual("ab...f..", self.read(self.b, "vm2", image="web"))
 

@@ -173,7 +173,9 @@ class CheckTest(TestCase):
         found = self.look()
         self.assertIn(("image.orphan", "debian"), found)
         self.assertEqual([], self.repair())
-        self.assertEqual(["debian"], [one.info.name for one in self.node.agent.attachments()])
+        self.assertEqual(
+            ["debian"], [one.info.name for one in self.node.agent.images.attachments()]
+        )
 
     def test_a_path_to_a_host_that_is_no_parent(self):
         other = self.bed.node("b")
@@ -252,7 +254,7 @@ class CheckTest(TestCase):
 
     def test_reads_that_wait_for_parents(self):
         with self.node.process.here():
-            (one,) = self.node.agent.attachments()
+            (one,) = self.node.agent.images.attachments()
             one.waiting = 9.9
             self.assertEqual([], self.look())
             one.waiting = 10.0
@@ -268,7 +270,7 @@ class CheckTest(TestCase):
         self.node.create("vm2", "other")
         self.node.settle()
         with self.node.process.here():
-            attached = self.node.agent.attachments()
+            attached = self.node.agent.images.attachments()
             self.kernel.log.clear()
             seen = look_closely(attached)
             self.assertEqual(["statuses"], [verb for verb, _ in self.kernel.log])
@@ -303,7 +305,7 @@ class CheckTest(TestCase):
     def test_a_place_in_an_image_that_is_not_attached(self):
         self.bed.register("other")
         with self.node.process.here():
-            portal = self.node.agent.attached("debian").portal
+            portal = self.node.agent.images.attached("debian").portal
             self.node.agent.coordinator.image("other")
             self.node.agent.coordinator.join("other", replace(portal, iqn=iqn("a", "other")))
         self.assert_mended(("volt.orphan", "other"))
@@ -312,7 +314,7 @@ class CheckTest(TestCase):
     def test_an_image_that_volt_keeps_for_disks_that_are_not_there(self):
         self.bed.register("other")
         with self.node.process.here():
-            self.node.agent.want("wanted")
+            self.node.agent.images.want("wanted")
         said = Report({}, disks={"debian": 2, "wanted": 0, "other": 3})
         self.bed.volt.ground.hosts.heartbeat(self.node.name, said)
         self.assert_mended(("volt.held", "other"), restored=False)

@@ -250,7 +250,7 @@ class CreateTest(TestCase):
         node.create("vm1")
         node.destroy("vm1")
         node.create("vm2")
-        self.await_(lambda: node.agent._attachments["debian"]._timer is None)
+        self.await_(lambda: node.agent.images._attachments["debian"]._timer is None)
         node.settle()
         self.assertIn("virtman_debian_vm_vm2", node.kernel.state()["dm"])
 
@@ -301,7 +301,7 @@ class CreateTest(TestCase):
         node.stop()
         node.reboot()
         for image, said in (("debian", "about to attach it"), ("other", "not attached on this")):
-            error = self.assertRaises(ImageUnknown, node.agent.attached, image)
+            error = self.assertRaises(ImageUnknown, node.agent.images.attached, image)
             self.assertIn(said, str(error))
         self.assertEqual([], node.recover())
-        self.assertEqual("debian", node.agent.attached("debian").info.name)
+        self.assertEqual("debian", node.agent.images.attached("debian").info.name)

@@ -59,7 +59,7 @@ class FailureTest(TestCase):
                 node.destroy("vm1")
             else:
                 errors.append(verb)
-            node.drop() if node.agent.attachments() else None
+            node.drop() if node.agent.images.attachments() else None
         self.assertFalse([verb for verb in errors if "login" in verb], errors)
 
     def test_a_failing_vm_does_not_disturb_others(self):
@@ -72,7 +72,7 @@ class FailureTest(TestCase):
                 node.destroy("vm2")
             self.assertEqual(before, node.kernel.state(), verb)
             self.assertEqual(["vm1"], [one.vm for one in node.records.all()], verb)
-            self.assertEqual({"vm1"}, node.agent._attachments["debian"].users)
+            self.assertEqual({"vm1"}, node.agent.images._attachments["debian"].users)
         node.destroy("vm2")
 
     def test_a_destroy_that_fails_can_be_repeated(self):
@@ -155,7 +155,7 @@ class FailureTest(TestCase):
         self.assertEqual("virtman.device.busy", error.code)
         self.assertIn("virtman_debian_vm_vm1", str(error))
         self.assertEqual(before, node.everywhere())
-        self.assertEqual({"vm1"}, node.agent._attachments["debian"].users)
+        self.assertEqual({"vm1"}, node.agent.images._attachments["debian"].users)
         node.kernel.held.clear()
         node.destroy("vm1")
         self.assertNotIn("virtman_debian_vm_vm1", node.kernel.state()["dm"])

@@ -113,7 +113,7 @@ class ImporterTest(TestCase):
 
     def want(self, image=None):
         with self.host.process.here():
-            found = self.host.agent.want(image or self.image)
+            found = self.host.agent.images.want(image or self.image)
         self.host.beat()
         return found
 
@@ -206,7 +206,7 @@ class ImporterTest(TestCase):
         self.tend()
         self.bed.volt.ground.holds.release(self.image, self.host.name, by_itself=True)
         self.bed.volt.ground.images.delete(self.image)
-        self.host.agent._wishes.clear()
+        self.host.agent.images._wishes.clear()
         for _ in range(2):
             self.tend()
             self.clock.time += 2 * KEEP
@@ -374,7 +374,7 @@ class ImporterTest(TestCase):
         old = self.upload(os.urandom(4096))
         self.want(old)
         self.tend()
-        self.host.agent._wishes.clear()
+        self.host.agent.images._wishes.clear()
         self.host.beat()
         self.clock.time += 2 * importer._TIDY
         self.tend()
@@ -410,7 +410,7 @@ class ImporterTest(TestCase):
             self.want(image)
             self.tend()
             os.utime(self.made(image).parent, (0, 1000 - age))
-        self.host.agent._wishes.clear()
+        self.host.agent.images._wishes.clear()
         self.host.beat()
         return images
 
@@ -429,7 +429,7 @@ class ImporterTest(TestCase):
         self.want(images[0])
         self.clock.time += 2 * importer._TIDY
         self.tend()
-        self.host.agent._wishes.clear()
+        self.host.agent.images._wishes.clear()
         self.host.beat()
         self.importer.stop()
         self.limited(4 * MIB)
@@ -512,7 +512,7 @@ class ImporterTest(TestCase):
         self.tend()
         self.assertEqual([self.image], self.known())
         self.assertEqual((0, 1), (self.glance.downloads, len(ceph.mapped())))
-        self.host.agent._wishes.clear()
+        self.host.agent.images._wishes.clear()
         self.host.beat()
         return ceph
 

@@ -211,7 +211,7 @@ class BcacheTest(TestCase):
         node.create("vm1")
         (member,) = node.kernel.members.values()
         member.reads = (70, 20, 10)
-        (attachment,) = node.agent.attachments()
+        (attachment,) = node.agent.images.attachments()
         with node.process.here():
             seen = look([attachment])
             figures, report = attachment.figures(seen), attachment.report(seen)
@@ -382,7 +382,7 @@ class DmCacheTest(TestCase):
     def test_figures_are_what_the_driver_says(self):
         node = self.bed.node()
         node.create("vm1")
-        (attachment,) = node.agent.attachments()
+        (attachment,) = node.agent.images.attachments()
         with node.process.here():
             figures = attachment.figures(look([attachment]))
         self.assertEqual(self.figures, (figures.hits, figures.misses, figures.bypassed))

@@ -24,8 +24,8 @@ class WaitingTest(testtools.TestCase):
         for name, stand_in in (("reads", self.answered.__getitem__), ("is_read", self.is_read)):
             self.useFixture(fixtures.MockPatchObject(waiting.sysfs, name, stand_in))
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
-        agent = SimpleNamespace(attachments=lambda: self.attached)
-        self.waiting = Waiting(agent, lambda: self.now)
+        images = SimpleNamespace(attachments=lambda: self.attached)
+        self.waiting = Waiting(images, lambda: self.now)
 
     def is_read(self, device):
         if device not in self.answered:
