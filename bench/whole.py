@@ -160,33 +160,40 @@ class _Whole:
 
         These take longer than the reads are looked at.
 
-        :param rate: bytes a second of a copy
+        :param rate: bytes a second of a copy, 0 for no limit
+        """
+        with self._image(name) as (image, devices):
+            begun, reads = self._read_beside(image, devices, rate)
+            step.advance()
+        return _seen(name, rate, None, reads, begun)
+
+    def beside(self, name: str, rate: int, step: Step) -> Run:
+        """Have the same, and then the copies made while nobody reads.
+
+        :param rate: bytes a second of a copy, 0 for no limit
+        """
+        with self._image(name) as (image, devices):
+            begun, reads = self._read_beside(image, devices, rate)
+            found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
+            step.advance()
+        return _seen(name, rate, found[-1]["copied"] - begun, reads, begun)
+
+    def _read_beside(
+        self, image: str, devices: Mapping[str, str], rate: int | None
+    ) -> tuple[float, Reads]:
+        """Have a VM of the last node read for a while, beside copies that nobody looks at.
+
+        :returns: when these began, and the reads
         """
         last = self._nodes[-1]
-        with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
+        with _reading(last, devices[last.name]) as end:
             time.sleep(STARTED)
             if rate is not None:
                 words = ["virtman", "image", "hydrate", image, "--rate", str(rate)]
                 self._site.each(lambda node: node.run(words))
             begun = time.time()
             time.sleep(READ)
-            reads = end()
-            step.advance()
-        return _seen(name, rate, None, reads, begun, begun + READ)
-
-    def beside(self, name: str, rate: int, step: Step) -> Run:
-        """Have a VM read blocks that are cold at first, beside copies on all nodes.
-
-        :param rate: bytes a second of a copy, 0 for no limit
-        """
-        last = self._nodes[-1]
-        with self._image(name) as (image, devices), _reading(last, devices[last.name]) as end:
-            time.sleep(STARTED)
-            found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
-            begun, copied = found[-1]["begun"], found[-1]["copied"]
-            reads = end()
-            step.advance()
-        return _seen(name, rate, copied - begun, reads, begun, min(copied, begun + READ))
+            return begun, end()
 
     def let_go(self, name: str, step: Step) -> Run:
         """Have one node let go of its parents while VMs read there and below it; read its copy."""
@@ -306,11 +313,9 @@ def _reading(node: Node, device: str) -> Iterator[Callable[[], Reads]]:
             stop.touch()
 
 
-def _seen(
-    name: str, rate: int | None, fetched: float | None, reads: Reads, since: float, until: float
-) -> Run:
-    """Return what the reads took that began in that time."""
-    taken = [seconds for when, seconds in reads if since <= when < until]
+def _seen(name: str, rate: int | None, fetched: float | None, reads: Reads, begun: float) -> Run:
+    """Return what the reads took that began in the first seconds of the copies."""
+    taken = [seconds for when, seconds in reads if begun <= when < begun + READ]
     about = {"run": name, "rate": rate, "fetched_s": fetched}
     return about | {"reads": len(taken)} | _times(taken)
 

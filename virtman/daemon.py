@@ -200,7 +200,12 @@ def _services(
     recovery = Recovery(agent, conf.agent.ready_timeout)
     scrubbing = Scrubbing(images, copying, conf.image.scrub_interval, conf.image.scrub_rate)
     services: list[Service] = [heartbeat, recovery, warmups, watch, Pulse(images), scrubbing]
-    services += [Waiting(images), Merger(agent.stores), Supply(agent.stores), Temporaries(agent)]
+    services += [
+        Waiting(images, heartbeat.hasten),
+        Merger(agent.stores),
+        Supply(agent.stores),
+        Temporaries(agent),
+    ]
     if url:
         services.append(_calls(conf, url, agent.host.name, watch))
     return services

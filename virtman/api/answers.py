@@ -133,6 +133,7 @@ class CopyAnswer(TypedDict):
     fetched: int
     checked: int
     rate: int
+    held_back: bool
     verdict: str
 
 

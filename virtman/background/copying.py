@@ -188,9 +188,9 @@ class Copying:
             return copier.progress()
         length = copy.layout.length
         if copy.whole:
-            return Progress(State.WHOLE, length, length, 0, 0, copy.rate, "")
+            return Progress(State.WHOLE, length, length, 0, 0, copy.rate, False, "")
         state = State.STOPPED if trouble else State.COPYING  # or about to
-        return Progress(state, length, 0, 0, 0, copy.rate, trouble)
+        return Progress(state, length, 0, 0, 0, copy.rate, False, trouble)
 
     def scrub(self, image: str, pause: Callable[[int], bool] = lambda length: False) -> Findings:
         """Compare a whole copy with the hash tree; have what is wrong fetched again from others.
@@ -274,11 +274,11 @@ class Copying:
             self.cap,
             lambda: not self._rounds.is_stopped and image not in self._ending,
             self._rounds.sleep,
+            self._hasten,
         )
         with self._lock:
             self._copiers[image] = copier
             self._troubles.pop(image, None)
-        self._hasten()
         copier.run()
         self._hasten()
 

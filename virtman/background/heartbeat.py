@@ -63,5 +63,6 @@ class Heartbeat:
                 one.rejoin()
             if images[one.info.name].ahead:  # else Volt was not asked
                 one.share.grant(news.shares.get(one.info.name))
+                one.share.want(is_wanted=one.info.name in news.read)
         self.images.place(news.placements)
         return news.interval

@@ -1,4 +1,4 @@
-"""For how long reads have waited for parents: VMs stand still as long.
+"""Whether VMs wait for what they read, and for how long reads have waited for parents.
 
 A read that no parent answers gets no error: it waits in the kernel until one is back. So a VM does
 not tell what it waits for, and this does.
@@ -35,11 +35,18 @@ class Waiting:
 
     What is cached is not: its reads have an answer while others wait.
 
+    :param hasten: has a heartbeat sent now, as VMs have begun to wait
     :param clock: goes only forward
     """
 
-    def __init__(self, images: Images, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        images: Images,
+        hasten: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.images = images
+        self._hasten = hasten
         self._clock = clock
         self._seen: dict[str, _Seen] = {}  # of devices that owe an answer
         self._told: set[str] = set()  # images
@@ -57,6 +64,8 @@ class Waiting:
         """Look at all images."""
         now, attached = self._clock(), self.images.attachments()
         seen: dict[str, _Seen] = {}
+        if any([one.demand.look() for one in attached]):
+            self._hasten()
         for one in attached:
             owing = {}
             for device in one.multipaths:

@@ -81,7 +81,8 @@ def show(client: Client, name: str, as_json: bool) -> None:
         click.echo(f"based on: {', '.join(based['images'])} ({shared}), read from: {lenders}")
     if (copy := found["copy"]) is not None:
         rate = f"{copy['rate']} bytes/s" if copy["rate"] else "no limit"
-        click.echo(f"copy: {copy['there']} of {copy['wanted']} bytes, {rate}")
+        held = "; it holds back, as VMs wait for reads" if copy["held_back"] else ""
+        click.echo(f"copy: {copy['there']} of {copy['wanted']} bytes, {rate}{held}")
         if copy["verdict"]:
             click.echo(f"trouble: {copy['verdict']}")
 

@@ -298,6 +298,7 @@ class VoltClient(Connection, Coordinator):
             tuple(_placement(item) for item in answer["placements"]),
             tuple(answer["unknown"]),
             answer.get("shares", {}),
+            tuple(answer.get("read", ())),
         )
 
     def certify(self, request: str, listens: tuple[str, int] | None) -> tuple[str, str]:
@@ -384,7 +385,7 @@ def _form(report: Report) -> dict[str, Any]:
     """Return a heartbeat; an older Volt takes it, as long as there is nothing new to say."""
     form = asdict(report)
     for image in form["images"].values():
-        for name in ("ahead", "copied", "whole", "complete", "declines"):
+        for name in ("ahead", "copied", "whole", "complete", "declines", "waits"):
             if not image[name]:
                 del image[name]
     if not form["room"]:

@@ -143,6 +143,7 @@ class ImageReport:
     :ivar whole: all of it is here, and it needs no parents
     :ivar complete: the stripes of which all is here
     :ivar declines: a copy cannot be made here now, or was given back a moment ago
+    :ivar waits: VMs here wait for what they read, a good part of the time
     """
 
     generation: int
@@ -154,6 +155,7 @@ class ImageReport:
     whole: bool = False
     complete: tuple[int, ...] = ()
     declines: bool = False
+    waits: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,14 @@ class News:
     :ivar placements: those that changed since the generations that were sent
     :ivar unknown: images in which Volt has no place for this host
     :ivar shares: bytes/s that this host may fetch ahead, of images to which a cap applies
+    :ivar read: images in which this host fetches ahead, and VMs of any host wait for what they read
     """
 
     interval: float
     placements: tuple[Placement, ...]
     unknown: tuple[str, ...]
     shares: Mapping[str, int] = field(default_factory=dict)
+    read: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from virtman.coordinator.interface import Coordinator, ImageInfo, ImageReport
 from virtman.errors import DeviceBusy, VirtmanError
 from virtman.image import following, lenders, life
 from virtman.image.copies import Copies
+from virtman.image.demand import Demand
 from virtman.image.lenders import Lenders
 from virtman.image.life import Life, Phase, Times
 from virtman.image.page_caches import PageCaches
@@ -48,6 +49,7 @@ class Attachment:
     :param neighbours: returns the images that are attached here
     :ivar below: the image that it lies on, if it is a layer: attached for as long as VMs need it
     :ivar share: how fast it may be fetched ahead of VMs
+    :ivar demand: whether its VMs wait for what they read
     :ivar copied: bytes of a copy of all of it that are here
     :ivar complete: stripes of which that copy has all
     :ivar declines: whether a copy that Volt wants cannot be made here now, or shall not
@@ -73,6 +75,7 @@ class Attachment:
         self.portal = portal
         self.times = times
         self.share = Share()
+        self.demand = Demand(Device(info.name, "origin").node)
         self.copied = 0
         self.complete: tuple[int, ...] = ()
         self.declines = False
@@ -298,6 +301,7 @@ class Attachment:
             self.is_local,
             tuple(range(self.info.stripes)) if self.is_local else self.complete,
             self.declines,
+            self.demand.waits,
         )
 
     def figures(self, seen: Mapping[str, Table]) -> Figures:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,9 @@ from virtman.model.prefetch_pace import Cap
 
 _LOOK = 0.5
 """Seconds after which who waits looks whether it still has to."""
+
+_STALE = 30.0
+"""Seconds for which it counts that VMs wait, after Volt has said so last: it may be away."""
 
 
 class SharedCap:
@@ -45,10 +49,13 @@ class Share:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Guards the two below; who waits for its turn waits here.
+        # Guards the four below; who waits for its turn waits here.
         self._changed = threading.Condition()
         self._cap = Cap(None)
         self._takers = 0
+        self._wanted_since, self._wanted_until = math.inf, 0.0
+        # Set once Volt has said whether VMs wait, since something is fetched.
+        self._is_said = threading.Event()
 
     @property
     def is_taken(self) -> bool:
@@ -70,6 +77,7 @@ class Share:
         with self._changed:
             self._takers += 1
             if self._takers == 1:
+                self._is_said.clear()
                 self._set(0 if capped else None)
         try:
             yield
@@ -83,6 +91,32 @@ class Share:
         with self._changed:
             if self._takers:
                 self._set(rate)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether VMs wait for what they read of the image, here or on other hosts."""
+        return self._wanted_since <= self._clock() < self._wanted_until
+
+    def want(self, *, is_wanted: bool) -> None:
+        """Take notice whether Volt says that VMs wait."""
+        with self._changed:
+            if not is_wanted:
+                self._wanted_since = math.inf
+            elif not self.is_wanted:
+                self._wanted_since = self._clock()
+            self._wanted_until = self._clock() + _STALE
+            self._changed.notify_all()
+        self._is_said.set()
+
+    def give_way(self, seconds: float, is_over: Callable[[], bool]) -> None:
+        """Wait until no VMs wait, or they have for so many seconds."""
+        with self._changed:
+            while self.is_wanted and self._clock() < self._wanted_since + seconds and not is_over():
+                self._changed.wait(_LOOK)
+
+    def await_word(self, seconds: float) -> None:
+        """Wait until Volt has said whether VMs wait, for so many seconds at most."""
+        self._is_said.wait(seconds)
 
     def wait(self, amount: int, seconds: float, is_over: Callable[[], bool]) -> bool:
         """Take so many bytes, and wait until they may be fetched; tell whether they may.

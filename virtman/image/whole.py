@@ -5,8 +5,10 @@ come in order, one of each stripe at a time: a node that copies is a little behi
 which copy too, and ahead of its children. What came for the copy alone leaves memory again once it
 is on the disk.
 
-VMs go first. No piece is asked for while one of them waits, unless they never cease to; then it is
-one now and then. And all limits for what is fetched ahead of VMs apply here too.
+VMs go first. No piece is asked for while one of this node waits, unless they never cease to; then
+it is one now and then. While VMs of any host wait for what they read of the image, as Volt says, a
+copy that was given no rate pauses, for a minute at most, and then takes a tenth of the time. And
+all limits for what is fetched ahead of VMs apply here too.
 """
 
 from __future__ import annotations
@@ -40,6 +42,16 @@ LOOK = 0.5
 _PATIENCE, _AGAIN = 0.2, 0.01
 """Seconds for which a piece waits for VMs that read all the time, and between two looks at them."""
 
+_PAUSE, _PARTS = 60.0, 10
+"""Seconds for which a copy pauses while VMs of any host wait; then it takes one of so many parts of
+the time, as they may never cease to read."""
+
+_LONGEST_REST = 10.0
+"""Seconds for which a stripe rests, at most, after it was read."""
+
+_WORD = 2.0
+"""Seconds for which a copy waits for Volt's word whether VMs wait, before its first piece."""
+
 _TOGETHER = 4
 """Pieces that are asked for at once while no VM reads."""
 
@@ -68,6 +80,7 @@ class Progress:
     :ivar fetched: what was fetched since the agent started
     :ivar checked: of the image, what was compared with the hash tree
     :ivar rate: bytes/s at which it may be fetched; 0 for no limit of its own
+    :ivar held_back: VMs wait for what they read, here or on other hosts, so it comes slowly
     :ivar verdict: why it stopped, in words; empty if it did not
     """
 
@@ -77,6 +90,7 @@ class Progress:
     fetched: int
     checked: int
     rate: int
+    held_back: bool
     verdict: str
 
 
@@ -86,6 +100,7 @@ class Copier:
     :param cap: of all that this node fetches ahead of VMs
     :param goes_on: whether it shall go on
     :param sleep: is called with the seconds between two looks at that
+    :param hasten: has a heartbeat sent now
     """
 
     def __init__(
@@ -96,6 +111,7 @@ class Copier:
         cap: SharedCap,
         goes_on: Callable[[], bool],
         sleep: Callable[[float], object],
+        hasten: Callable[[], object],
     ) -> None:
         info = attachment.info
         assert info.tree is not None
@@ -106,6 +122,7 @@ class Copier:
         self._own_cap = SharedCap(copy.rate)
         self._goes_on = goes_on
         self._sleep = sleep
+        self._hasten = hasten
         self._comparison = Comparison(attachment, copy)
         self._zeros = hashtree.digest_of_zeros(info.tree.salt)
         self._layout = self._comparison.layout
@@ -133,6 +150,7 @@ class Copier:
             self._fetched,
             self._checked,
             self._copy.rate,
+            self._state is State.COPYING and self._holds_back(),
             verdict,
         )
 
@@ -151,6 +169,9 @@ class Copier:
         """
         try:
             with self._attachment.share.taken(capped=self._attachment.is_capped):
+                self._hasten()
+                if not self._copy.rate:
+                    self._attachment.share.await_word(_WORD)
                 self._run()
         except (VirtmanError, OSError) as err:
             self._failure = self._failure or err
@@ -244,10 +265,10 @@ class Copier:
         """Fetch the pieces of a lane in order."""
         try:
             with open(self._copy.path, "r+b", buffering=0) as file:
-                at = 0
+                at, took = 0, 0.0
                 while at < len(lane) and not self._over.is_set():
                     taken = self._take(lane, at)
-                    self._fetch(file.fileno(), taken)
+                    took = self._fetch(file.fileno(), taken, took)
                     at += len(taken)
         except (OSError, KernelFailure) as err:
             self._failure = self._failure or err
@@ -258,20 +279,27 @@ class Copier:
         end = at + 1
         while end < len(lane) and lane[end] == lane[end - 1] + 1 and end - at < _TOGETHER:
             end += 1
-        return lane[at : at + 1 if self._is_read() else end]
+        return lane[at : at + 1 if self._is_read() or self._holds_back() else end]
 
-    def _fetch(self, descriptor: int, taken: Sequence[int]) -> None:
+    def _fetch(self, descriptor: int, taken: Sequence[int], took: float) -> float:
+        """Bring pieces that lie behind each other; return how long the last read took.
+
+        :param took: how long the one before did
+        """
         for start, length in self._parts(taken):
-            if not self._await_turn(length):
-                return
+            if not self._await_turn(length, self._rest(took)):
+                return took
+            begun = time.monotonic()
             data = self._from_parents(start, length)
+            took = time.monotonic() - begun
             if self._over.is_set():  # the image may have been left since
-                return
+                return took
             os.pwrite(descriptor, data, start)
             with self._lock:
                 self._fetched += length
         with self._lock:
             self._came += taken
+        return took
 
     def _parts(self, taken: Sequence[int]) -> list[tuple[int, int]]:
         """Return offset and length of what is not zeros of pieces that lie behind each other."""
@@ -283,18 +311,36 @@ class Copier:
         digests = self._comparison.read(at, length // BLOCK * hashtree.DIGEST)
         return [(start + begin, size) for begin, size in copying.runs(digests, self._zeros)]
 
-    def _await_turn(self, length: int) -> bool:
-        """Wait until so many bytes may be fetched; tell whether they may."""
-        delay = max(self._own_cap.delay(length), self._node_cap.delay(length))
+    def _await_turn(self, length: int, rest: float) -> bool:
+        """Wait until so many bytes may be fetched; tell whether they may.
+
+        :param rest: seconds for which to wait at least
+        """
+        delay = max(rest, self._own_cap.delay(length), self._node_cap.delay(length))
         if not self._attachment.share.wait(length, delay, self._over.is_set):
             return False
+        if not self._copy.rate:
+            self._attachment.share.give_way(_PAUSE, self._over.is_set)
         end = time.monotonic() + _PATIENCE
         while self._is_read() and time.monotonic() < end and not self._over.is_set():
             time.sleep(_AGAIN)
         return not self._over.is_set()
 
+    def _holds_back(self) -> bool:
+        """Tell whether VMs wait, here or on other hosts, for which this holds back."""
+        return self._attachment.share.is_wanted and not self._copy.rate
+
+    def _rest(self, took: float) -> float:
+        """Return for how many seconds a stripe rests after a read that took so long.
+
+        All stripes are copied side by side, and share the time.
+        """
+        if not self._holds_back():
+            return 0.0
+        return min(took * (_PARTS * self._attachment.info.stripes - 1), _LONGEST_REST)
+
     def _is_read(self) -> bool:
-        """Tell whether a VM waits for what it reads of the image."""
+        """Tell whether a VM of this node waits for what it reads of the image."""
         return sysfs.is_read(self._origin)
 
     def _from_parents(self, start: int, length: int) -> bytes:

@@ -57,6 +57,7 @@ _NEWS: Final = record(
     placements={"type": "array", "items": of(Placement)},
     unknown={"type": "array", "items": {"type": "string"}},
     shares={"type": "object", "additionalProperties": {"type": "integer"}},
+    read={"type": "array", "items": {"type": "string"}},
 )
 
 _OF_HOST: Final = record(

@@ -211,6 +211,7 @@ HEARTBEAT = Schema(
                             "maxItems": 60,
                         },
                         "declines": {"type": "boolean"},
+                        "waits": {"type": "boolean"},
                     },
                     "required": ["generation"],
                     "additionalProperties": False,

@@ -55,6 +55,7 @@ def _new(name: ColumnElement[str], of_host: ColumnElement[str]) -> dict[str, Any
         "draining": false(),
         "overloaded": false(),
         "taking": false(),
+        "demanding": false(),
         "needs": case((exists().where(HoldRow.host == of_host), UNKNOWN), else_=""),
         "report": literal("{}"),
     }
@@ -95,7 +96,7 @@ _ARRIVE: Mapping[str, Any] = {
     "mysql": _updating_mariadb(mysql.insert(_TABLE).values(_NEW_WIRED)),
     "mariadb": _updating_mariadb(mysql.insert(_TABLE).values(_NEW_WIRED)),
 }
-_HELD = ("name", "rack", "speed", "draining", "overloaded", "taking", "needs")
+_HELD = ("name", "rack", "speed", "draining", "overloaded", "taking", "demanding", "needs")
 _LOCKED = (
     select(*(_TABLE.c[name] for name in _HELD))
     .where(among(_TABLE.c.name, "names"))
@@ -103,6 +104,7 @@ _LOCKED = (
     .with_for_update()
 )
 _TAKING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(taking=bindparam("now"))
+_DEMANDING = update(_TABLE).where(among(_TABLE.c.name, "names")).values(demanding=bindparam("now"))
 _NEEDING = (
     update(_TABLE).where(_TABLE.c.name == bindparam("in_name")).values(needs=bindparam("to_needs"))
 )
@@ -177,6 +179,7 @@ class Held:
     draining: bool
     overloaded: bool
     taking: bool
+    demanding: bool
     needs: str
 
     @property
@@ -279,6 +282,12 @@ def take(session: Session, names: Collection[str], taking: bool) -> None:
     """Note whether these hosts, whose rows are held, have shares of caps."""
     if names:
         session.connection().execute(_TAKING, {"names": sorted(names), "now": taking})
+
+
+def demand(session: Session, names: Collection[str], demanding: bool) -> None:
+    """Note whether VMs of these hosts, whose rows are held, wait for what they read."""
+    if names:
+        session.connection().execute(_DEMANDING, {"names": sorted(names), "now": demanding})
 
 
 def need(session: Session, needs: Mapping[str, str]) -> None:

@@ -118,8 +118,9 @@ class HostRow(Base):
 
     ``rack`` and ``speed`` are those of its wiring, see ``hosts.Wiring``.
     ``seen`` is the tick of Volt's clock at the last heartbeat, ``report`` its body as JSON.
-    ``taking`` tells whether the host has shares of caps, ``needs`` stands for the disks for
-    which it has holds; it is empty if there are none.
+    ``taking`` tells whether the host has shares of caps, ``demanding`` whether its VMs wait for
+    what they read. ``needs`` stands for the disks for which it has holds; it is empty if there are
+    none.
     """
 
     __tablename__ = "hosts"
@@ -130,6 +131,7 @@ class HostRow(Base):
     draining: Mapped[bool] = mapped_column(default=False)
     overloaded: Mapped[bool] = mapped_column(default=False)
     taking: Mapped[bool] = mapped_column(default=False)
+    demanding: Mapped[bool] = mapped_column(default=False)
     needs: Mapped[str] = mapped_column(String(32), default="")
     seen: Mapped[int] = mapped_column(BigInteger)
     report: Mapped[str] = mapped_column(LongText, default="{}")

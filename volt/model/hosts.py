@@ -27,7 +27,8 @@ class ImageReport:
     ``ahead`` tells whether it fetches ahead of its VMs now. ``copied`` is how many bytes of a copy
     of all of it are there, and ``complete`` are the stripes of which the copy has all; the host
     needs no parents once the copy is ``whole``. It ``declines`` to make one that it cannot, or that
-    was given back there a moment ago.
+    was given back there a moment ago. ``waits`` tells whether its VMs spend a good part of the
+    time on reads that take long.
     """
 
     generation: int
@@ -39,6 +40,7 @@ class ImageReport:
     whole: bool = False
     complete: tuple[int, ...] = ()
     declines: bool = False
+    waits: bool = False
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "ImageReport":
@@ -82,11 +84,13 @@ class News:
     """What a host that reported its generations does not know yet.
 
     ``shares`` are the bytes a second that it may fetch ahead, of images to which a cap applies.
+    ``read`` are images in which it fetches ahead, and VMs of any host wait for what they read.
     """
 
     placements: tuple[Placement, ...]
     unknown: tuple[str, ...]
     shares: Mapping[str, int] = field(default_factory=dict)
+    read: tuple[str, ...] = ()
 
 
 class Reason(StrEnum):

@@ -18,7 +18,7 @@ from volt.errors import HostUnknown, ReportMismatch, Unavailable
 from volt.model.figures import Event
 from volt.model.hosts import Host, News, Report
 from volt.model.placements import Placement, State
-from volt.registry import caps
+from volt.registry import caps, demands
 from volt.registry.batches import Batches
 from volt.registry.placements import Placements
 from volt.transport import Portal, columns
@@ -72,7 +72,7 @@ class Hosts:
 
     def _beat(self, beats: Sequence[_Beat]) -> list[News]:
         reports = dict(beats)
-        feeds, shares, strained = self._hear(reports)
+        feeds, shares, read, strained = self._hear(reports)
         news, forgotten, untold, had = self._compare(reports, feeds)
         for image, host in untold:
             self._placements.reconsider(image, host)
@@ -82,28 +82,33 @@ class Hosts:
             self._placements.confirm(forgotten)
         if had:
             self._placements.have(had)
-        return [replace(news[host], shares=shares.get(host, {})) for host, _ in beats]
+        return [
+            replace(news[host], shares=shares.get(host, {}), read=read[host]) for host, _ in beats
+        ]
 
     @retried
     def _hear(
         self, reports: Mapping[str, Report]
-    ) -> tuple[dict[str, bool], Mapping[str, Mapping[str, int]], list[str]]:
+    ) -> tuple[
+        dict[str, bool], Mapping[str, Mapping[str, int]], Mapping[str, tuple[str, ...]], list[str]
+    ]:
         """Store reports; return which of the hosts may feed others now, and their shares.
 
-        Also which were overloaded in their reports before too: one alone may be chance (ACStor,
-        3.6).
+        Also in which images they fetch ahead while VMs wait, and which were overloaded in their
+        reports before too: one alone may be chance (ACStor, 3.6).
         """
         with self._writing.begin() as session:
             held = hosts.hold(session, reports)
             hosts.heard(session, reports)
             holds.hear(session, held, reports, datetime.now(UTC))
             shares = caps.deal(session, held, reports)
+            read = demands.hear(session, held, reports)
         feeds = {
             name: replace(row, overloaded=reports[name].overloaded).feeds
             for name, row in held.items()
         }
         strained = [name for name, row in held.items() if row.overloaded]
-        return feeds, shares, [name for name in strained if reports[name].overloaded]
+        return feeds, shares, read, [name for name in strained if reports[name].overloaded]
 
     @retried
     def _compare(

@@ -46,7 +46,7 @@ from virtman.disk.records import Records
 from virtman.disk.space_guard import Supply
 from virtman.disk.volumes.file import Folder
 from virtman.disk.volumes.lvm import VolumeGroup
-from virtman.image import following
+from virtman.image import following, whole
 from virtman.image.boot import Options
 from virtman.image.copies import Copies
 from virtman.image.life import Times
@@ -457,6 +457,7 @@ class Impatient(fixtures.Fixture):
         self.useFixture(fixtures.MockPatchObject(bcache, "_DEADLINE", 0.3))
         self.useFixture(fixtures.MockPatchObject(bcache, "_FLUSH", 0.0))
         self.useFixture(fixtures.MockPatchObject(following, "RETRY", 0.01))
+        self.useFixture(fixtures.MockPatchObject(whole, "_WORD", 0.0))
         self.useFixture(fixtures.MockPatchObject(merger, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_LOOK", 0.001))
         self.useFixture(fixtures.MockPatchObject(sender, "_AGAIN", 0.01))

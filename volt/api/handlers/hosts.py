@@ -15,7 +15,8 @@ from volt.model.placements import Placement
 from volt.model.warmups import Wish
 
 SHARED: Final = 2.0
-"""Seconds between two heartbeats of a host that has shares of caps, at most: they move then."""
+"""Seconds between two heartbeats, at most, of a host that has shares of caps, as they move then, or
+that fetches ahead while VMs wait."""
 
 
 def index(service: Service) -> ResponseReturnValue:
@@ -44,7 +45,8 @@ def heard(service: Service, host: str, body: bytes) -> tuple[dict[str, Any], int
     """Return the answer to a heartbeat, and its status."""
     found = service.hosts.heartbeat(host, parsing.heartbeat(body))
     usual = service.heartbeat_interval
-    return {"interval": min(usual, SHARED) if found.shares else usual} | vars(found), 200
+    is_shared = found.shares or found.read
+    return {"interval": min(usual, SHARED) if is_shared else usual} | vars(found), 200
 
 
 def placements(service: Service, host: str) -> ResponseReturnValue:

@@ -3,7 +3,7 @@
 from alembic import context
 
 # their tables belong to the schema
-from volt.db import caps, imports, peers, profiles, tokens, warmups  # noqa: F401
+from volt.db import caps, demands, imports, peers, profiles, tokens, warmups  # noqa: F401
 from volt.db.models import Base
 
 context.configure(

@@ -52,6 +52,13 @@ class CopyTest(ServedCase):
         self.assertEqual(0, self.command("release", IMAGE).exit_code)
         self.assertIn("state: cold\n", self.command("show", IMAGE).output)
 
+    def test_one_that_holds_back_says_so(self):
+        self.node.agent.images.find(IMAGE).share.want(is_wanted=True)
+        self.command("hydrate", IMAGE)
+        shown = self.command("show", IMAGE).output
+        self.assertIn("bytes, no limit; it holds back, as VMs wait for reads\n", shown)
+        self.assertEqual(0, self.command("release", IMAGE).exit_code)
+
     def test_a_copy_that_stops_says_why(self):
         self.useFixture(fixtures.MockPatchObject(whole.Copier, "_wrong", lambda copier: [0]))
         done = self.command("hydrate", "--wait", IMAGE)

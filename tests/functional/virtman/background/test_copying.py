@@ -1,6 +1,7 @@
 """All of an image is brought here, checked and then read from here, whatever fails on the way."""
 
 import threading
+import time
 from dataclasses import replace
 
 import fixtures
@@ -10,6 +11,7 @@ from tests.functional.virtman.doubles.process import Killed, current
 from virtman.background import copying
 from virtman.background.copying import Copying
 from virtman.background.scrub import Scrubbing
+from virtman.background.waiting import Waiting
 from virtman.errors import (
     CopyUnknown,
     DeviceBusy,
@@ -18,7 +20,7 @@ from virtman.errors import (
     ParentUnreachable,
     VirtmanError,
 )
-from virtman.image import copies, whole
+from virtman.image import copies, demand, whole
 from virtman.image.attachment import look
 from virtman.image.comparison import Comparison
 from virtman.image.copies import Copies
@@ -218,6 +220,74 @@ class WholeTest(CopyingCase):
         origin.hung = False
         self.wait()
         self.assert_whole()
+
+    def want(self):
+        """Have VMs of some host wait; return what is told of that here."""
+        share = self.node.agent.images.attached(IMAGE).share
+        share.want(is_wanted=True)
+        return share
+
+    def rested(self, rate=0):
+        """Copy while VMs wait; return the seconds for which stripes rested."""
+        share, rested = self.want(), []
+        wait = share.wait
+
+        def waited(length, seconds, is_over):
+            self.assertIs(not rate, self.progress().held_back)
+            rested.append(seconds)
+            return wait(length, 0, is_over)
+
+        with fixtures.MockPatchObject(share, "wait", waited):
+            self.hydrate(rate)
+        self.assert_whole()
+        return rested
+
+    def test_vms_of_other_hosts_go_first_too(self):
+        self.node.create("vm1", IMAGE)
+        share = self.want()
+        with self.node.process.here():
+            self.node.copying.hydrate(IMAGE)
+        self.await_(lambda: self.progress().held_back, self.progress)
+        time.sleep(0.2)
+        self.assertEqual((0, []), (self.progress().fetched, self.fetched()))
+        share.want(is_wanted=False)
+        self.wait()
+        self.assert_whole()
+
+    def test_but_they_do_not_stop_it_for_good(self):
+        self.node.create("vm1", IMAGE)
+        self.useFixture(fixtures.MockPatchObject(whole, "_PAUSE", 0.0))
+        self.useFixture(fixtures.MockPatchObject(whole, "_PARTS", 10**9))
+        rested = self.rested()
+        self.assertEqual({0.0, whole._LONGEST_REST}, set(rested))
+        self.assertEqual(3, rested.count(0.0))  # leaves, and the first piece of each stripe
+        self.assertTrue(all(length <= PIECE for _, _, length in self.node.kernel.ahead))
+
+    def test_nor_do_they_hold_up_one_that_was_given_a_rate(self):
+        self.node.create("vm1", IMAGE)
+        self.assertLess(max(self.rested(rate=1 << 40)), 1)
+
+    def test_volt_says_whether_vms_wait(self):
+        self.node.create("vm1", IMAGE)
+        other = self.bed.node("b")
+        other.create("vm2", IMAGE)
+        share = self.node.agent.images.attached(IMAGE).share
+        origin = other.kernel.mapping(f"virtman_{IMAGE}_origin")
+        waiting = Waiting(other.agent.images, other.beat)
+        self.useFixture(fixtures.MockPatchObject(demand, "_HOLD", 0.1))
+        with share.taken(capped=False):
+            for reads in (0, 10):
+                origin.read_times = (reads, reads * 10.0)
+                with other.process.here():
+                    waiting.look()
+                self.node.beat()
+                self.assertEqual(reads > 0, share.is_wanted)
+            time.sleep(0.1)
+            with other.process.here():
+                waiting.look()
+            other.beat()
+            self.node.beat()
+            self.assertFalse(share.is_wanted)
 
     def test_a_warm_image_is_read_from_its_copy_too(self):
         self.node = self.bed.node("b", warm=1e-9)

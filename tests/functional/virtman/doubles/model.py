@@ -23,6 +23,7 @@ class Mapping:
 
     :ivar has_node: whether its node was made: not yet, if whoever made it was killed before
     :ivar hung: whether reads are on their way through it that have no end
+    :ivar read_times: how many reads it has answered, and in how many seconds in all
     :ivar holding: whether it is being suspended, which such reads keep from its end
     :ivar failed: numbers of a multipath's paths that met an error since its last reload
     :ivar corrupt: whether a verity device has met wrong bytes
@@ -41,6 +42,7 @@ class Mapping:
     has_node: bool = True
     suspended: bool = False
     hung: bool = False
+    read_times: tuple[int, float] = (0, 0.0)
     holding: bool = False
     reloads: int = 0
     wiped: bool = False

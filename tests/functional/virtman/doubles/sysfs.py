@@ -15,6 +15,10 @@ class Sysfs(Double):
         self.kernel.number(device)
         return self.kernel.fetched
 
+    def read_times(self, device: str) -> tuple[int, float]:
+        self.kernel.number(device)
+        return self.kernel.mapping(device.rsplit("/", 1)[-1]).read_times
+
     def sectors_read(self, device: str) -> int:
         return self.kernel.mapping(device.rsplit("/", 1)[-1]).sectors_read
 

@@ -120,6 +120,18 @@ class TestHeartbeat(FrequentCase):
             ]
             assert found == intervals
 
+    def test_hosts_that_hold_back_for_vms_report_more_often(self):
+        client = self.ground.client(self.ground.serve(interval=5.0))
+
+        def beat(host, **said):
+            body = {"images": {"x": {"generation": 1, **said}}}
+            answer = client.put(f"/v1/hosts/{host}/heartbeat", json=body).json
+            return answer["interval"], answer["read"]
+
+        assert beat("a", ahead=True) == (5.0, [])
+        assert beat("b", waits=True) == (5.0, [])
+        assert beat("a", ahead=True) == (2.0, ["x"])
+
     def test_one_that_is_refused_counts_once(self):
         app = self.ground.serve(Rates(rate=0.001, burst=2))
         assert [answer.status_code for answer in self.both(app=app, body="{")] == [400, 400]

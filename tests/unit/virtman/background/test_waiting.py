@@ -19,13 +19,18 @@ class WaitingTest(testtools.TestCase):
         self.image = SimpleNamespace(
             info=SimpleNamespace(name="debian"), multipaths=["s0", "s1", "gone"],
             parents=["node1", "source"], waiting=0.0,
+            demand=SimpleNamespace(look=lambda: self.begins),
         )  # fmt: skip
         self.attached = [self.image]
         for name, stand_in in (("reads", self.answered.__getitem__), ("is_read", self.is_read)):
             self.useFixture(fixtures.MockPatchObject(waiting.sysfs, name, stand_in))
         self.log = self.useFixture(fixtures.FakeLogger(level=logging.WARNING))
         images = SimpleNamespace(attachments=lambda: self.attached)
-        self.waiting = Waiting(images, lambda: self.now)
+        self.begins, self.hastened = False, 0
+        self.waiting = Waiting(images, self.hasten, lambda: self.now)
+
+    def hasten(self):
+        self.hastened += 1
 
     def is_read(self, device):
         if device not in self.answered:
@@ -75,3 +80,10 @@ class WaitingTest(testtools.TestCase):
             self.look(1)
         self.assertEqual(2, self.log.output.count("VMs wait"))
         self.assertNotIn("again", self.log.output)
+
+    def test_volt_hears_at_once_that_vms_begin_to_wait(self):
+        self.look(1)
+        self.assertEqual(0, self.hastened)
+        self.begins = True
+        self.look(1)
+        self.assertEqual(1, self.hastened)

@@ -266,6 +266,15 @@ class CoordinatorTest(CoordinatorCase):
         told = {name: one.get("ahead") for name, one in self.wire.asked[-1][2]["images"].items()}
         self.assertEqual({"i": True, "j": None}, told)
 
+    def test_a_host_whose_vms_wait_says_so_and_hears_of_others(self):
+        self.answers({"interval": 2, "placements": [], "unknown": [], "read": ["i"]})
+        images = {"i": ImageReport(4, ahead=True), "j": ImageReport(4, waits=True)}
+        self.assertEqual(("i",), self.volt.heartbeat(Report(images)).read)
+        told = {name: one.get("waits") for name, one in self.wire.asked[-1][2]["images"].items()}
+        self.assertEqual({"i": None, "j": True}, told)
+        self.answers({"interval": 2, "placements": [], "unknown": []})
+        self.assertEqual((), self.volt.heartbeat(Report({})).read)
+
     def test_a_host_says_how_far_copies_are_and_what_has_room(self):
         self.answers({"interval": 2, "placements": [], "unknown": []})
         images = {

@@ -91,3 +91,44 @@ class ShareTest(testtools.TestCase):
     def test_what_comes_after_the_end_is_of_no_use(self):
         self.share.grant(5)
         self.assertIsNone(self.share.rate)
+
+    def test_vms_that_wait_go_first_and_not_for_ever(self):
+        self.share.give_way(10, self.over.is_set)
+        self.share.want(is_wanted=True)
+        self.share.want(is_wanted=True)
+        self.share.give_way(0.1, self.over.is_set)
+        self.assertGreaterEqual(self.since(), 0.09)
+        self.later(lambda: self.share.want(is_wanted=False))
+        self.share.give_way(10, self.over.is_set)
+        self.assertGreaterEqual(self.since(), self.acted)
+        self.share.want(is_wanted=True)
+        self.over.set()
+        self.share.give_way(10, self.over.is_set)
+        self.assertLess(self.since(), 5)
+
+    def test_whether_vms_wait_is_waited_for(self):
+        with self.share.taken(capped=False):
+            self.later(lambda: self.share.want(is_wanted=True))
+            self.share.await_word(10)
+            self.assertTrue(self.share.is_wanted)
+            self.share.await_word(10)  # it is known already
+        self.assertLess(self.since(), 5)
+        with self.share.taken(capped=False):
+            self.share.await_word(0.1)
+            self.assertGreaterEqual(self.since(), self.acted + 0.09)
+
+    def test_what_volt_said_counts_for_a_while(self):
+        now = 7.0
+        share = Share(lambda: now)
+        share.want(is_wanted=True)
+        now += 29
+        self.assertTrue(share.is_wanted)
+        share.want(is_wanted=True)
+        now += 29
+        self.assertTrue(share.is_wanted)
+        now += 2
+        self.assertFalse(share.is_wanted)
+        share.give_way(1000, self.over.is_set)
+        share.want(is_wanted=True)
+        share.give_way(0, self.over.is_set)
+        self.assertTrue(share.is_wanted)
