@@ -8,8 +8,8 @@ resume IMAGE VM COUNT MOMENT
 touch IMAGE VM          the same with one VM on a device of which nothing is in memory, and then
                         ``touched``
 touched IMAGE VM COUNT  print the numbers of the pages that resumed VMs touched and that are not all
-                        zeros, the first of their memory being 0, and the bytes that each VM read
-                        of its disk
+                        zeros, the first of their memory being 0 and the device state behind it, and
+                        the bytes that each VM read of its disk
 
 Moments are seconds of the wall clock, which all nodes have from the host.
 """
@@ -79,6 +79,7 @@ def touched(image: str, vm: str, count: str) -> dict[str, Any]:
     """Tell what VMs touched of an image, from when it came to this node."""
     record = ask("GET", f"/v1/suspended/{image}")
     device, at, size = record["device"], record["at"], record["hardware"]["memory"]
+    size += -(-record["state"] // mmap.PAGESIZE) * mmap.PAGESIZE
     opened = os.open(device, os.O_RDONLY)
     try:
         pages = [

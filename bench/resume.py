@@ -35,6 +35,7 @@ _BASE, _GOLD = "base", "gold"
 _UNHELPED = " unhelped"  # behind a run's name: before there is a profile
 _PAGE = 4096
 _COUNTED = 3  # clones whose pages are counted, one after the other
+_RECORDED = 4  # boots, of which a profile is made: agents' default
 _SOON = 2.0  # seconds until all nodes have been told, and are ready to begin
 
 Run = dict[str, Any]
@@ -52,9 +53,10 @@ def measure(nodes: int, clones: int, link_rate: str | None, progress: Progress) 
         yield resumed.suspend(progress.step("a guest, suspended", 2))
         yield resumed.alone(_UNHELPED, progress.step("two clones, without help", 2))
         yield resumed.at_once(_UNHELPED, progress.step("clones on all nodes, without help", nodes))
+        yield resumed.boots(_UNHELPED, progress.step("boots on all nodes, without help", nodes))
         yield resumed.alone("", progress.step("two clones, one after the other", 2))
         yield resumed.at_once("", progress.step("clones on all nodes", nodes))
-        yield resumed.boots(progress.step("boots on all nodes", nodes))
+        yield resumed.boots("", progress.step("boots on all nodes", nodes))
         yield resumed.touch(progress.step("pages counted", _COUNTED))
 
 
@@ -95,9 +97,9 @@ def ratios(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _of_clones(found: Mapping[str, Mapping[str, Any]], suffix: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
-    at_once, alone = (found.get(f"{name}{suffix}") for name in ("at once", "alone"))
-    if at_once and "boots" in found:
-        said["last_answer_over_boot"] = max(at_once["answered_s"]) / max(found["boots"]["ready_s"])
+    at_once, alone, boots = (found.get(f"{name}{suffix}") for name in ("at once", "alone", "boots"))
+    if at_once and boots:
+        said["last_answer_over_boot"] = max(at_once["answered_s"]) / max(boots["ready_s"])
     if alone:
         if "touched" in found:
             one = median(found["touched"]["touched_bytes"])
@@ -117,7 +119,8 @@ class _Resumed:
         self._deployment = Deployment(bed)
 
     def start(self, nodes: int, step: Step) -> None:
-        """Start everything; the first boot of an image is recorded, and helps the next ones."""
+        """Start everything; what boots on all nodes at once helps the next ones from then on."""
+        self._recorded = min(nodes, _RECORDED)
         memory = f"{max(640, 256 + self._clones * HOST_MEMORY)}M"
         self._storage = self._bed.start_node("storage", "512M", "64M", [Disk(guest_image())])
         names = ["maker", *(f"node{number}" for number in range(1, nodes + 1))]
@@ -125,21 +128,20 @@ class _Resumed:
         self._deployment.start_volt()
         self._deployment.start_agents(
             (self._maker, *self._nodes),
-            {"profile": {"record": 1}, "image": {"keep_time": 7200}},
+            {"profile": {"record": self._recorded}, "image": {"keep_time": 7200}},
         )
         self._deployment.add_source(self._storage, _BASE)
         self._site = Site(self._deployment, self._storage, self._nodes)
         step.advance(nodes + 2)
 
     def suspend(self, step: Step) -> Run:
-        """Boot a guest, which is recorded, have it remember something, and suspend it."""
+        """Boot a guest, have it remember something, and suspend it."""
         maker = self._maker
         guest = Guest(maker, _GOLD, self._deployment.create(maker, _BASE, "vm")["device"])
         console, monitor = f"/run/{_GOLD}.console", f"/run/{_GOLD}.qmp"
         qmp = f"unix:{monitor},server=on,wait=off"
         guest.boot("-device", "vmgenid", "-qmp", qmp, console=console)
         guest.wait(LONGEST)
-        self._deployment.wait_profile(_BASE, LONGEST)
         maker.run(["chown", "virtman", monitor])
         maker.run([*_INSIDE, "say", console, "remember", "VIRTMAN-MEMORY"], timeout=LONGEST)
         step.advance()
@@ -211,7 +213,7 @@ class _Resumed:
         self._site.each(self._hold)  # who goes on touches more meanwhile
         touched = self._site.each(self._touched)
         served, made, *others = (now - then for then, now in zip(before, self._sent(), strict=True))
-        self._deployment.wait_profile(_GOLD, LONGEST)
+        self._await_recorded(_GOLD)
         names = [f"vm-{number}" for number in range(1, self._clones + 1)]
         self._site.each(lambda node: self._end(node, names))
         self._site.each(self._leave)
@@ -227,10 +229,10 @@ class _Resumed:
             "busiest_node_sent_bytes": max(others),
         }
 
-    def boots(self, step: Step) -> Run:
-        """Boot as many guests on the same nodes, which are cold."""
+    def boots(self, suffix: str, step: Step) -> Run:
+        """Boot as many guests on the same nodes, which are cold; afterwards that is on record."""
         begun = time.monotonic()
-        names = [f"boot{number}" for number in range(1, self._clones + 1)]
+        names = [f"boot{number}{suffix.strip()}" for number in range(1, self._clones + 1)]
 
         def boot(node: Node, name: str) -> float:
             guest = Guest(node, name, self._deployment.create(node, _BASE, name)["device"])
@@ -247,7 +249,14 @@ class _Resumed:
             return ready
 
         ready = sorted(one for found in self._site.each(boot_all) for one in found)
-        return {"run": "boots", "nodes": len(self._nodes), "ready_s": ready}
+        self._await_recorded(_BASE)
+        self._site.each(lambda node: self._deployment.destroy(node, *names))
+        self._site.each(lambda node: self._deployment.drop(node, _BASE))
+        return {"run": f"boots{suffix}", "nodes": len(self._nodes), "ready_s": ready}
+
+    def _await_recorded(self, image: str) -> None:
+        """Wait until enough is recorded of an image to help all that boots from it."""
+        self._deployment.wait_profile(image, LONGEST, self._recorded)
 
     def _resume(self, node: Node, vm: str, count: int, moment: float) -> list[dict[str, float]]:
         words = [*_INSIDE, "resume", _GOLD, vm, str(count), str(moment)]

@@ -10,6 +10,7 @@ import compileall
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -107,6 +108,8 @@ class Bed:
             )
         )
         self._network.up()
+        words = [sys.executable, "-m", "lab.pulse", self.name]
+        self.spawn(words, self._state.folder / "pulse.log", cwd=TOP, what="pulse")
 
     def down(self) -> list[str]:
         """End and remove all of the bed; return what is left, which should be nothing.

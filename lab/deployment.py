@@ -160,10 +160,15 @@ class Deployment:
         given = ["--from", maker.name] if maker else []
         return ["virtman", "source", "take", *where, *given, layer, folder]
 
-    def wait_profile(self, image: str, deadline: float = 120.0) -> None:
-        """Wait until Volt has a profile of what boots from an image read."""
-        path = f"/v1/images/{image}/profiles/boot"
-        wait_until(lambda: self.request("GET", path).ok, "a boot profile", deadline, 1)
+    def wait_profile(self, image: str, deadline: float = 120.0, runs: int = 1) -> None:
+        """Wait until Volt has a profile of what so many boots from an image read."""
+        path = f"/v1/images/{image}/profiles/boot/history"
+
+        def is_there() -> bool:
+            answer = self.request("GET", path)
+            return bool(answer.ok) and len(answer.json()["revisions"]) >= runs
+
+        wait_until(is_there, f"a profile of {runs} boots", deadline, 1)
 
     def remove_source(self, storage: Node, image: str) -> None:
         """Make an image unknown and stop serving it."""

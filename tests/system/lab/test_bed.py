@@ -25,8 +25,32 @@ from lab.network import Network
 from lab.ports import free_port
 from lab.state import DISKS, RUN
 from lab.waiting import wait_until
+from tests.system.virtman.base import NEWER, kernel_of
 
 RATE = 20_000_000 / 8  # bytes a second on the shaped bed
+FRAMES = """
+import socket, sys, time
+
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    if not sys.argv[1:]:
+        sock.bind(("0.0.0.0", 7007))
+        while True:
+            sock.sendto(*sock.recvfrom(100))
+    sock.settimeout(5)
+    sock.connect((sys.argv[1], 7007))
+    while True:  # until it listens
+        sock.send(b"0")
+        try:
+            sock.recv(100)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    for _ in range(3000):
+        sock.send(b"1")
+        sock.recv(100)
+        time.sleep(0.005)  # so that both kernels have nothing to do
+print("answered")
+"""
 
 
 def bed_name(what):
@@ -232,6 +256,19 @@ class TestNode(testtools.TestCase):
             check=False,
         )
         self.assertEqual((7, "here\n"), (done.returncode, done.stdout))
+
+
+class TestFrames(testtools.TestCase):
+    """Two nodes with the kernel that is more often too quick for its TAP device."""
+
+    def test_no_frame_stays_until_the_next_one_comes(self):
+        with kernel_of(NEWER), Bed(bed_name("frames")) as bed:
+            asking, answering = bed.start_nodes(["node1", "node2"], memory="256M")
+            for node in (asking, answering):
+                (node.share / "frames.py").write_text(FRAMES)
+            answering.spawn(["python3", "/host/frames.py"], log="frames.log")
+            words = ["python3", "/host/frames.py", answering.address]
+            self.assertEqual("answered\n", asking.run(words, timeout=300).stdout)
 
 
 class TestBed(testtools.TestCase):

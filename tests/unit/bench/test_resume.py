@@ -63,10 +63,11 @@ class ResumeTest(testtools.TestCase):
 
     def test_what_nothing_helped_stands_beside_it(self):
         first = {**RUNS[-2], "run": "at once unhelped", "answered_s": [16.0]}
-        found = resume.ratios([*RUNS, first])
+        boots = {**RUNS[-1], "run": "boots unhelped", "ready_s": [32.0]}
+        found = resume.ratios([*RUNS, first, boots])
         self.assertEqual({**resume.ratios(RUNS), "unhelped": found["unhelped"]}, found)
         self.assertEqual(["last_answer_over_boot", "source_over_union"], list(found["unhelped"]))
-        self.assertAlmostEqual(0.2, found["unhelped"]["last_answer_over_boot"])
+        self.assertAlmostEqual(0.5, found["unhelped"]["last_answer_over_boot"])
 
     def test_they_are_shown_and_drawn(self):
         found = Results("resume", None, RUNS, resume.ratios(RUNS))
