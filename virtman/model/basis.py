@@ -374,7 +374,7 @@ def _zeros_of_one(
     length, other, at = max(places, default=(0, 0, 0))
     starts = [run.start for run in runs]
     for start, end in _zeros(new, blocks) if length else ():
-        before = bisect_right(starts, start - 1)
+        before = bisect_right(starts, max(start - 1, 0))  # before the first there is none
         if not before or runs[before - 1].end < end:
             for begin in range(start, end, length):
                 yield Run(other, begin, at, min(length, end - begin))

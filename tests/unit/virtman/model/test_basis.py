@@ -7,7 +7,7 @@ from io import BytesIO
 from itertools import chain
 
 import testtools
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from virtman.errors import BasisInvalid
@@ -82,6 +82,7 @@ class CompareTest(testtools.TestCase):
         self.assertEqual([], [content for content in left if content in had])
 
     @given(contents)
+    @example([0, 0, 0, 0, 1])
     def test_an_image_is_one_run_of_itself(self, content):
         self.assertEqual((Run(0, 0, 0, len(content)),), compared(content, content))
 
