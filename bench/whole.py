@@ -30,6 +30,7 @@ from lab.node import Node
 BED = "bench-whole"
 APART = 5.0  # seconds between two nodes that begin one after the other
 READ = 15.0  # seconds for which reads of a VM are looked at
+TURNS = 3  # how often they are, beside a capped copy and beside none
 HARMLESS = 64  # a copy at one of so many parts of a link: few reads of VMs meet it
 STARTED = 3.0  # seconds within which a VM has begun to read
 SETTLED = 3.0  # seconds after letting go in which reads may still wait because of it
@@ -67,9 +68,10 @@ def measure(nodes: int, link_rate: str, size: int, also: Also, progress: Progres
         whole.start(nodes, progress.step("nodes", nodes))
         yield whole.copy_all("at once", 0.0, progress.step("all at once", nodes))
         yield whole.copy_all("apart", APART, progress.step("one after the other", nodes))
-        yield whole.alone("no copy", None, progress.step("a VM reads", 1))
-        capped = whole.rate // HARMLESS
-        yield whole.alone("capped", capped, progress.step("a VM reads, capped", 1))
+        yield from whole.in_turns(
+            {"no copy": None, "capped": whole.rate // HARMLESS},
+            progress.step("a VM reads, capped and alone", TURNS),
+        )
         for name, rate in (("uncapped", 0), *((f"at {rate}", rate) for rate in also.rates)):
             yield whole.beside(name, rate, progress.step(f"a VM reads, {name}", 1))
         yield whole.let_go("letting go", progress.step("letting go", 2))
@@ -155,20 +157,24 @@ class _Whole:
             "busiest_node_sent_bytes": max(others),
         }
 
-    def alone(self, name: str, rate: int | None, step: Step) -> Run:
-        """Have a VM read blocks that are cold at first; beside copies, if there is a rate.
+    def in_turns(self, rates: Mapping[str, int | None], step: Step) -> Iterator[Run]:
+        """Have a VM read blocks that are cold at first, beside copies at each rate, in turns.
 
         These take longer than the reads are looked at.
 
-        :param rate: bytes a second of a copy, 0 for no limit
+        :param rates: by the names of runs: bytes a second of copies, 0 for no limit; None for none
         """
-        with self._image(name) as (image, devices):
-            begun, reads = self._read_beside(image, devices, rate)
+        took: dict[str, list[float]] = {name: [] for name in rates}
+        for _ in range(TURNS):
+            for name, rate in rates.items():
+                with self._image(name) as (image, devices):
+                    took[name] += _took(*self._read_beside(image, devices, rate))
             step.advance()
-        return _seen(name, rate, None, reads, begun)
+        for name, rate in rates.items():
+            yield _seen(name, rate, None, took[name])
 
     def beside(self, name: str, rate: int, step: Step) -> Run:
-        """Have the same, and then the copies made while nobody reads.
+        """Have a VM read beside copies, and then these made while nobody reads.
 
         :param rate: bytes a second of a copy, 0 for no limit
         """
@@ -176,7 +182,7 @@ class _Whole:
             begun, reads = self._read_beside(image, devices, rate)
             found = self._site.each(lambda node: _copy(node, image, 0.0, rate))
             step.advance()
-        return _seen(name, rate, found[-1]["copied"] - begun, reads, begun)
+        return _seen(name, rate, found[-1]["copied"] - begun, _took(begun, reads))
 
     def _read_beside(
         self, image: str, devices: Mapping[str, str], rate: int | None
@@ -313,11 +319,14 @@ def _reading(node: Node, device: str) -> Iterator[Callable[[], Reads]]:
             stop.touch()
 
 
-def _seen(name: str, rate: int | None, fetched: float | None, reads: Reads, begun: float) -> Run:
+def _took(begun: float, reads: Reads) -> list[float]:
     """Return what the reads took that began in the first seconds of the copies."""
-    taken = [seconds for when, seconds in reads if begun <= when < begun + READ]
+    return [seconds for when, seconds in reads if begun <= when < begun + READ]
+
+
+def _seen(name: str, rate: int | None, fetched: float | None, took: Sequence[float]) -> Run:
     about = {"run": name, "rate": rate, "fetched_s": fetched}
-    return about | {"reads": len(taken)} | _times(taken)
+    return about | {"reads": len(took)} | _times(took)
 
 
 def _times(seconds: Sequence[float]) -> dict[str, float]:
