@@ -310,6 +310,19 @@ class TestLife(testtools.TestCase):
             ),
         )
 
+    def test_whom_a_host_feeds_that_gives_way_is_read_too(self):
+        slow, fast, fastest = 125_000_000, 1_250_000_000, 3_125_000_000
+        life = Life()
+        life.start(Rules(FOREST, 2, 2), None)
+        for feeds, rack, speed in (
+            (True, "r1", fast), (False, None, fast), (False, "r2", None), (True, None, slow),
+            (False, "r2", fastest), (False, "r3", fastest), (True, "r2", fastest),
+            (True, None, fast), (True, "r3", fastest), (False, "r2", None), (False, "r1", fastest),
+            (True, None, fast), (True, "r2", fastest), (True, "r2", fast), (True, "r1", fast),
+            (False, "r2", fastest), (True, None, slow), (True, "r2", None),
+        ):  # fmt: skip
+            life.join(rack=rack, feeds=feeds, speed=speed)
+
     def test_no_slow_host_holds_up_one_that_feeds_others(self):
         run_state_machine_as_test(
             LifeWithoutRacks,
