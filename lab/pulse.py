@@ -18,7 +18,7 @@ from lab.processes import Process
 from lab.remote import lifeline
 from lab.state import State
 
-EVERY = 0.01
+_EVERY = 0.01
 """Seconds between two signals to a kernel."""
 
 _LOOK = 1.0
@@ -44,7 +44,7 @@ def _pulse(kernels: list[Process], seconds: float) -> None:
                     lines.append(line)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            time.sleep(EVERY)
+            time.sleep(_EVERY)
             for line in lines:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(line, signal.SIGIO)

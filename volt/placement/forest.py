@@ -120,9 +120,8 @@ class Forest(Places):
             # the host may be one of the lowest itself, and one that is handed over counts nowhere
             self._pick([Pick(LOWEST_ENTRIES, self._change.others + 2)])
 
-    def _know_displaced(self, node: Node, tree: Tree) -> None:
+    def _know_displaced(self, held_by: Node | None, tree: Tree) -> None:
         """Have in this part whom the host feeds that gives way to another: their levels change."""
-        held_by = tree.inner_slot(node).held_by
         if held_by is not None and held_by.fed and not tree.is_complete(held_by):
             self._surround(held_by.host)
 
@@ -136,8 +135,9 @@ class Forest(Places):
             node = Node(newcomer.host, newcomer.rack, None, 1, inner=False)
             node.accepting, node.speed = newcomer.feeds, newcomer.speed
             if tree is inner:
-                self._know_displaced(node, tree)
-                tree.add_inner(node)
+                slot = tree.inner_slot(node)
+                self._know_displaced(slot.held_by, tree)
+                tree.add_inner(node, slot)
             else:
                 tree.add_leaf(node)
         self._settle()

@@ -28,9 +28,9 @@ class Tree(Slots):
             self._bring_home(node.rack)
             self._bring_home(best.rack)
 
-    def add_inner(self, node: Node) -> None:
-        """Hang a host that may feed others as near to the root as compactness asks."""
-        self._take(node, self.inner_slot(node))
+    def add_inner(self, node: Node, slot: Slot) -> None:
+        """Hang a host that may feed others, as near to the root as compactness asks."""
+        self._take(node, slot)
 
     def remove(self, host: str) -> None:
         """Take a host out; whom it fed is fed by others."""

@@ -60,7 +60,8 @@ class TestRoots(testtools.TestCase):
 
     def test_an_inner_host_goes_where_a_slot_is_nearest_all_the_same(self):
         tree = self.tree()
-        tree.add_inner(Node("next", "r1", None, 1, inner=False))
+        newcomer = Node("next", "r1", None, 1, inner=False)
+        tree.add_inner(newcomer, tree.inner_slot(newcomer))
         assert tree.nodes["next"].parent == "top"
 
 
