@@ -33,12 +33,22 @@ def create(name: str, table: Table, read_only: bool, owner: int = 0) -> None:
     """Make a device with a live table.
 
     :param owner: number of the account that its node belongs to
-    :raises OSError: EBUSY if the name is taken, EINVAL for a table the kernel refuses
+    :raises OSError: EBUSY if the name is taken, EINVAL for a table that makes no sense, or why a
+        device below cannot be opened; nothing is left then
     """
-    with Task(Verb.CREATE, name, read_only=read_only) as task:
-        task.targets(table)
-        task.owner(owner)
-        task.run_with_nodes()
+    # The library can do all three at once, but does not tell why it could not then. It also would
+    # hold up whoever makes nodes, for as long as it takes to open what is below.
+    with Task(Verb.CREATE, name) as task:
+        task.run()
+    try:
+        _load(name, table, read_only)
+        with Task(Verb.RESUME, name) as task:
+            task.owner(owner)
+            task.run_with_nodes()
+    except OSError:
+        with contextlib.suppress(OSError):
+            _remove(name)
+        raise
 
 
 @context.entrypoint
@@ -70,9 +80,7 @@ def reload(
             _suspend_in_time(name, flush, freeze, PATIENCE)
             if settle:
                 flush_in_time(settle, max(0.0, end - time.monotonic()))
-        with Task(Verb.RELOAD, name, read_only=read_only) as task:
-            task.targets(table)
-            task.run()
+        _load(name, table, read_only)
         if not flush:
             _await_held(name, PATIENCE)
     except OSError:
@@ -169,6 +177,17 @@ def _resume(name: str, flush: bool = True, freeze: bool = False) -> None:
         task.run_without_nodes()
 
 
+def _load(name: str, table: Table, read_only: bool) -> None:
+    with Task(Verb.RELOAD, name, read_only=read_only) as task:
+        task.targets(table)
+        task.run()
+
+
+def _remove(name: str) -> None:
+    with Task(Verb.REMOVE, name) as task:
+        task.run_with_nodes()
+
+
 def _revert(name: str) -> None:
     _clear(name)
     _resume(name)
@@ -186,8 +205,7 @@ def remove(name: str) -> None:
 
     :raises OSError: EBUSY while it is open, ENXIO if there is none
     """
-    with Task(Verb.REMOVE, name) as task:
-        task.run_with_nodes()
+    _remove(name)
 
 
 @context.entrypoint

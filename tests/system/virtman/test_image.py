@@ -217,6 +217,12 @@ class TestImage(DeployedCase):
         self.assertEqual((True, False), self.nodes_of(node))
         node.run(["dmsetup", "remove", "--noudevsync", "virtman_half"])
 
+    def test_devices_that_an_agent_left_without_a_table_as_it_died_are_made_anew(self):
+        node = self.nodes[0]
+        for role in ("s1", "image", "export0", "base"):
+            node.run(["dmsetup", "create", "--notable", "--noudevsync", f"virtman_image1_{role}"])
+        self.assertEqual(self.sha256, sha256(node, self.create(node, "vm1")))
+
     def test_targets_that_come_and_go_at_once_are_in_nobodys_way(self):
         before = self.nodes[0].run(["ls", "/etc/iscsi/nodes"]).stdout
         self.nodes[0].run(["python3", "-c", RECORDS], cwd="/opt/src", timeout=120)

@@ -29,6 +29,7 @@ from virtman.model import copying as model
 from virtman.model.copying import PIECE
 from virtman.privileged import iscsi
 from virtman.stack.transport import transport
+from virtman.stack.transport.iscsi import path, sessions
 from volt.model.images import CopyPolicy
 
 IMAGE = "filled"
@@ -427,6 +428,18 @@ class WholeTest(CopyingCase):
 
         stack.up = leaving
         self.release()
+        self.assert_fed_by_the_source()
+
+    def test_it_is_given_back_though_parents_leave_while_it_looks_at_their_disks(self):
+        others, merge_nothing = self.parents(), path.block.merge_nothing
+
+        def leaving(disk):
+            merge_nothing(disk)
+            parent = sessions.session_behind(disk)
+            self.leave([one for one in others if parent and one.name == parent.host])
+
+        with fixtures.MockPatchObject(path.block, "merge_nothing", leaving):
+            self.release()
         self.assert_fed_by_the_source()
 
     def parents(self):

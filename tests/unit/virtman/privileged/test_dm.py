@@ -11,8 +11,8 @@ import testtools
 from virtman.privileged import deadline, dm
 
 # as the privileged part calls
-VERBS = (dm.hold, dm.holding, dm.suspend, dm.reload)
-HOLD, HOLDING, SUSPEND, RELOAD = (verb.args[0] for verb in VERBS)
+VERBS = (dm.create, dm.hold, dm.holding, dm.suspend, dm.reload)
+CREATE, HOLD, HOLDING, SUSPEND, RELOAD = (verb.args[0] for verb in VERBS)
 
 
 class HoldTest(testtools.TestCase):
@@ -71,10 +71,20 @@ class HoldTest(testtools.TestCase):
         SUSPEND("vm1", True, False)
 
 
-STEPS = {1: "load", 4: "suspend", 5: "resume", 14: "clear", "flush": "flush"}
+STEPS = {
+    0: "create",
+    1: "load",
+    2: "remove",
+    4: "suspend",
+    5: "resume",
+    14: "clear",
+    "flush": "flush",
+}
 
 
-class ReloadCase(testtools.TestCase):
+class StepsCase(testtools.TestCase):
+    """Which ioctls a verb makes of a device, in which order."""
+
     def setUp(self):
         super().setUp()
         self.log, self.failing = [], ""
@@ -86,7 +96,7 @@ class ReloadCase(testtools.TestCase):
     def task(self, verb, name, *, read_only=False):
         task = mock.MagicMock()
         task.__enter__.return_value = task
-        task.run = task.run_without_nodes = lambda: self.run_(verb)
+        task.run = task.run_with_nodes = task.run_without_nodes = lambda: self.run_(verb)
         return task
 
     def run_(self, verb):
@@ -95,6 +105,26 @@ class ReloadCase(testtools.TestCase):
             self.failing = ""
             raise OSError(errno.ENOMEM, "injected")
 
+
+class CreateTest(StepsCase):
+    def test_a_device_gets_its_table_and_begins(self):
+        CREATE("vm1", [], False)
+        self.assertEqual(["create", "load", "resume"], self.log)
+
+    def test_what_could_not_be_made_leaves_nothing_and_its_reason_is_told(self):
+        for failing in ("load", "resume"):
+            self.log, self.failing = [], failing
+            error = self.assertRaises(OSError, CREATE, "vm1", [], False)
+            self.assertEqual(errno.ENOMEM, error.errno)
+            self.assertEqual([failing, "remove"], self.log[-2:])
+
+    def test_a_device_that_was_there_before_stays(self):
+        self.failing = "create"
+        self.assertRaises(OSError, CREATE, "vm1", [], False)
+        self.assertEqual(["create"], self.log)
+
+
+class ReloadCase(StepsCase):
     def steps(self, *, flush, settle="", failing=""):
         self.log, self.failing = [], failing
         if failing:

@@ -46,12 +46,7 @@ class PathLayer:
         if portal is None:
             raise KernelFailure(f"path {self.step.device}: nobody said where the parent is")
         disk = self._disk(portal)
-        if portal.iqn in sessions.cut_off():  # Linux 6.1 opens no disk of it for a new device
-            raise ParentUnreachable(
-                f"{self._what(portal)} has lost its connection; it is used again once it lets this "
-                "node in, which one does not whose disks give no answer",
-                self.step.device.argument,
-            )
+        self._must_be_connected(portal)
         start, length = portal.offset // SECTOR, self.step.sectors
         have = min(sysfs.sectors(disk) - start, length)
         if have <= length - BLOCK // SECTOR:
@@ -66,7 +61,11 @@ class PathLayer:
             # Linux 6.1 warns when a read-ahead that a cache could not answer comes here, and is
             # made one with a plain read: multipaths have marked the two in different ways
             block.merge_nothing(disk)
-        self.mapped.set_up(table)
+        try:
+            self.mapped.set_up(table)
+        except KernelFailure:
+            self._must_be_connected(portal)  # a parent may have gone meanwhile
+            raise
         return self.mapped.node
 
     def release(self) -> None:
@@ -109,6 +108,15 @@ class PathLayer:
         with explained(f"what to prove to {portal.iqn}"):
             iscsi.remember(portal.ip, portal.port, portal.iqn, user, secret)
         return disk
+
+    def _must_be_connected(self, portal: Portal) -> None:
+        """Raise ParentUnreachable otherwise: Linux opens no disk then for a new device."""
+        if portal.iqn in sessions.cut_off():
+            raise ParentUnreachable(
+                f"{self._what(portal)} has lost its connection; it is used again once it lets this "
+                "node in, which one does not whose disks give no answer",
+                self.step.device.argument,
+            )
 
     def _log_in(self, portal: Portal) -> str:
         host, what = self.step.device.argument, self._what(portal)
