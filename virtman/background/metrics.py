@@ -98,13 +98,19 @@ class Figures(Collector):
             "Whether all of an image is here, so that it needs no parents.",
             labels=["image"],
         )
+        held = GaugeMetricFamily(
+            "virtman_copy_held_back",
+            "Whether a copy comes slowly, as VMs wait for what they read of the image.",
+            labels=["image"],
+        )
         for copy in self.copying.copies.all():
             found = self.copying.progress(copy.image)
             if found is not None:
                 there.add_metric([copy.image, "there"], found.there)
                 there.add_metric([copy.image, "wanted"], found.wanted)
                 whole.add_metric([copy.image], copy.image in local)
-        yield from (there, whole)
+                held.add_metric([copy.image], found.held_back)
+        yield from (there, whole, held)
 
     def _boots(self) -> Iterator[Metric]:
         totals = self.boots.totals

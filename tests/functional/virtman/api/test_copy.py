@@ -55,9 +55,12 @@ class CopyTest(ServedCase):
     def test_one_that_holds_back_says_so(self):
         self.node.agent.images.find(IMAGE).share.want(is_wanted=True)
         self.command("hydrate", IMAGE)
-        shown = self.command("show", IMAGE).output
-        self.assertIn("bytes, no limit; it holds back, as VMs wait for reads\n", shown)
+        told = "bytes, no limit; it holds back, as VMs wait for reads\n"
+        self.await_(lambda: told in self.shown(), self.shown)
         self.assertEqual(0, self.command("release", IMAGE).exit_code)
+
+    def shown(self):
+        return self.command("show", IMAGE).output
 
     def test_a_copy_that_stops_says_why(self):
         self.useFixture(fixtures.MockPatchObject(whole.Copier, "_wrong", lambda copier: [0]))
