@@ -33,7 +33,7 @@ from planning.replay import traces
 from planning.replay.traces import Trace
 
 FOLDER = Path(__file__).with_name("workloads")
-WORKLOADS = ("web", "build", "database")
+WORKLOADS = ("web", "build", "make", "database")
 PIECE = 64 * 1024  # bytes
 LOOK = 0.25
 """Seconds between two looks at the page cache."""

@@ -46,7 +46,7 @@ def measure(nodes: int, clones: int, link_rate: str | None, progress: Progress) 
 
     :param clones: on each node, of those that are resumed at once
     """
-    yield from policies(progress.step("policies of prefetch", 3))
+    yield from policies(progress.step("policies of prefetch", len(traces.recorded())))
     with Bed(BED, link_rate, addition=_PROGRAMS) as bed:
         resumed = _Resumed(bed, link_rate, clones)
         resumed.start(nodes, progress.step("nodes", nodes + 2))
