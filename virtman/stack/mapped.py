@@ -195,8 +195,10 @@ class Mapped:
         except OSError as err:
             if err.errno != errno.EBUSY or self.table():
                 raise
-            # an agent that died in the middle of this left a device without a table
-            dm.remove(self.name)
+            # an agent that died in the middle of this left a device without a table; if there is
+            # none, what is below is in use
+            with contextlib.suppress(OSError):
+                dm.remove(self.name)
             dm.create(self.name, table, self.read_only, _owner(self.name))
 
     def down(self) -> None:
