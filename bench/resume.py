@@ -46,7 +46,7 @@ def measure(nodes: int, clones: int, link_rate: str | None, progress: Progress) 
 
     :param clones: on each node, of those that are resumed at once
     """
-    yield from policies(progress.step("policies of prefetch", len(traces.recorded())))
+    yield from policies(progress)
     with Bed(BED, link_rate, addition=_PROGRAMS) as bed:
         resumed = _Resumed(bed, link_rate, clones)
         resumed.start(nodes, progress.step("nodes", nodes + 2))
@@ -60,9 +60,11 @@ def measure(nodes: int, clones: int, link_rate: str | None, progress: Progress) 
         yield resumed.touch(progress.step("pages counted", _COUNTED))
 
 
-def policies(step: Step) -> Iterator[Run]:
+def policies(progress: Progress) -> Iterator[Run]:
     """Yield what each policy of prefetch does on the runs that are recorded, of each workload."""
-    for trace in traces.recorded():
+    recorded = traces.recorded()
+    step = progress.step("policies of prefetch", len(recorded))
+    for trace in recorded:
         for line in LINES:
             for name in POLICIES:
                 found = replay.average(trace, name, line)

@@ -12,7 +12,6 @@ import testtools
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.functional.virtman.base import TestCase
-from virtman.background.metrics import Figures
 from volt.transport import RENEWED
 
 ETC = Path(__file__).parents[3] / "etc"
@@ -69,7 +68,7 @@ class NamesTest(TestCase):
         node = self.bed.node()
         node.create("vm1")
         with node.process.here():
-            agent = list(Figures(node.agent.images, node.boots, node.copying).collect())
+            agent = list(node.figures().collect())
         volt = text_string_to_metric_families(self.volt_metrics())
         known = {
             name

@@ -30,6 +30,7 @@ from virtman.background.boots import Boots
 from virtman.background.copying import Copying
 from virtman.background.heartbeat import Heartbeat
 from virtman.background.longpoll import Watch
+from virtman.background.metrics import Figures
 from virtman.background.nic import Card, Overload
 from virtman.background.warmups import Warmups
 from virtman.coordinator.auth import Access
@@ -291,6 +292,20 @@ class Node:
         with self.process.here():
             self.heartbeat.beat()
         self.settle()
+
+    def figures(self) -> Figures:
+        """Return what Prometheus is to hear of the agent."""
+        return Figures(self.agent.images, self.boots, self.copying)
+
+    def samples(self) -> Mapping[tuple[str, ...], float]:
+        """Return the values of all that now, by name and labels."""
+        with self.process.here():
+            families = list(self.figures().collect())
+        return {
+            (one.name, *one.labels.values()): one.value
+            for family in families
+            for one in family.samples
+        }
 
     def settle(self) -> None:
         """Wait until the images' threads have nothing left to do."""

@@ -9,7 +9,6 @@ from tests.functional.virtman.api.test_client import ServedCase
 from tests.functional.virtman.base import SIZE
 from virtman import errors
 from virtman.api import answers
-from virtman.background.metrics import Figures
 from virtman.cmd.shell import shell
 from virtman.image import whole
 
@@ -24,6 +23,9 @@ class CopyTest(ServedCase):
 
     def command(self, *words):
         return CliRunner().invoke(shell, ["--socket", self.socket, "image", *words])
+
+    def shown(self):
+        return self.command("show", IMAGE).output
 
     def test_a_client_waits_until_no_parents_are_needed(self):
         seen = []
@@ -45,12 +47,12 @@ class CopyTest(ServedCase):
         done = self.command("hydrate", "--wait", IMAGE)
         self.assertEqual((0, f"{IMAGE}: whole 100 %\n"), (done.exit_code, done.output))
         self.assertIn("  8388608  whole\n", self.command("list").output)
-        shown = self.command("show", IMAGE).output
+        shown = self.shown()
         self.assertIn("state: whole\nparents: none\n", shown)
         self.assertIn("bytes, no limit\n", shown)
         self.assertTrue(json.loads(self.command("show", "--json", IMAGE).output)["local"])
         self.assertEqual(0, self.command("release", IMAGE).exit_code)
-        self.assertIn("state: cold\n", self.command("show", IMAGE).output)
+        self.assertIn("state: cold\n", self.shown())
 
     def test_one_that_holds_back_says_so(self):
         self.node.agent.images.find(IMAGE).share.want(is_wanted=True)
@@ -59,15 +61,12 @@ class CopyTest(ServedCase):
         self.await_(lambda: told in self.shown(), self.shown)
         self.assertEqual(0, self.command("release", IMAGE).exit_code)
 
-    def shown(self):
-        return self.command("show", IMAGE).output
-
     def test_a_copy_that_stops_says_why(self):
         self.useFixture(fixtures.MockPatchObject(whole.Copier, "_wrong", lambda copier: [0]))
         done = self.command("hydrate", "--wait", IMAGE)
         self.assertEqual(1, done.exit_code)
         self.assertIn(f"{IMAGE} is not whole: the copy of image {IMAGE} is wrong", done.output)
-        self.assertIn("trouble: the copy", self.command("show", IMAGE).output)
+        self.assertIn("trouble: the copy", self.shown())
         self.assertIn("cold, stopped 99 %", self.command("list").output)
 
     def test_what_is_not_there_is_said(self):
@@ -78,13 +77,7 @@ class CopyTest(ServedCase):
     def test_metrics_have_it(self):
         self.client.hydrate(IMAGE)
         self.client.await_copy(IMAGE)
-        with self.node.process.here():
-            figures = Figures(self.node.agent.images, self.node.boots, self.node.copying).collect()
-            samples = {
-                (one.name, *one.labels.values()): one.value
-                for family in figures
-                for one in family.samples
-            }
+        samples = self.node.samples()
         self.assertEqual(1, samples["virtman_image_local", IMAGE])
         self.assertEqual(
             samples["virtman_copy_bytes", IMAGE, "wanted"],

@@ -10,7 +10,6 @@ from tests.functional.virtman.base import DEADLINE, ENOUGH, MIB, SIZE, TestCase
 from tests.functional.virtman.doubles.process import Killed, current
 from virtman.background import copying
 from virtman.background.copying import Copying
-from virtman.background.metrics import Figures
 from virtman.background.scrub import Scrubbing
 from virtman.background.waiting import Waiting
 from virtman.errors import (
@@ -250,20 +249,13 @@ class WholeTest(CopyingCase):
         with self.node.process.here():
             self.node.copying.hydrate(IMAGE)
         self.await_(lambda: self.progress().held_back, self.progress)
-        self.assertEqual([1], self.metric("virtman_copy_held_back"))
+        self.assertEqual(1, self.node.samples()["virtman_copy_held_back", IMAGE])
         time.sleep(0.2)
         self.assertEqual((0, []), (self.progress().fetched, self.fetched()))
         share.want(is_wanted=False)
         self.wait()
         self.assert_whole()
-        self.assertEqual([0], self.metric("virtman_copy_held_back"))
-
-    def metric(self, name):
-        """Return the values that a metric has now, of all images."""
-        with self.node.process.here():
-            families = Figures(self.node.agent.images, self.node.boots, self.node.copying).collect()
-            found = next(one for one in families if one.name == name)
-        return [sample.value for sample in found.samples]
+        self.assertEqual(0, self.node.samples()["virtman_copy_held_back", IMAGE])
 
     def test_but_they_do_not_stop_it_for_good(self):
         self.node.create("vm1", IMAGE)

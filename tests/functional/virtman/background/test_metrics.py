@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.ports import free_port
 from tests.functional.virtman.base import SIZE, TestCase
-from virtman.background.metrics import Figures, Metrics
+from virtman.background.metrics import Metrics
 from virtman.model.read_counts import Count
 from virtman.stack.reads import Reads
 
@@ -18,11 +18,7 @@ class MetricsTest(TestCase):
         self.port = free_port()
 
     def start(self):
-        metrics = Metrics(
-            Figures(self.node.agent.images, self.node.boots, self.node.copying),
-            "127.0.0.1",
-            self.port,
-        )
+        metrics = Metrics(self.node.figures(), "127.0.0.1", self.port)
         with self.node.process.here():
             metrics.start()
         return metrics
@@ -96,8 +92,6 @@ class MetricsTest(TestCase):
         self.scrape()
 
     def test_without_a_port_nobody_is_answered(self):
-        metrics = Metrics(
-            Figures(self.node.agent.images, self.node.boots, self.node.copying), "127.0.0.1", 0
-        )
+        metrics = Metrics(self.node.figures(), "127.0.0.1", 0)
         metrics.start()
         metrics.stop()

@@ -1,4 +1,4 @@
-"""What the status of devices tells, as kernels of several ages say it."""
+"""How devices are made, and what their status tells, as kernels of several ages say it."""
 
 import errno
 
